@@ -1,6 +1,6 @@
-//! What a machine does with what it was told: its schedule and the global units in, files
-//! and roots for its init out; and what init says of them in the words fleet's users
-//! know. Pure: who asks etcd and init is [`crate::fleetd::unit_runner`].
+//! Computes which units run on this machine, and which files and roots its init gets.
+//! Pure. [`crate::fleetd::unit_runner`] talks to etcd and init. Unit states are reported in fleet's
+//! words.
 
 mod end;
 mod shape;
@@ -25,29 +25,29 @@ use shape::{Shape, names, target};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A unit that is to be here.
+/// A unit that belongs on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// Its file.
+    /// Its unit file.
     pub content: Arc<Content>,
     /// `Loaded` or `Launched`.
     pub desired: Desired,
-    /// Why it is not run here, though it is to be.
+    /// Why this machine does not run the unit, if it does not.
     pub refusal: Option<String>,
 }
 
 impl Wanted {
-    /// It may run only while we hold its claim.
+    /// Returns true if the unit may run only while this machine holds its claim.
     pub fn needs_claim(&self) -> bool {
         self.content.asks.exclusive && self.desired == Desired::Launched && self.refusal.is_none()
     }
 }
 
-/// Begins why a unit is not run whose name at init another one has.
+/// Prefix of the refusal for a unit whose name at init another unit already has.
 const NAMESAKE: &str = "to this machine's init it has the same name as ";
 
-/// Of units that have one name at init, be it an alias, one is run: the one that was run `before`, or
-/// else the first by its name. Of the others it is told: with both of them init would take neither.
+/// Refuses all but one of the units that share a name or alias at init, because init rejects a
+/// source with duplicate names. The unit that ran `before` wins, else the first by name.
 pub fn part_namesakes(goal: &mut Goal, before: &Goal) {
     for one in goal.values_mut() {
         let is_old = |said: &String| said.starts_with(NAMESAKE);
@@ -60,7 +60,8 @@ pub fn part_namesakes(goal: &mut Goal, before: &Goal) {
             let own = names(name, one);
             let turn = match was {
                 Some(was) if own.is_subset(&names(name, was)) => 0,
-                // It may have taken the name of another one that runs; not of one that does not.
+                // The unit may take over the name of a unit that runs, but not of one that does
+                // not.
                 Some(was) if target(name, one) == target(name, was) => 1,
                 _ => 2,
             };
@@ -83,12 +84,12 @@ pub fn part_namesakes(goal: &mut Goal, before: &Goal) {
     }
 }
 
-/// What init calls it.
+/// Returns the unit's name at init.
 pub fn called(name: &UnitName, wanted: &Wanted) -> String {
     target(name, wanted)
 }
 
-/// Which of init's is this one of ours.
+/// Finds the entry of this unit among init's units.
 pub fn find<'a, T>(
     name: &UnitName,
     wanted: &Wanted,
@@ -97,7 +98,7 @@ pub fn find<'a, T>(
     all.get(&target(name, wanted))
 }
 
-/// What was said of its file.
+/// Returns the loader's complaint about the unit's file, if any.
 pub fn complaint<'a>(
     name: &UnitName,
     wanted: &Wanted,
@@ -106,8 +107,8 @@ pub fn complaint<'a>(
     all.get(&Shape::of(name, wanted).file).map(String::as_str)
 }
 
-/// What init has under its names is another one of ours: one that needs no claim, or a native unit of
-/// the same stem.
+/// Returns true if the files under this unit's names at init belong to another of our units: one
+/// that needs no claim, or a native unit with the same stem.
 pub fn is_another(put: &SourceSet, goal: &Goal, name: &UnitName) -> bool {
     let own = files(name);
     let runs = goal.iter().filter(|(_, one)| one.refusal.is_none());
@@ -117,22 +118,22 @@ pub fn is_another(put: &SourceSet, goal: &Goal, name: &UnitName) -> bool {
     files.all(|(file, text)| shapes.iter().any(|shape| shape.file == *file && shape.text == *text))
 }
 
-/// Another one of ours is what init calls by one of its names now.
+/// Returns true if another of our units now has one of this unit's names at init.
 pub fn has_heir(goal: &Goal, name: &UnitName) -> bool {
     let own = targets(name);
     let runs = goal.iter().filter(|(other, one)| *other != name && one.refusal.is_none());
     runs.into_iter().any(|(other, one)| own.contains(&target(other, one)))
 }
 
-/// All of them.
+/// All units that belong on this machine.
 pub type Goal = BTreeMap<UnitName, Wanted>;
 
-/// What is to be on this machine. A unit whose file is not (or not yet) the one the
-/// schedule speaks of stays as it was `before`.
+/// Computes the goal of this machine. If the stored file is not the one that the schedule names,
+/// the unit stays as it was `before`.
 pub fn goal(snapshot: &Snapshot, me: &MachineId, before: &Goal) -> Goal {
     let mut goal = Goal::new();
     let mut seat = Seat { machine: snapshot.machine(me).unwrap_or_default(), ..Seat::default() };
-    let obscured = snapshot.is_obscured(me);
+    let unreadable = snapshot.is_unreadable(me);
     for (name, told) in snapshot.schedules.get(me).into_iter().flatten() {
         let told = &told.record;
         if told.desired == Desired::Inactive {
@@ -150,7 +151,7 @@ pub fn goal(snapshot: &Snapshot, me: &MachineId, before: &Goal) -> Goal {
         .filter_map(|(name, told)| {
             let (desired, hash) = (told.record.desired, &told.record.hash);
             let waits = told.record.first.as_ref().is_some_and(|first| !first.contains(me));
-            // Its new file is not for this machine yet.
+            // The rollout has not released the new file to this machine yet.
             let own = || before.get(name).map(|one| Wanted { desired, ..one.clone() });
             if let Some(one) =
                 waits.then(|| own().or_else(|| before_it(name, &told.record))).flatten()
@@ -162,13 +163,13 @@ pub fn goal(snapshot: &Snapshot, me: &MachineId, before: &Goal) -> Goal {
         .collect();
     let asks = |(name, _): (&UnitName, _)| {
         let one = globals.get(name)?;
-        Some((name.clone(), asks_of_us(one, obscured && before.contains_key(name))))
+        Some((name.clone(), asks_of_us(one, unreadable && before.contains_key(name))))
     };
     let asked: Vec<(UnitName, Arc<Requirement>)> =
         snapshot.globals_by_age().into_iter().filter_map(asks).collect();
     seat.globals = seat.choose_globals(asked.iter().map(|(name, asks)| (name, asks)));
     goal.extend(globals.into_iter().filter(|(name, _)| seat.globals.contains_key(name)));
-    goal.extend(orphans(snapshot, me, seat, obscured, before));
+    goal.extend(orphans(snapshot, me, seat, unreadable, before));
     for name in &snapshot.withheld {
         if let (None, Some(one)) = (goal.get(name), before.get(name)) {
             goal.insert(name.clone(), one.clone());
@@ -177,8 +178,8 @@ pub fn goal(snapshot: &Snapshot, me: &MachineId, before: &Goal) -> Goal {
     goal
 }
 
-/// The file of a global unit that all had before the one that is rolled out: a machine that has none, for it
-/// was booted meanwhile, begins with that one.
+/// Returns the file that all machines had before the current rollout of a global unit. A machine
+/// that booted during the rollout starts with this file.
 fn before_it(name: &UnitName, told: &ScheduleRecord) -> Option<Wanted> {
     let UnitRecord { options, signature } = told.before.clone()?;
     options.check().ok()?;
@@ -188,8 +189,8 @@ fn before_it(name: &UnitName, told: &ScheduleRecord) -> Option<Wanted> {
     content.asks.global.then(|| Wanted { content: Arc::new(content), desired, refusal })
 }
 
-/// What a unit asks of this machine. Where nobody can read what the machine says of itself, what is
-/// here is taken to fit, as the engine takes it.
+/// Returns what a unit asks of this machine. If the machine's metadata is unreadable, its
+/// requirements are ignored for the units already here, as the engine does.
 fn asks_of_us(one: &Wanted, unread: bool) -> Arc<Requirement> {
     let asks = &one.content.asks;
     match unread && !asks.metadata.is_empty() {
@@ -198,13 +199,14 @@ fn asks_of_us(one: &Wanted, unread: bool) -> Arc<Requirement> {
     }
 }
 
-/// What ran here and is on no machine now: the cluster took this one for gone, and nobody else
-/// could have it. It goes on as long as it may be put here again.
+/// Returns units that ran here and are now placed on no machine. The cluster considered this
+/// machine gone, and no other machine could take them. Each unit keeps running as long as this
+/// machine may have it.
 fn orphans(
     snapshot: &Snapshot,
     me: &MachineId,
     mut seat: Seat,
-    obscured: bool,
+    unreadable: bool,
     before: &Goal,
 ) -> Goal {
     if planted(Mutant::NowhereIsStopped) {
@@ -216,12 +218,13 @@ fn orphans(
         (name.clone(), Wanted { desired, ..one.clone() })
     };
     let mut kept: Goal = nowhere.map(as_wished).collect();
-    // Beside each other, too: one that follows another is kept with it, and goes with it.
+    // Kept units count for each other, so a follower stays or goes with the unit that it follows.
     let asks = |(name, one): (&UnitName, &Wanted)| (name.clone(), one.content.asks.clone());
     seat.scheduled.extend(kept.iter().map(asks));
     let refused = |seat: &Seat, kept: &Goal| {
         let mut all = kept.iter();
-        let fits = |name: &UnitName, one| seat.takes(me, name, &asks_of_us(one, obscured)).is_ok();
+        let fits =
+            |name: &UnitName, one| seat.takes(me, name, &asks_of_us(one, unreadable)).is_ok();
         let one = all.find(|(name, one)| !fits(name, one));
         one.map(|(name, _)| name.clone())
     };
@@ -232,8 +235,8 @@ fn orphans(
     kept
 }
 
-/// It is wished, with the very file that was here, and is nowhere. (An exclusive unit runs under
-/// a claim, and so only where its place is.)
+/// Returns true if the unit is wanted, has the same file that ran here, and has no place. Exclusive
+/// units are excluded: they run under a claim, and so only at their place.
 fn is_nowhere(snapshot: &Snapshot, name: &UnitName, one: &Wanted) -> bool {
     let asks = &one.content.asks;
     let kept = snapshot.units.get(name);
@@ -264,8 +267,8 @@ fn wanted(
     }
 }
 
-/// What init is told: *loaded* is the file, *launched* is a root as well. What may run
-/// only with a claim is not even there without it: another unit could pull it in.
+/// Builds the source for init: a *loaded* unit is a file, a *launched* unit is also a root. An
+/// exclusive unit without a claim is left out, because another unit could pull it in.
 pub fn source_set(goal: &Goal, held: &BTreeSet<UnitName>) -> SourceSet {
     let mut set = SourceSet::default();
     for (name, wanted) in goal {
@@ -284,8 +287,8 @@ pub fn source_set(goal: &Goal, held: &BTreeSet<UnitName>) -> SourceSet {
     set
 }
 
-/// What the others are told of a unit. `put`: what init was told last. `complaint`: what its
-/// loader said of the file.
+/// Returns the state to publish for a unit. `put` is the source that init got last; `complaint` is
+/// its loader's message about the file.
 pub fn state(
     name: &UnitName,
     wanted: &Wanted,
@@ -312,13 +315,13 @@ pub fn state(
         ended: None,
         run: None,
     };
-    // What is refused by now may run on where init takes nothing new.
+    // A unit that is refused now may still run if init accepts no new source.
     let is_own = put.files.get(&shape.file) == Some(&shape.text);
     if let Some(refusal) = wanted.refusal.as_ref().filter(|_| !is_own) {
         return words("error", "inactive", "dead", Some(refusal.clone()));
     }
     if !is_there && wanted.desired == Desired::Loaded && is_down(unit) {
-        // An exclusive unit that does not run is not even there: that is its *loaded*.
+        // An exclusive unit that is not running has no file at init: this is its *loaded* state.
         return StateRecord {
             reached: Desired::Loaded,
             ..words("loaded", "inactive", "dead", None)
@@ -326,9 +329,9 @@ pub fn state(
     }
     if !is_there {
         let reason = match wanted.content.asks.exclusive {
-            true => "another machine, or an earlier run of this one, has claimed it still",
+            true => "another machine, or an earlier run of this one, still holds its claim",
             false => {
-                "init is not told of it yet: what runs under its name by a claim is stopped first, \
+                "init does not have it yet: the unit that runs under its name by a claim is stopped first, \
                  or a claim is waited for"
             }
         };
@@ -355,15 +358,15 @@ pub fn state(
     }
 }
 
-/// Why init has no such unit, of a native file that says that it is another one.
+/// Explains that init has no such unit because its native file states another name.
 fn misnamed(wanted: &Wanted, stem: &str) -> Option<String> {
     let native = wanted.content.native()?;
     let said = native.scalar("unit").or_else(|| native.scalar("name"))?;
     (said != stem).then(|| format!("its file says that it is {said:?}, and not {stem:?}"))
 }
 
-/// What the others are told of a unit while init does not answer, or does not take it: what was told
-/// `last`, and `why` that may not be so any more.
+/// Returns the state to publish while init does not answer or rejects the source: the state
+/// published `last`, and `why` it may be stale.
 pub fn state_unseen(wanted: &Wanted, last: Option<&StateRecord>, why: &str) -> StateRecord {
     let never = || StateRecord {
         hash: wanted.content.hash.clone(),

@@ -1,8 +1,7 @@
-//! API v1: what a client asks, as plain data, and what it is answered. [`route::decide`]
-//! is pure: a request and a snapshot of the cluster in, an answer or a transaction out.
-//! [`server`] is the shell around it: limits, the registry; [`listener`] makes the
-//! sockets. The entities stand in [`crate::wire`]; what is promised, and where it differs
-//! from fleet 1.0, in this crate's README.
+//! API v1: requests as plain data, and their answers.
+//! [`route::decide`] is pure: it maps a request and a snapshot to an answer or a transaction.
+//! [`server`] applies limits and writes; [`listener`] opens the sockets. The entities are in
+//! [`crate::wire`]. The README of this crate lists guarantees and differences from fleet 1.0.
 
 pub mod answer;
 pub mod body;
@@ -33,9 +32,9 @@ pub mod view;
 pub mod why;
 pub mod write_timeout;
 
-/// The page at `/ui`: one file, which loads nothing but what this API answers.
+/// The page at `/ui`: one file that loads nothing but answers of this API.
 const PAGE: &str = include_str!("api/page.html");
-/// What a browser lets the page do.
+/// Content-Security-Policy of the page.
 const PAGE_POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; \
     style-src 'unsafe-inline'; connect-src 'self'; img-src data:; frame-ancestors 'none'";
 

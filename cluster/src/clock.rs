@@ -1,6 +1,6 @@
-//! The time the daemon's tasks go by. Outside tests it is the machine's time since boot,
-//! time asleep included: a lease ends while a machine is suspended. What a lease is worth
-//! is decided by it, so no task asks any other clock. The simulation brings its own.
+//! The clock of the daemon's tasks.
+//! Outside tests it is CLOCK_BOOTTIME, because a lease expires while the machine is suspended. No
+//! task uses another clock. The simulation supplies its own.
 
 use nix::errno::Errno;
 use nix::sys::time::TimeSpec;
@@ -14,55 +14,55 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Ends at its moment.
+/// A future that completes at a set time.
 pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Where a clock takes its time from.
+/// The source of a clock's time.
 pub trait Time: Send + Sync {
-    /// Since some moment that stays the same; never goes back.
+    /// Time since an arbitrary fixed moment; monotonic.
     fn now(&self) -> Duration;
-    /// Until then, or a little later.
+    /// Sleeps until `at`, or slightly longer.
     fn sleep_until(&self, at: Duration) -> Sleep;
 }
 
-/// A handle; clones show the same time.
+/// A handle to a clock; clones show the same time.
 #[derive(Clone)]
 pub struct Clock {
     time: Arc<dyn Time>,
 }
 
 impl Clock {
-    /// The machine's.
+    /// The machine's clock.
     pub fn system() -> Clock {
         Clock::of(Arc::new(System))
     }
 
-    /// Another one.
+    /// A clock with another time source.
     pub fn of(time: Arc<dyn Time>) -> Clock {
         Clock { time }
     }
 
-    /// What it shows.
+    /// The current time.
     pub fn now(&self) -> Duration {
         self.time.now()
     }
 
-    /// How long ago that was.
+    /// The time elapsed since `then`.
     pub fn since(&self, then: Duration) -> Duration {
         self.now().saturating_sub(then)
     }
 
-    /// For that long.
+    /// Sleeps for `time`.
     pub fn sleep(&self, time: Duration) -> Sleep {
         self.sleep_until(self.now().saturating_add(time))
     }
 
-    /// Until then.
+    /// Sleeps until `at`.
     pub fn sleep_until(&self, at: Duration) -> Sleep {
         self.time.sleep_until(at)
     }
 
-    /// What comes of it in that time; `None`: nothing.
+    /// Runs `work` for at most `time`. Returns `None` if it has not finished by then.
     pub async fn within<F: Future>(&self, time: Duration, work: F) -> Option<F::Output> {
         tokio::select! {
             biased;
@@ -71,12 +71,12 @@ impl Clock {
         }
     }
 
-    /// Ticks at once, and then that long after each tick that was taken.
+    /// Ticks at once, and then one period after each tick that was taken.
     pub fn every(&self, period: Duration) -> Pulse {
         Pulse { clock: self.clone(), period, next: self.now() }
     }
 
-    /// Rings when it is told.
+    /// Returns an alarm that is not set.
     pub fn alarm(&self) -> Alarm {
         Alarm { clock: self.clone(), at: None, sleep: None }
     }
@@ -90,34 +90,33 @@ pub struct Pulse {
 }
 
 impl Pulse {
-    /// The next one. Dropped before it came, it is still to come.
+    /// Waits for the next tick. If the future is dropped, the tick stays pending.
     pub async fn tick(&mut self) {
         self.clock.sleep_until(self.next).await;
         self.next = self.clock.now().saturating_add(self.period);
     }
 
-    /// A whole period from now.
+    /// Moves the next tick to a whole period from now.
     pub fn reset(&mut self) {
         self.reset_after(self.period);
     }
 
-    /// That long from now.
+    /// Moves the next tick to `time` from now.
     pub fn reset_after(&mut self, time: Duration) {
         self.next = self.clock.now().saturating_add(time);
     }
 }
 
-/// Rings at a moment that may be moved, once for each.
+/// Rings once at a time that can be changed.
 pub struct Alarm {
     clock: Clock,
     at: Option<Duration>,
-    /// Kept while it is waited for again and again: it is ready with the first look after its moment,
-    /// before what came ready later.
+    /// Kept across polls, so that the alarm is ready before events that became ready later.
     sleep: Option<Sleep>,
 }
 
 impl Alarm {
-    /// The next one; `None`: it does not ring.
+    /// Sets the next time, or stops the alarm with `None`.
     pub fn set(&mut self, at: Option<Duration>) {
         if self.at != at {
             self.at = at;
@@ -125,12 +124,13 @@ impl Alarm {
         }
     }
 
-    /// At its moment, or at once where that is past. Dropped before it rang, it is still to ring.
+    /// Waits until the set time; returns at once if it has passed. If the future is dropped, the
+    /// alarm stays set.
     pub async fn rings(&mut self) {
         let (Some(at), Some(sleep)) = (self.at, &mut self.sleep) else {
             return std::future::pending().await;
         };
-        // What the runtime has not heard of yet the clock shows already.
+        // The clock may already show the time although the runtime has not woken the sleep.
         if self.clock.now() < at {
             sleep.await;
         }
@@ -143,7 +143,7 @@ struct System;
 impl Time for System {
     fn now(&self) -> Duration {
         use nix::time::ClockId;
-        // Both are always there on Linux.
+        // Linux always has both clocks.
         let read = clock_gettime(ClockId::CLOCK_BOOTTIME);
         read.or_else(|_| clock_gettime(ClockId::CLOCK_MONOTONIC)).map_or(Duration::ZERO, Into::into)
     }
@@ -151,20 +151,20 @@ impl Time for System {
     fn sleep_until(&self, at: Duration) -> Sleep {
         let left = at.saturating_sub(self.now());
         Box::pin(async move {
-            // The runtime's own sleep does not go on while the machine is asleep.
+            // The runtime's own sleep stops while the machine is suspended.
             let Ok(alarm) = alarm(at) else { return tokio::time::sleep(left).await };
-            // Whatever it ends with, waking early is no fault: who sleeps looks at the clock.
+            // Waking early is harmless: callers check the clock.
             let _ = alarm.readable().await;
         })
     }
 }
 
-/// Becomes readable at that time since boot, at once where it is past.
-#[allow(deprecated, reason = "what replaces it is unsafe, and an OwnedFd stays what it is")]
+/// Returns a timer that becomes readable at `at` since boot, or at once if that has passed.
+#[allow(deprecated, reason = "the replacement is unsafe")]
 fn alarm(at: Duration) -> Result<AsyncFd<OwnedFd>, Errno> {
     let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
     let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)?;
-    // Zero would take the alarm back.
+    // Zero would disarm the timer.
     let at = Expiration::OneShot(TimeSpec::from(at.max(Duration::from_nanos(1))));
     timer.set(at, TimerSetTimeFlags::TFD_TIMER_ABSTIME)?;
     AsyncFd::with_interest(timer.into(), Interest::READABLE).map_err(|_| Errno::EMFILE)
@@ -188,7 +188,7 @@ mod tests {
         }
     }
 
-    /// True where it rings without being waited for.
+    /// Returns true if the alarm is ready on the first poll.
     fn rings_at_once(alarm: &mut Alarm) -> bool {
         let mut rings = std::pin::pin!(alarm.rings());
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());

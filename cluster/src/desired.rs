@@ -1,27 +1,27 @@
-//! The three states a person can wish for a unit. How far it has come is
-//! [`crate::unit_state`]'s.
+//! The three states that a user can request for a unit. The state a unit has reached is
+//! [`crate::unit_state`].
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// What is wished for a unit.
+/// The requested state of a unit.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Desired {
-    /// Known, on no machine.
+    /// Stored, on no machine.
     #[default]
     Inactive,
     /// On a machine, not running.
     Loaded,
-    /// On a machine, and running.
+    /// Running on a machine.
     Launched,
 }
 
 impl Desired {
-    /// The API's word.
+    /// The word for this state in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Desired::Inactive => "inactive",
@@ -37,7 +37,7 @@ impl fmt::Display for Desired {
     }
 }
 
-/// No state of that name.
+/// A text that names no state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesiredError(String);
 

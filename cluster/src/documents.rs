@@ -1,10 +1,10 @@
-//! Man pages and completions of fleetctl and fleetd, made from their command lines; `contrib/man` and
-//! `contrib/completions` hold them as they are written here.
+//! Generates man pages and completions of fleetctl and fleetd from their command lines.
+//! `contrib/man` and `contrib/completions` hold the output.
 
 use clap::Command;
 use clap_complete::Shell;
 
-/// What a shell is to know of a program.
+/// Generates the completion script for a shell.
 pub fn completions(shell: Shell, mut command: Command) -> String {
     let name = command.get_name().to_string();
     let mut written = Vec::new();
@@ -12,12 +12,12 @@ pub fn completions(shell: Shell, mut command: Command) -> String {
     String::from_utf8_lossy(&written).into_owned()
 }
 
-/// A program's page of section 8, its commands included, and what is said behind them.
+/// Generates a section 8 man page with all subcommands, followed by `more`.
 ///
 /// # Errors
-/// None that is known: it is written into memory.
+/// None known: it writes to memory.
 pub fn man(command: Command, more: &str) -> std::io::Result<String> {
-    // The same text whatever terminal it is made on, and whatever variables say there.
+    // Makes the text independent of the terminal and of environment variables.
     let command = command.term_width(80).mut_args(|arg| arg.hide_env_values(true));
     let page = clap_mangen::Man::new(command.clone()).section("8");
     let mut written = Vec::new();
@@ -39,7 +39,7 @@ pub fn man(command: Command, more: &str) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// Text that roff takes as it stands.
+/// Escapes text for roff.
 pub fn plain(text: &str) -> String {
     let lines = text.trim_end().lines().map(|line| {
         let line = line.replace('\\', "\\e").replace('-', "\\-");

@@ -1,15 +1,16 @@
-//! Whether what `[Install]` asks for can be done, as `systemctl enable` judged it: fleet ended the
-//! load of a unit where it could not. What is done then is the importer's, in init.
+//! Checks whether the `[Install]` section of a unit can be applied, as `systemctl enable` does.
+//! fleet refused to load a unit that could not be enabled. The importer in init applies the
+//! section.
 
 use crate::unit_file::UnitFile;
 use crate::unit_name::UnitName;
 use groundstate_units::import::systemd::{self, Suffix};
 use groundstate_units::text::name::Name;
 
-/// Options that name units which pull this one in.
+/// Options that name the units which pull this one in.
 const PULLED_IN_BY: [&str; 3] = ["WantedBy", "RequiredBy", "UpheldBy"];
 
-/// Why the unit can not be enabled; `None`: it can, or does not ask for it.
+/// Returns why the unit cannot be enabled, or `None` if it can or does not ask for it.
 pub fn refusal(name: &UnitName, file: &UnitFile) -> Option<String> {
     let own = Suffix::of(name.as_str());
     let is_alias = |word: &str| suffix(word) == own && Name::new(word).is_ok();
@@ -18,14 +19,14 @@ pub fn refusal(name: &UnitName, file: &UnitFile) -> Option<String> {
     };
     let pulled = PULLED_IN_BY.into_iter().find_map(|option| {
         let words = words(file, option).find(|word| !pulls(word))?;
-        Some(format!("{option}={words} names no unit that could pull it in"))
+        Some(format!("{option}={words} does not name a unit that can pull it in"))
     });
     let alias = words(file, "Alias").find(|word| !is_alias(word));
-    let alias = alias.map(|word| format!("Alias={word} is no name of a unit of its kind"));
-    pulled.or(alias).map(|why| format!("it can not be enabled: in [Install] {why}"))
+    let alias = alias.map(|word| format!("Alias={word} is not a unit name of the same type"));
+    pulled.or(alias).map(|why| format!("it cannot be enabled: in [Install] {why}"))
 }
 
-/// What is in specifiers is known to init alone.
+/// Skips words with specifiers: only init can expand them.
 fn words<'f>(file: &'f UnitFile, option: &'f str) -> impl Iterator<Item = &'f str> {
     let values = file.values("Install", option);
     values.flat_map(str::split_whitespace).filter(|word| !word.contains('%'))

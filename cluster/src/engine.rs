@@ -1,7 +1,7 @@
-//! The engine that leads: it keeps a snapshot and a scheduler of the cluster, and answers
-//! each change with the transactions that put the units where they belong. Pure: when
-//! it looks, what it may assume to be the time, and what became of a transaction, it is
-//! told by the daemon that holds the lease.
+//! The engine of the leader: it keeps a snapshot and a scheduler, and turns each change into
+//! transactions.
+//! Pure. The daemon that holds the lease supplies the time, the changes and the results of
+//! transactions.
 
 use crate::flap_damping::FlapDamping;
 use crate::key::{Keys, Subject};
@@ -18,17 +18,17 @@ use crate::unit_name::UnitName;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// An etcd that takes less than that in one write is none for us.
+/// The smallest transaction limit of etcd that the engine accepts.
 const FEWEST_OPERATIONS: usize = 16;
 
-/// What the engine wants written.
+/// A write that the engine requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// The moves it carries out; none: it only tells a reason.
+    /// The moves of this write; empty if it only records a reason.
     pub moves: Vec<Move>,
-    /// The units it is about.
+    /// The units it affects.
     pub units: Vec<UnitName>,
-    /// The write.
+    /// The transaction.
     pub transaction: Transaction,
 }
 
@@ -39,22 +39,22 @@ pub struct Engine {
     scheduler: Scheduler,
     /// How long a machine that does not answer keeps its units.
     grace: Duration,
-    /// Until when machines that do not answer keep their units.
+    /// Per silent machine, the time until which it keeps its units.
     away: BTreeMap<MachineId, Duration>,
-    /// Until then none that does not answer loses its units, be the grace what it may.
+    /// Until this time no silent machine loses its units, whatever the grace is.
     silence: Duration,
-    /// Machines that go again and again keep them longer.
+    /// Extends the grace of machines that come and go.
     flap_damping: FlapDamping,
-    /// Operations in one write, when several groups share it.
+    /// Operations in one write that combines several groups.
     room: usize,
-    /// Operations, and conditions, that etcd takes in one.
+    /// Operations, and conditions, that etcd accepts in one transaction.
     most: usize,
-    /// Units of which a reading has one place, and another that machines were told.
+    /// Units whose place and schedule disagreed in the last reading.
     astray: BTreeSet<UnitName>,
 }
 
 impl Engine {
-    /// From everything under the root. `now` is any clock that only goes forward.
+    /// Creates an engine from a reading of everything under the root. `now` is any monotonic clock.
     pub fn new(keys: Keys, reading: &Reading, grace: Duration, now: Duration) -> Engine {
         let snapshot = Snapshot::of(keys.clone(), reading);
         let mut engine = Engine {
@@ -72,20 +72,21 @@ impl Engine {
         engine
     }
 
-    /// What it knows.
+    /// The engine's snapshot.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
 
-    /// Where it has the units.
+    /// The engine's scheduler.
     pub fn scheduler(&self) -> &Scheduler {
         &self.scheduler
     }
 
-    /// A full reading: what no change told is found here. True when there was such a thing.
+    /// Takes a full reading, which reveals changes that the watch missed. Returns true if there
+    /// were any.
     pub fn prove(&mut self, reading: &Reading, now: Duration) -> bool {
         if reading.revision < self.snapshot.revision {
-            // Older than what is known already: it proves nothing.
+            // The reading is older than the snapshot and proves nothing.
             return false;
         }
         let fresh = self.snapshot.read_anew(reading);
@@ -95,24 +96,25 @@ impl Engine {
                 || fresh.schedules != self.snapshot.schedules);
         self.replace(fresh, now);
         if !planted(Mutant::ReasonsGrowOld) {
-            // What keeps a unit from its place may be another thing by now: it is said anew.
+            // The reason why a unit is unplaced may have changed; it is recorded again.
             self.scheduler.look_again();
         }
         missed
     }
 
-    /// With at most so many operations in one write.
+    /// Limits the operations of one write.
     #[must_use]
     pub fn with_room_for(self, operations: usize) -> Engine {
         Engine { room: operations, ..self }
     }
 
-    /// Changes, in the order of revisions; those seen before do not count again.
+    /// Takes changes in revision order and ignores those already seen.
     pub fn absorb(&mut self, changes: &[Change], now: Duration) {
         for (change, subject) in self.snapshot.take(changes) {
             let Some(subject) = subject else { continue };
             match subject {
-                // It came, and may be gone again by the end of these changes: a new grace.
+                // The machine came back, and may be gone again at the end of this batch: its grace
+                // restarts.
                 Subject::Machine(id) if matches!(change, Change::Put(_)) => {
                     self.away.remove(&id);
                     self.look_at(&id, now);
@@ -128,7 +130,8 @@ impl Engine {
                     self.look_at(&id, now);
                 }
                 Subject::Metadata(id, _) | Subject::Drain(id) => self.look_at(&id, now),
-                // A unit made anew may ask for the same as before, and has lost its reason.
+                // A re-created unit may ask for the same as before, but its recorded reason is
+                // gone.
                 Subject::Why(name) if !self.snapshot.whys.contains_key(&name) => {
                     if !planted(Mutant::LostReasonUntold) {
                         self.scheduler.look_at(&name);
@@ -144,8 +147,8 @@ impl Engine {
         }
     }
 
-    /// etcd has said nothing for long, and leases may have ended for that alone: who is not there may
-    /// be on its way back, and keeps its units until then at least.
+    /// Keeps the units of all silent machines until `until`. After a long silence of etcd, leases
+    /// may have expired for that reason alone, so a missing machine may be on its way back.
     pub fn nobody_is_gone_until(&mut self, until: Duration, now: Duration) {
         if until <= self.silence {
             return;
@@ -160,12 +163,12 @@ impl Engine {
         }
     }
 
-    /// When it wants to be asked again though nothing changed.
+    /// The time at which the engine needs to run again even without changes.
     pub fn next_deadline(&self) -> Option<Duration> {
         self.away.values().min().copied()
     }
 
-    /// What is to be written now, in this order: none of it before what stands before it.
+    /// Returns the writes that are due. Each may be sent only after the ones before it.
     pub fn tasks(&mut self, epoch: Epoch, now: Duration) -> Vec<Task> {
         let due = self.away.iter().filter(|(_, until)| **until <= now).map(|(id, _)| id.clone());
         for id in due.collect::<Vec<_>>() {
@@ -197,7 +200,8 @@ impl Engine {
         merged(tasks, self.room)
     }
 
-    /// What of a group is written now: all of it, as a rule. The rest is decided anew.
+    /// Returns the part of a group that is written now, usually all of it. The rest is decided
+    /// again.
     fn first_of(
         &mut self,
         epoch: Epoch,
@@ -231,8 +235,8 @@ impl Engine {
         tasks
     }
 
-    /// etcd takes less in one write than it was given: half of that, and not less than what one
-    /// move takes as a rule. False: it is as small as that already.
+    /// Halves the transaction size after etcd rejected a write as too large. Returns false if it is
+    /// already at the minimum.
     pub fn write_less(&mut self) -> bool {
         let less = (self.most / 2).max(FEWEST_OPERATIONS);
         let could = less < self.most;
@@ -240,7 +244,7 @@ impl Engine {
         could
     }
 
-    /// A task did not land: its units are where the snapshot has them.
+    /// Resets the units of a failed task to where the snapshot has them.
     pub fn undo(&mut self, units: &[UnitName]) {
         if planted(Mutant::LossForgotten) {
             return;
@@ -271,9 +275,9 @@ impl Engine {
         self.astray = self.snapshot.astray();
     }
 
-    /// A machine that stops answering stays on the scheduler until its grace is over.
+    /// Keeps a machine that stops answering on the scheduler until its grace has expired.
     fn look_at(&mut self, id: &MachineId, now: Duration) {
-        let known = self.snapshot.machine(id).filter(|_| !self.snapshot.is_obscured(id));
+        let known = self.snapshot.machine(id).filter(|_| !self.snapshot.is_unreadable(id));
         if let Some(machine) = known {
             self.away.remove(id);
             self.scheduler.set_machine(id, Some(machine));
@@ -285,8 +289,9 @@ impl Engine {
         let patience = self.grace.saturating_add(restless).max(silence);
         let seat = self.scheduler.seats().get(id);
         let draining = self.snapshot.drains.contains_key(id);
-        if let Some(key) = self.snapshot.obscured_by(id) {
-            // It is there: it keeps what it has, unless it is drained, and gets nothing more.
+        if let Some(key) = self.snapshot.unreadable_key(id) {
+            // The machine is registered but unreadable: it keeps its units unless it is drained,
+            // and gets no new ones.
             let machine = seat.map(|seat| seat.machine.clone()).unwrap_or_default();
             let unread = Some(key.to_string());
             self.away.remove(id);
@@ -295,13 +300,13 @@ impl Engine {
             return;
         }
         let machine = match seat {
-            // What it said is known.
+            // The metadata of the machine is known.
             Some(Seat { machine, .. }) if !machine.metadata.is_empty() => {
                 let metadata = self.snapshot.laid_over(id, machine.metadata.clone());
                 Machine { metadata, ..machine.clone() }
             }
             Some(seat) => seat.machine.clone(),
-            // Units are there by the registry, and nobody here has seen the machine.
+            // The registry places units on a machine that this engine has never seen.
             None if !self.grace.is_zero() || !silence.is_zero() => Machine::default(),
             None => return,
         };
@@ -320,8 +325,8 @@ impl Engine {
     }
 }
 
-/// Tasks one behind the other in one transaction, as far as they fit: a machine that goes
-/// away takes one write, not a hundred.
+/// Merges consecutive tasks into one transaction while they fit, so that the loss of a machine
+/// takes one write instead of hundreds.
 fn merged(tasks: Vec<Task>, room: usize) -> Vec<Task> {
     let mut merged: Vec<Task> = Vec::new();
     for task in tasks {

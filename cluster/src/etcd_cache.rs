@@ -1,6 +1,7 @@
-//! All that etcd holds of the cluster, cached: a task keeps a [`Snapshot`] up to date by one reading
-//! and a watch. It reads again when the watch is lost or too much time has passed. The cache is never
-//! emptied because etcd does not answer; [`Health`] says since when nothing new has come.
+//! Cache of everything that etcd holds about the cluster.
+//! A task keeps a [`Snapshot`] current from one reading and a watch. It reads again when the watch
+//! is lost or stale. The cache is never emptied because etcd does not answer; [`Health`] tells how
+//! old it is.
 
 mod withholding;
 
@@ -20,16 +21,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{broadcast, watch};
 
-/// Between two tries to reach a store that does not answer.
+/// Delay between attempts to reach a store that does not answer.
 const AGAIN: Duration = Duration::from_millis(250);
-/// A store is asked for a sign of life that often, when nothing changes.
+/// Interval between probes of an idle store.
 const PULSE: Duration = Duration::from_secs(1);
-/// Where etcd has moved on and its watch has told nothing, all is read anew, that often at
-/// most: others may write there too.
+/// Minimum interval between full readings when etcd's revision advances without events. Other
+/// programs may write to etcd too.
 const PROOF: Duration = Duration::from_secs(30);
-/// Batches a listener may be behind.
+/// Number of batches a listener may lag behind.
 const BACKLOG: usize = 1024;
-/// How often a write is made anew.
+/// Number of attempts for one write.
 const TRIES: u32 = 8;
 
 /// Whether the store answers.
@@ -37,22 +38,22 @@ const TRIES: u32 = 8;
 pub struct Health {
     /// When it last did, by the cache's clock.
     pub last_contact: Option<Duration>,
-    /// Since then: why not. `None`: it answers.
+    /// The fault since then, or `None` if the store answers.
     pub fault: Option<Fault>,
 }
 
-/// Why a write was not made.
+/// Why a write failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteFault<E> {
-    /// Who makes it found a reason not to.
+    /// The caller's closure refused to make a transaction.
     Refused(E),
-    /// The store does not answer, or whether it was done is not known.
+    /// The store does not answer, or the result is unknown.
     Store(Fault),
-    /// Others wrote the same keys, every time.
+    /// Other clients wrote the same keys at every attempt.
     Contended,
 }
 
-/// A handle; clones look at the same snapshot.
+/// A handle; clones share one snapshot.
 #[derive(Clone)]
 pub struct EtcdCache {
     store: Store,
@@ -71,7 +72,7 @@ impl EtcdCache {
         (cache, tokio::spawn(follower.follow()))
     }
 
-    /// A handle, and what keeps it up to date once somebody runs it.
+    /// Returns a handle, and the follower that keeps it current once it is run.
     pub fn new(store: Store, keys: Keys, clock: Clock) -> (EtcdCache, Follower) {
         let (snapshot, snapshots) = watch::channel(Arc::new(Snapshot::new(keys.clone())));
         let nothing = Health {
@@ -104,19 +105,19 @@ impl EtcdCache {
         )
     }
 
-    /// What is known now. Hold it no longer than needed: a snapshot that somebody holds is
-    /// copied before it changes.
+    /// Returns the current snapshot. Release it soon: the follower copies a snapshot that is still
+    /// held before changing it.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.snapshot.borrow().clone()
     }
 
-    /// Wakes at each change.
+    /// Signals each change of the snapshot.
     pub fn changes(&self) -> watch::Receiver<Arc<Snapshot>> {
         self.snapshot.clone()
     }
 
-    /// Each batch of changes after it was taken in; an empty one: all was read anew. Who is
-    /// too slow loses the oldest and is told so.
+    /// Streams each batch of changes after it was applied. An empty batch means that everything was
+    /// read again. A slow receiver loses the oldest batches and gets an error.
     pub fn news(&self) -> broadcast::Receiver<Arc<Vec<Change>>> {
         self.news.subscribe()
     }
@@ -126,12 +127,12 @@ impl EtcdCache {
         self.health.clone()
     }
 
-    /// Where it reads, and where one writes.
+    /// The store behind the cache.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// The time it goes by.
+    /// The clock of the cache.
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
@@ -141,24 +142,24 @@ impl EtcdCache {
         &self.keys
     }
 
-    /// Waits until what was committed at that revision can be seen here; false: not in time.
+    /// Waits until the snapshot has reached `revision`. Returns false on timeout.
     pub async fn reached(&self, revision: i64, within: Duration) -> bool {
         let mut snapshots = self.snapshot.clone();
         let seen = snapshots.wait_for(|snapshot| snapshot.revision >= revision);
         matches!(self.clock.within(within, seen).await, Some(Ok(_)))
     }
 
-    /// What the store holds at this moment.
+    /// Reads everything from the store.
     ///
     /// # Errors
-    /// No answer, or one that may not be believed ([`Snapshot::doubt`]).
+    /// The store did not answer, or the answer is doubtful ([`Snapshot::doubt`]).
     pub async fn read(&self) -> Result<Snapshot, Fault> {
         let known = self.snapshot().revision;
         let reading = self.store.read(self.keys.root()).await?;
         let fresh = Snapshot::of(self.keys.clone(), &reading);
         let now = self.snapshot();
         if (known..now.revision).contains(&fresh.revision) {
-            // While it was on its way the watch told more: no cause for doubt.
+            // The watch advanced while the reading was in flight; that is no cause for doubt.
             return Ok((*now).clone());
         }
         match now.doubt(&fresh) {
@@ -167,13 +168,13 @@ impl EtcdCache {
         }
     }
 
-    /// Makes a write from what is known and carries it out; where a condition did not hold,
-    /// or nobody knows whether it was done, it is made anew from a fresh reading, a bounded
-    /// number of times. `make` answers `Ok(None)` when nothing need be written (any more).
-    /// The answer is the revision it made, or the one at which there was nothing to do.
+    /// Makes a transaction from the snapshot and commits it. If a condition fails or the result is
+    /// unknown, the write is made again from a fresh reading, a bounded number of times.
+    /// `make` returns `Ok(None)` when no write is needed. Returns the revision of the write, or the
+    /// one at which none was needed.
     ///
     /// # Errors
-    /// Refused by who makes it; the store; too many others.
+    /// `make` refused; the store failed; or other clients interfered every time.
     pub async fn write<E>(
         &self,
         mut make: impl FnMut(&Snapshot) -> Result<Option<Transaction>, E>,
@@ -200,8 +201,8 @@ impl EtcdCache {
     }
 }
 
-/// The remedy for an operator whose etcd was restored from a backup, or replaced.
-const REMEDY: &str = "nothing is taken from it. If it is right, say so: remove the file `cluster` in \
+/// The hint for an operator whose etcd was restored from a backup or replaced.
+const REMEDY: &str = "its contents are ignored; to accept them, remove the file `cluster` in \
                       fleetd's runtime directory (/run/fleet) and restart fleetd";
 
 fn doubtful(doubt: &str) -> Fault {
@@ -209,7 +210,7 @@ fn doubtful(doubt: &str) -> Fault {
 }
 
 impl Health {
-    /// Why what etcd answers is not believed, and what an operator does then.
+    /// Returns why etcd's contents are not accepted, with the hint for the operator.
     pub fn doubt(&self) -> Option<&str> {
         match &self.fault {
             Some(Fault::Unavailable(why)) if why.ends_with(REMEDY) => Some(why),
@@ -218,7 +219,7 @@ impl Health {
     }
 }
 
-/// A write nobody knows of stays so when it can not be looked for either.
+/// Keeps an unknown result of the write if the following reading fails too.
 fn unless_unknown<E>(last: &WriteFault<E>, fault: Fault) -> Fault {
     match last {
         WriteFault::Store(unknown @ Fault::Unknown(_)) => unknown.clone(),
@@ -228,7 +229,7 @@ fn unless_unknown<E>(last: &WriteFault<E>, fault: Fault) -> Fault {
     }
 }
 
-/// What keeps an [`EtcdCache`] up to date.
+/// The task that keeps an [`EtcdCache`] current.
 pub struct Follower {
     store: Store,
     keys: Keys,
@@ -237,27 +238,28 @@ pub struct Follower {
     health: watch::Sender<Health>,
     news: broadcast::Sender<Arc<Vec<Change>>>,
     machine: Option<MachineId>,
-    /// What was to run there by the last reading, and what went on without its word.
+    /// The goal of the machine by the last reading, including withheld units.
     goal: Goal,
-    /// What of it does not run there.
+    /// Units of the goal that do not run there.
     refused: Option<watch::Receiver<BTreeSet<UnitName>>>,
 }
 
 impl Follower {
-    /// For a machine, whose units no reading stops without a word ([`crate::suspicious_read_guard`]).
+    /// Guards the running units of a machine against suspicious readings
+    /// ([`crate::suspicious_read_guard`]).
     #[must_use]
     pub fn on(self, machine: MachineId) -> Follower {
         Follower { machine: Some(machine), ..self }
     }
 
-    /// That ran on the machine before this began, some of it `withheld` from being stopped.
+    /// Starts from a previous goal, some of whose units are `withheld`.
     #[must_use]
     pub fn after(self, goal: Goal, withheld: BTreeSet<UnitName>) -> Follower {
         self.snapshot.send_modify(|snapshot| Arc::make_mut(snapshot).withheld = withheld);
         Follower { goal, ..self }
     }
 
-    /// It holds to that cluster from the beginning.
+    /// Accepts only the given cluster from the start.
     #[must_use]
     pub fn knowing(self, known: Option<Known>) -> Follower {
         if let Some(known) = known {
@@ -266,7 +268,7 @@ impl Follower {
         self
     }
 
-    /// Goes on for ever.
+    /// Runs forever.
     pub async fn follow(mut self) {
         loop {
             let Err(fault) = self.until_lost().await else { continue };
@@ -275,7 +277,7 @@ impl Follower {
         }
     }
 
-    /// The mistake: of all that was known of the cluster nothing is there but which it is.
+    /// Mutant: a reading in which everything but the cluster record is missing.
     fn as_if_emptied(&self) -> Reading {
         let snapshot = self.snapshot.borrow();
         let key = self.keys.of(&Subject::Cluster);
@@ -289,7 +291,8 @@ impl Follower {
         Reading { revision: snapshot.revision, entries: entry.collect() }
     }
 
-    /// Nothing of ours ever deletes that key: somebody has deleted everything.
+    /// Returns true if the cluster key was deleted. The cluster itself never deletes that key, so
+    /// another program deleted everything.
     fn is_wiped(&self, changes: &[Change]) -> bool {
         let key = self.keys.of(&Subject::Cluster);
         let is_it =
@@ -306,13 +309,14 @@ impl Follower {
         });
     }
 
-    /// What is to be on this machine, after what was.
+    /// Computes the goal of this machine from a snapshot and the previous goal.
     fn next_goal(&self, snapshot: &Snapshot, before: &Goal) -> Goal {
         self.machine.as_ref().map_or_else(Goal::new, |me| agent::goal(snapshot, me, before))
     }
 
-    /// Reads all and takes it in. The watch of what comes next, and the turn in which it was read.
-    /// The reading, which has all units in it, ends here: what follows may run for months.
+    /// Reads everything and installs it. Returns the watch of later changes and the endpoint's
+    /// turn. The reading, which holds all units, is dropped here because the watch may run for
+    /// months.
     async fn begin(&mut self) -> Result<(Watch, usize), Fault> {
         let root = self.keys.root();
         let reading = match self.store.read(root).await {
@@ -325,8 +329,8 @@ impl Follower {
         if let Some(doubt) = self.snapshot.borrow().doubt(&fresh) {
             return Err(doubtful(&doubt));
         }
-        // Carried on from reading to reading, as what runs is: of a second one that has less in it
-        // what the first one had is no measure.
+        // The goal is carried from reading to reading, like the units that run. A second suspicious
+        // reading is thus not measured against the first.
         let begins = self.health.borrow().last_contact.is_none();
         let goal = match begins {
             true => self.goal.clone(),
@@ -338,7 +342,7 @@ impl Follower {
         Ok((watch, turn))
     }
 
-    /// `Ok`: read again at once.
+    /// Follows the watch. Returns `Ok` when everything has to be read again at once.
     async fn until_lost(&mut self) -> Result<(), Fault> {
         let (mut watch, turn) = self.begin().await?;
         let root = self.keys.root();
@@ -352,7 +356,7 @@ impl Follower {
                 biased;
                 batch = watch.next() => batch?,
                 () = pulse.tick() => {
-                    // A stream that is quiet and one that is dead look alike.
+                    // An idle watch and a dead one look alike.
                     let there = self.store.read(&format!("{root}leader")).await?.revision;
                     self.contact();
                     if self.store.turn() != turn {
@@ -374,7 +378,7 @@ impl Follower {
                 }
                 Batch::Compacted => return Ok(()),
                 Batch::Changes { changes, .. } if self.is_wiped(&changes) => {
-                    return Err(doubtful("all of the cluster was deleted from etcd"));
+                    return Err(doubtful("all keys of the cluster were deleted from etcd"));
                 }
                 Batch::Changes { revision, changes } => {
                     self.snapshot.send_modify(|snapshot| {

@@ -1,10 +1,9 @@
-//! How an exclusive unit is never on two machines: it runs only while its machine holds a
-//! claim, which is bound to the machine's lease, and is stopped before that lease can have
-//! ended. Here is how long each part of that may take; pure. The claims themselves are
-//! [`crate::registry`]'s and the unit runner's. What it stands on: etcd starts every lease anew when
-//! a leader is elected (lease checkpoints, an experiment of etcd's, are off), and clocks that
-//! drift by less than a hundredth. The same times tell when a machine that was booted anew may
-//! succeed its last run ([`crate::store::Remainder`]).
+//! Time limits that keep an exclusive unit from running on two machines.
+//! Such a unit runs only while its machine holds a claim bound to the machine's lease, and stops
+//! before that lease can expire. [`crate::registry`] and the unit runner handle claims.
+//! Assumptions: etcd restarts every lease when it elects a leader (lease checkpoints are off), and
+//! clocks drift by less than 1%. The same limits decide when a rebooted machine may succeed its
+//! previous run ([`crate::store::Remainder`]). Pure.
 
 use crate::native_unit::Native;
 use crate::snapshot::Content;
@@ -14,122 +13,124 @@ use groundstate_units::spec::value;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What is kept back for the way to init, its kill and clocks that differ.
+/// Reserve for the request to init, its kill and clock drift.
 const MARGIN: Duration = Duration::from_millis(500);
-/// So often within `agent_ttl` init looks for a sign of life of fleetd.
+/// Number of times init checks for a keepalive of fleetd within `agent_ttl`.
 const WATCHES: u32 = 3;
-/// What a service may take to stop when its file does not say, as the importer has it.
+/// Default stop timeout of a service, as in the importer.
 const STOP_OF_SERVICES: Duration = Duration::from_secs(90);
-/// The same of native units.
+/// Default stop timeout of a native unit.
 const AS_ITS_MACHINE_HAS_IT: &str = "what init.yaml of its machine says";
-/// The key that lets a stop wait for nobody.
+/// The key that lets a stop ignore dependents.
 const PROMPTLY: &str = "stop-promptly";
-/// The signal that nothing outlives.
+/// SIGKILL.
 const KILL: u8 = 9;
 
-/// After the last proof of the lease, how long exclusive units are kept.
+/// How long exclusive units are kept after the last proof of the lease.
 pub fn patience(ttl: Duration) -> Duration {
     ttl - ttl / 3
 }
 
-/// After the last proof of the lease, how long it can not have ended by any clock: two may drift
-/// apart by a fiftieth.
+/// How long after its last proof the lease cannot have expired by any clock. Two clocks may drift
+/// apart by 2%.
 pub fn life(ttl: Duration) -> Duration {
     ttl - ttl / 50
 }
 
-/// After the last proof of the lease, when another run of the machine may have found it silent for
+/// How long after the last proof of the lease another run of the machine may consider it silent for
 /// [`patience`] by etcd's clock.
 pub fn could_be_succeeded(ttl: Duration) -> Duration {
     patience(ttl) - ttl / 50
 }
 
-/// How long what a machine that was silent for long writes, and the sign of life behind it, may take
-/// without its writing once more.
+/// Grace period for a previously silent machine to renew its lease after a write. After it, the
+/// machine writes again.
 pub fn renew_grace(ttl: Duration) -> Duration {
     key_settle_time(ttl) - ttl / 50
 }
 
-/// How long a key has to be as it is before its machine is looked at for signs of life: by then one that
-/// wrote it has shown itself, or makes sure once more that the key is its own.
+/// How long a key stays unchanged before its machine is checked for keepalives. By then a live
+/// writer has renewed its lease, or confirms the key again.
 pub fn key_settle_time(ttl: Duration) -> Duration {
     ttl / 4
 }
 
-/// So much silence of etcd may have ended the leases of others, whose last sign of life was earlier than
-/// ours; and for so long after it nobody is taken for gone: all who live have come back by then.
+/// A silence of etcd this long may have expired the leases of machines that renewed earlier than
+/// this one. For the same time afterwards no machine counts as gone, so that all live machines can
+/// return.
 pub fn silence_limit(ttl: Duration) -> Duration {
     ttl / 2
 }
 
-/// What a claim is worth: when the lease it was made under was proved last, and for how long that was
-/// granted.
+/// How long a claim is valid: the last proof of its lease, and the granted time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Worth {
-    /// `None`: never.
+    /// Time of the last proof; `None` if there was none.
     pub proof: Option<Duration>,
-    /// `agent_ttl` by then.
+    /// `agent_ttl` at that time.
     pub ttl: Duration,
 }
 
 impl Worth {
-    /// Nothing was proved for longer than that part of the lease.
+    /// Returns true if the last proof is older than the given part of the lease.
     pub fn is_past(self, now: Duration, part: fn(Duration) -> Duration) -> bool {
         self.proof.is_none_or(|at| now.saturating_sub(at) > part(self.ttl))
     }
 
-    /// The one that is over first: nobody knows which of the two it is.
+    /// Returns the claim that expires first, for when it is unknown which of the two applies.
     #[must_use]
     pub fn or_less(self, other: Worth) -> Worth {
         let until = |one: &Worth| one.proof.map(|at| at + patience(one.ttl));
         std::cmp::min_by_key(self, other, until)
     }
 
-    /// Until that part of the lease is over.
+    /// Returns the time until the given part of the lease has passed.
     pub fn left(self, now: Duration, part: fn(Duration) -> Duration) -> Duration {
         let age = self.proof.map_or(Duration::MAX, |at| now.saturating_sub(at));
         part(self.ttl).saturating_sub(age)
     }
 
-    /// The first moment at which what it is for is to be given up.
+    /// The first moment at which the unit must be given up.
     pub fn end(self) -> Duration {
         let past = |at: Duration| at + patience(self.ttl) + Duration::from_nanos(1);
         self.proof.map_or(Duration::ZERO, past)
     }
 }
 
-/// How long the members of etcd have to say that they have no leader.
+/// How long etcd's members have to answer that they have no leader.
 pub fn asking(ttl: Duration) -> Duration {
     ttl / 12
 }
 
-/// After the last proof of the lease, when exclusive units are given up whatever was asked.
+/// How long after the last proof exclusive units are given up whatever etcd's members answer.
 pub fn unanswered(ttl: Duration) -> Duration {
     patience(ttl) + asking(ttl)
 }
 
-/// How often init is to hear from a fleetd whose exclusive units are given up in `left` at the latest:
-/// one that hangs is killed by then, and the next one gives them up at once. `None`: not at all, for
-/// that time has passed.
+/// Returns the watchdog interval of fleetd at init, so that a hanging fleetd is killed by the time
+/// its exclusive units must stop. The next fleetd gives them up at once. Returns `None` if `left`
+/// has passed.
 pub fn watched(ttl: Duration, left: Option<Duration>) -> Option<Duration> {
     let watch = ttl / WATCHES;
     left.map_or(Some(watch), |left| Some(left.min(watch)).filter(|watch| !watch.is_zero()))
 }
 
-/// The same before what these hold is given up: no longer than until the first of their leases may have
-/// ended by any clock, whatever is said then.
+/// Like [`asking`], for several claims: ends when the first of their leases may have expired by any
+/// clock.
 pub fn asking_for(worths: &[Worth], now: Duration) -> Duration {
     let each = worths.iter().map(|worth| asking(worth.ttl).min(worth.left(now, life)));
     each.min().unwrap_or_default()
 }
 
-/// What is left, from when they are given up, for their stop.
+/// The time that remains for the stop of exclusive units once they are given up.
 pub fn longest_stop(ttl: Duration) -> Duration {
     (ttl - patience(ttl)).saturating_sub(asking(ttl)).saturating_sub(MARGIN)
 }
 
+/// Checks that the unit stops within [`longest_stop`].
+///
 /// # Errors
-/// Its stop may outlast the lease, or leave something of it behind: why it is not run.
+/// Why the unit is not run: its stop may outlast the lease or leave processes behind.
 pub fn stops_in_time(content: &Content, ttl: Duration) -> Result<(), String> {
     let said = Said { file: &content.file, native: content.native() };
     let longest = longest_stop(ttl);
@@ -143,26 +144,26 @@ pub fn stops_in_time(content: &Content, ttl: Duration) -> Result<(), String> {
         }
         let takes = stop.map_or_else(str::to_string, |stop| format!("{stop:?}"));
         return Err(because(format!(
-            "its stop may take {takes}: {key} has to be {longest:?} at most, what \
+            "its stop may take {takes}: {key} must be at most {longest:?}, what \
              agent_ttl={ttl:?} leaves for it"
         )));
     }
     Ok(())
 }
 
-/// What a file of either kind says of its stop.
+/// The settings about stopping in a unit file of either kind.
 struct Said<'a> {
     file: &'a UnitFile,
-    /// The same, of a native unit.
+    /// The parsed native unit, if it is one.
     native: Option<&'a Native>,
 }
 
-/// What a stop may take; or, in words, why that is not known.
+/// The duration of a stop, or a description if it is unknown.
 type Span = Result<Duration, &'static str>;
 
 impl Said<'_> {
-    /// A key by the name it has in this kind of file, and all that is said of it, in any section:
-    /// which one counts is another's to know.
+    /// Returns the key's name in this kind of file and all its values, in any section: this check
+    /// does not know which section counts.
     fn all(&self, native: &'static str, option: &'static str) -> (&'static str, Vec<String>) {
         if let Some(own) = self.native {
             return (native, own.scalar(native).into_iter().collect());
@@ -171,19 +172,20 @@ impl Said<'_> {
         (option, own.map(|one| one.value.clone()).filter(|value| !value.is_empty()).collect())
     }
 
-    /// What another unit is begun by is on one machine; what it begins could be on another.
+    /// A unit that another unit activates runs on one machine; the activated unit could run on
+    /// another.
     fn is_a_service(&self) -> Result<(), String> {
         let other =
             ["Socket", "Timer", "Path"].into_iter().find(|kind| self.file.has_section(kind));
         match other.filter(|_| !self.file.has_section("Service")) {
-            Some(kind) => {
-                Err(format!("only a service can be, not what has a section [{kind}] alone"))
-            }
+            Some(kind) => Err(format!(
+                "only a service can be exclusive, not a unit with only a [{kind}] section"
+            )),
             None => Ok(()),
         }
     }
 
-    /// init waits for all of its processes before the unit counts as down.
+    /// Requires that init waits for all processes before the unit counts as stopped.
     fn leaves_nothing(&self) -> Result<(), String> {
         let native = self.native.is_some();
         let group = if native { "group" } else { "control-group" };
@@ -193,8 +195,8 @@ impl Said<'_> {
         only(self.all("kill-final", "SendSIGKILL"), kills, "yes")
     }
 
-    /// Nobody who depends on it puts its stop off. The importer sees to that of a service itself,
-    /// where it reads that it is exclusive: it knows no quotes, and no specifiers there.
+    /// Requires that no dependent unit delays the stop. The importer ensures this for a service
+    /// that it recognizes as exclusive; it knows neither quotes nor specifiers there.
     fn is_prompt(&self) -> Result<(), String> {
         let Some(native) = self.native else {
             let said = self.file.values("X-Fleet", "Exclusive").last();
@@ -202,18 +204,18 @@ impl Said<'_> {
                 said.is_some_and(|word| value::boolean(&word.to_ascii_lowercase()) == Ok(true));
             return match plain {
                 true => Ok(()),
-                false => Err("its machine reads `Exclusive=true` written just so".to_string()),
+                false => Err("`Exclusive=true` must be written exactly so".to_string()),
             };
         };
         match native.scalar(PROMPTLY).map(|word| value::boolean(&word)) {
             Some(Ok(true)) => Ok(()),
             _ => Err(format!(
-                "what depends on it may put its stop off: say `{PROMPTLY}: yes` in its file"
+                "units that depend on it may delay its stop: set `{PROMPTLY}: yes` in its file"
             )),
         }
     }
 
-    /// Which keys say how long its stop takes, and how long.
+    /// Returns the keys that determine the duration of the stop, with their values.
     fn spans(&self) -> Vec<(&'static str, Span)> {
         let (_, last) = self.all("stop-final-signal", "FinalKillSignal");
         let killed = last.iter().all(|word| value::signal(word) == Ok(KILL));
@@ -236,8 +238,10 @@ impl Said<'_> {
     }
 }
 
+/// Checks that all words of a key are `wanted`.
+///
 /// # Errors
-/// One of the words of a key is not `wanted`: what comes of it.
+/// The consequence of the first word that is not.
 fn only(
     (key, words): (&str, Vec<String>),
     is_fine: impl Fn(&str) -> bool,
@@ -246,12 +250,12 @@ fn only(
     match words.iter().find(|word| !is_fine(word)) {
         None => Ok(()),
         Some(word) => Err(format!(
-            "with {key} {word:?} its stop may leave processes behind: it has to be {wanted}"
+            "with {key} {word:?} its stop may leave processes behind: it must be {wanted}"
         )),
     }
 }
 
-/// Zero is systemd's word for no bound, and of no use to others.
+/// Zero means "no limit" in systemd and is rejected.
 fn span(text: &str) -> Span {
     let span = value::duration(text).ok().filter(|span| !span.is_zero());
     span.ok_or("any time")
@@ -297,7 +301,7 @@ mod tests {
         }
         for other in ["\"true\"", "%i", "no true"] {
             let told = said_so(short, other).unwrap_err();
-            assert!(told.contains("written just so"), "{other}: {told}");
+            assert!(told.contains("written exactly so"), "{other}: {told}");
         }
         let told = judged("[Timer]\nOnBootSec=5\n").unwrap_err();
         assert!(told.contains("only a service can be"), "{told}");

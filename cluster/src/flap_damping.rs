@@ -6,15 +6,15 @@ use crate::machine::MachineId;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What one going adds, and the time that wears it off.
+/// Added by each departure, and worn off in the same time.
 const ONE: Duration = Duration::from_secs(30);
-/// So much of it is of no consequence.
+/// Damping without effect.
 const FREE: Duration = ONE.saturating_mul(4);
-/// More of it is not remembered.
+/// Upper limit of the damping.
 const MOST: Duration = ONE.saturating_mul(8);
-/// What is beyond the free part is waited for, divided by this.
+/// Divisor for the damping beyond the free part.
 const SHARE: u32 = 3;
-/// The longest that a machine keeps its units for its unrest.
+/// Longest extra time that a flapping machine keeps its units.
 pub const LONGEST: Duration = Duration::from_secs(40);
 
 /// See the head of the module.
@@ -36,19 +36,19 @@ impl Level {
 }
 
 impl FlapDamping {
-    /// A machine that was there went.
+    /// Records that a machine left.
     pub fn went(&mut self, id: &MachineId, now: Duration) {
         let before = self.height(id, now);
         let height = before.saturating_add(ONE).min(MOST);
         self.of.insert(id.clone(), Level { height, at: now });
     }
 
-    /// How much longer than others it keeps its units.
+    /// Returns the extra time that the machine keeps its units.
     pub fn patience(&self, id: &MachineId, now: Duration) -> Duration {
         (self.height(id, now).saturating_sub(FREE) / SHARE).min(LONGEST)
     }
 
-    /// Forgets those that have been calm for long.
+    /// Forgets machines whose damping has worn off.
     pub fn forget(&mut self, now: Duration) {
         self.of.retain(|_, level| !level.height(now).is_zero());
     }

@@ -1,10 +1,10 @@
-//! `fleetctl`: fleet's command line over API v1. Every command, flag, column and exit
-//! code of fleet 1.0 is here, and what its users missed: why a unit is nowhere, draining,
-//! rolling replacement, events, logs without ssh. It decides nothing about the cluster:
-//! it asks the API and shows what is answered.
+//! `fleetctl`: fleet's command line over API v1.
+//! It has every command, flag, column and exit code of fleet 1.0. It adds placement reasons,
+//! draining, rolling replacement, events, and logs without ssh. It makes no decisions about the
+//! cluster: it calls the API and shows the answers.
 //!
-//! [`arguments`] is the command line, [`client`] the API's calls, [`connection`] the way
-//! to the server; each group of commands has a file of its own.
+//! [`arguments`] is the command line, [`client`] the API calls, [`connection`] the way to the
+//! server. Each group of commands has its own file.
 
 mod arguments;
 mod backup;
@@ -37,7 +37,7 @@ use session::Session;
 use std::process::ExitCode;
 use trouble::Trouble;
 
-/// Everything from the command line to the exit code.
+/// Runs the program from command line to exit code.
 pub fn main() -> ExitCode {
     let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
     if arguments.get(1).is_some_and(|first| first == "-v" || first == "--version") {
@@ -65,7 +65,7 @@ fn version() -> String {
     format!("fleetctl version v{}", env!("CARGO_PKG_VERSION"))
 }
 
-/// What needs no server.
+/// Handles commands that need no server.
 fn offline(line: &Line) -> Option<ExitCode> {
     match &line.command {
         _ if line.version => output::say(&version()),
@@ -100,7 +100,7 @@ fn online(line: Line) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            output::warn(&format!("the system does not let us begin: {error}"));
+            output::warn(&format!("cannot start the runtime: {error}"));
             return ExitCode::FAILURE;
         }
     };

@@ -1,8 +1,8 @@
-//! The daemon on every machine: it says that the machine is there ([`machine_lease`]), leads
-//! the cluster where it is its turn ([`lead`]), hands what the machine was told to the
-//! local init and tells how it fares ([`unit_runner`]), and serves the API. Each part is a
-//! task that goes on when etcd or init do not answer; none of them takes silence for an
-//! order. What is decided is decided in the pure parts of this crate.
+//! The daemon on every machine.
+//! It registers the machine ([`machine_lease`]), leads the cluster when elected ([`lead`]), passes
+//! the machine's units to the local init and reports their state ([`unit_runner`]), and serves the
+//! API. Each part is a task that continues when etcd or init do not answer. No task takes silence
+//! as an order. Decisions are made in the pure modules of this crate.
 
 pub mod arguments;
 pub mod config;

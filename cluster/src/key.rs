@@ -1,25 +1,25 @@
-//! Every key the cluster keeps in etcd, in one place. All stand under the configured
-//! prefix and `v3/`; what their values are is [`crate::record`]'s.
+//! All etcd keys of the cluster. Every key is under the configured prefix and `v3/`;
+//! [`crate::record`] defines the values.
 //!
 //! ```text
-//! cluster                     which cluster this is: made once, never written again
-//! leader                      who decides; bound to its lease
-//! unit/NAME                   the file, as it came
+//! cluster                     the id of the cluster: written once, at its creation
+//! leader                      the leading machine; bound to its lease
+//! unit/NAME                   the unit file, as submitted
 //! desired/NAME                inactive, loaded or launched
-//! place/NAME                  the machine it is on; absent: on none
-//! schedule/MACHINE/NAME       the same again, for that machine alone to watch
-//! global/NAME                 a global unit that is wished for, for every machine to watch
-//! why/NAME                    why it is on no machine
-//! machine/ID                  a machine that is there; bound to its lease
-//! metadata/ID/KEY             laid over what the machine says of itself
-//! drain/ID                    the machine is to be emptied
-//! claim/MACHINE/NAME          it runs an exclusive unit; bound to its lease
-//! state/MACHINE/NAME          what a unit is doing there; bound to the machine's lease
+//! place/NAME                  the unit's machine; absent if it has none
+//! schedule/MACHINE/NAME       the same, for that machine alone to watch
+//! global/NAME                 a wanted global unit, for every machine to watch
+//! why/NAME                    why the unit is on no machine
+//! machine/ID                  a registered machine; bound to its lease
+//! metadata/ID/KEY             overrides the machine's own metadata
+//! drain/ID                    the machine is being drained
+//! claim/MACHINE/NAME          the machine runs an exclusive unit; bound to its lease
+//! state/MACHINE/NAME          the unit's state there; bound to the machine's lease
 //! ```
 //!
-//! What a machine writes stands under its own id: `machine/ID`, `claim/ID/` and `state/ID/`. All
-//! else is written by engines and the API. So an etcd that knows its users lets no machine write
-//! for another (`contrib/etcd-roles`).
+//! A machine writes only under its own id: `machine/ID`, `claim/ID/` and `state/ID/`. Engines and
+//! the API write everything else. So an etcd with users lets no machine write for another
+//! (`contrib/etcd-roles`).
 
 use crate::machine::MachineId;
 use crate::unit_name::UnitName;
@@ -30,7 +30,7 @@ pub struct Keys {
     root: String,
 }
 
-/// What a key stands for.
+/// The meaning of a key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
     /// `cluster`
@@ -62,13 +62,13 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// `metadata/ID/KEY`; `None` where a unit asks for a key that nobody can have written.
+    /// Returns the subject of `metadata/ID/KEY`, or `None` if no such key can exist.
     pub fn metadata(machine: &MachineId, key: &str) -> Option<Subject> {
         (!key.is_empty() && !key.contains('/'))
             .then(|| Subject::Metadata(machine.clone(), key.to_string()))
     }
 
-    /// The unit whose file, wish or place the key holds.
+    /// The unit whose file, desired state or place the key holds.
     pub fn unit(&self) -> Option<&UnitName> {
         match self {
             Subject::Unit(name)
@@ -89,17 +89,17 @@ impl Subject {
 }
 
 impl Keys {
-    /// Under a prefix; a missing `/` at its end is added.
+    /// Returns the keys under a prefix; a missing trailing `/` is added.
     pub fn under(prefix: &str) -> Keys {
         Keys { root: format!("{}/v3/", prefix.trim_end_matches('/')) }
     }
 
-    /// What all of them begin with.
+    /// The common prefix of all keys.
     pub fn root(&self) -> &str {
         &self.root
     }
 
-    /// The key of that.
+    /// The key of a subject.
     pub fn of(&self, subject: &Subject) -> String {
         let root = &self.root;
         match subject {
@@ -119,22 +119,22 @@ impl Keys {
         }
     }
 
-    /// What a machine watches: its own schedule.
+    /// The prefix of a machine's schedule, which that machine watches.
     pub fn schedule_of(&self, machine: &MachineId) -> String {
         format!("{}schedule/{machine}/", self.root)
     }
 
-    /// What all files of units begin with.
+    /// The prefix of all unit files.
     pub fn units(&self) -> String {
         format!("{}unit/", self.root)
     }
 
-    /// What a machine watches: the global units.
+    /// The prefix of the global units, which every machine watches.
     pub fn globals(&self) -> String {
         format!("{}global/", self.root)
     }
 
-    /// What that key stands for; `None` for one that is none of ours.
+    /// Returns the subject of a key, or `None` if it is not a key of the cluster.
     pub fn subject(&self, key: &str) -> Option<Subject> {
         let rest = key.strip_prefix(&self.root)?;
         if rest == "cluster" {

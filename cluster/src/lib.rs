@@ -1,8 +1,8 @@
-//! The cluster extension: units of fleet's kind, stored in etcd, put on machines by an
-//! elected engine, run there by the local init. This library is what `fleetd` and
-//! `fleetctl` share; its pure parts (names, files, requirements, the scheduler, the
-//! transactions) know no network and no clock. The way of a unit through the cluster is
-//! told in this folder's README.
+//! The cluster extension: fleet units, stored in etcd, placed on machines by an elected engine, and
+//! run there by the local init.
+//! `fleetd` and `fleetctl` share this library. Its pure parts (names, files, requirements,
+//! scheduler, transactions) use no network and no clock. The README of this folder follows a unit
+//! through the cluster.
 
 pub mod agent;
 pub mod api;

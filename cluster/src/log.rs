@@ -1,4 +1,4 @@
-//! The log of fleetd: one line per message on stderr, which the init of the machine keeps.
+//! The log of fleetd: one line per message on stderr, which the machine's init keeps.
 
 use std::fmt::Arguments;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static DEBUG: AtomicBool = AtomicBool::new(false);
 static SILENT: AtomicBool = AtomicBool::new(false);
 
-/// `verbosity` above zero.
+/// Enables debug messages, for a `verbosity` above zero.
 pub fn set_debug(on: bool) {
     DEBUG.store(on, Ordering::Relaxed);
 }
@@ -17,17 +17,17 @@ pub fn silence() {
     SILENT.store(true, Ordering::Relaxed);
 }
 
-/// Logs what an operator should know.
+/// Logs information for the operator.
 pub fn info(text: Arguments<'_>) {
     write("INFO", text);
 }
 
-/// Logs what an operator should look at.
+/// Logs a fault that needs the operator's attention.
 pub fn error(text: Arguments<'_>) {
     write("ERROR", text);
 }
 
-/// Logs what helps to find a fault.
+/// Logs details for debugging.
 pub fn debug(text: Arguments<'_>) {
     if DEBUG.load(Ordering::Relaxed) {
         write("DEBUG", text);
@@ -38,6 +38,6 @@ fn write(level: &str, text: Arguments<'_>) {
     if SILENT.load(Ordering::Relaxed) {
         return;
     }
-    // One write, so that lines of two tasks do not mix. When stderr is gone nothing can be told.
+    // A single write keeps the lines of two tasks apart. A failing stderr cannot be reported.
     let _ = std::io::stderr().lock().write_all(format!("{level} {text}\n").as_bytes());
 }

@@ -1,12 +1,12 @@
-//! A machine of the cluster as the others see it. How it comes and goes is the
-//! registry's; what runs on it is [`crate::scheduler`]'s.
+//! A machine of the cluster as others see it. The registry adds and removes machines;
+//! [`crate::scheduler`] decides what runs on them.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Characters of an id that lists show.
+/// Length of an id in lists.
 pub const SHORT: usize = 8;
 
 /// The machine's id, from its `/etc/machine-id`: one to 64 of `[A-Za-z0-9_.-]`, not all zeros.
@@ -14,7 +14,7 @@ pub const SHORT: usize = 8;
 #[serde(try_from = "String", into = "String")]
 pub struct MachineId(Arc<str>);
 
-/// A text that is no machine's id.
+/// A text that is not a machine id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineIdError(String);
 
@@ -22,7 +22,7 @@ impl fmt::Display for MachineIdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} is no machine id: 1 to 64 letters, digits, - _ or ., not all zeros, not `uninitialized`",
+            "{:?} is not a machine id: 1 to 64 letters, digits, - _ or ., not all zeros, not `uninitialized`",
             self.0
         )
     }
@@ -31,12 +31,15 @@ impl fmt::Display for MachineIdError {
 impl std::error::Error for MachineIdError {}
 
 impl MachineId {
+    /// Checks and creates a machine id.
+    ///
     /// # Errors
-    /// It could not be one part of a key, or could not tell machines apart.
+    /// The text does not fit into a key or does not identify a machine.
     pub fn new(text: &str) -> Result<MachineId, MachineIdError> {
         let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         let fits = (1..=64).contains(&text.len()) && text.chars().all(allowed);
-        // What systemd writes into an image that was never booted: all of them would be one.
+        // systemd writes this into an image that was never booted: all such machines would share
+        // one id.
         if !fits
             || text == "uninitialized"
             || text.chars().all(|c| c == '0')
@@ -47,12 +50,12 @@ impl MachineId {
         Ok(MachineId(Arc::from(text)))
     }
 
-    /// All of it.
+    /// The whole id.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Its first characters, as lists show it.
+    /// The first characters, as shown in lists.
     pub fn short(&self) -> &str {
         self.0.get(..SHORT).unwrap_or(&self.0)
     }
@@ -78,18 +81,19 @@ impl From<MachineId> for String {
     }
 }
 
-/// What it publishes, its own metadata and what operators laid over it in one.
+/// A machine's published record: its own metadata merged with the operators' overrides.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Where the others reach it; empty when it does not say.
+    /// The address for other machines; empty if unknown.
     pub ip: String,
-    /// Key and value; a unit asks for these by MachineMetadata.
+    /// Metadata, which units match with MachineMetadata.
     pub metadata: BTreeMap<String, String>,
-    /// It takes nothing new, and what it has is to go elsewhere.
+    /// The machine takes no new units, and its units are moved away.
     pub draining: bool,
-    /// It does not answer, and is still waited for: it keeps what it has and gets nothing new.
+    /// The machine does not answer and its grace is running: it keeps its units and gets no new
+    /// ones.
     pub away: bool,
-    /// The key by which nobody can read what it says: it keeps what it has and gets nothing new.
+    /// The key of the machine that cannot be read: it keeps its units and gets no new ones.
     #[serde(default)]
     pub unread: Option<String>,
 }

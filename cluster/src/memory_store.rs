@@ -1,13 +1,14 @@
-//! An etcd in memory, as far as the cluster uses one: revisions, transactions, leases,
-//! readings at one revision, changes since one. Linearizable because it is one thread.
-//! For tests and the simulation; faults are added by who drives it.
+//! An in-memory etcd with the features that the cluster uses: revisions, transactions, leases,
+//! readings at one revision, and changes since one.
+//! Linearizable because it is single-threaded. For tests and the simulation, whose driver adds
+//! faults.
 
 use crate::transaction::{
     Change, Condition, Entry, MOST_OPERATIONS, Operation, Reading, Transaction,
 };
 use std::collections::BTreeMap;
 
-/// The store.
+/// An in-memory etcd.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
     revision: i64,
@@ -19,17 +20,17 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// One whose leases are numbered from there on.
+    /// Creates a store whose lease ids start after `last_lease`.
     pub fn with_leases_after(last_lease: i64) -> MemoryStore {
         MemoryStore { last_lease, ..MemoryStore::default() }
     }
 
-    /// The newest revision.
+    /// The current revision.
     pub fn revision(&self) -> i64 {
         self.revision
     }
 
-    /// Everything that begins so.
+    /// Returns all entries under a prefix.
     pub fn read(&self, prefix: &str) -> Reading {
         let range = self.entries.range(prefix.to_string()..);
         let entries = range.take_while(|(key, _)| key.starts_with(prefix));
@@ -39,13 +40,13 @@ impl MemoryStore {
         }
     }
 
-    /// One key.
+    /// Returns one entry.
     pub fn get(&self, key: &str) -> Option<&Entry> {
         self.entries.get(key)
     }
 
-    /// Carries a transaction out: its revision, or `None` when a condition did not hold, or it is
-    /// larger than etcd takes.
+    /// Commits a transaction. Returns its revision, or `None` if a condition failed or it exceeds
+    /// etcd's limit.
     pub fn commit(&mut self, transaction: &Transaction) -> Option<i64> {
         if !transaction.fits_in(MOST_OPERATIONS) {
             return None;
@@ -53,7 +54,7 @@ impl MemoryStore {
         if !transaction.conditions.iter().all(|condition| self.holds(condition)) {
             return None;
         }
-        // As etcd: a lease that has ended refuses the whole.
+        // Like etcd, refuses the whole transaction if a lease has expired.
         let ended = |operation: &Operation| match operation {
             Operation::Put { lease, .. } => *lease != 0 && !self.leases.contains_key(lease),
             Operation::Delete(_) | Operation::DeletePrefix(_) => false,
@@ -90,36 +91,36 @@ impl MemoryStore {
         Some(self.revision)
     }
 
-    /// Changes after a revision; `None` when they were compacted away.
+    /// Returns the changes after a revision, or `None` if they were compacted.
     pub fn changes_since(&self, revision: i64) -> Option<Vec<(i64, Change)>> {
         let from = self.history.partition_point(|(at, _)| *at <= revision);
         (revision >= self.compacted).then(|| self.history.get(from..).unwrap_or_default().to_vec())
     }
 
-    /// Forgets the changes up to now.
+    /// Compacts all changes up to now.
     pub fn compact(&mut self) {
         self.compacted = self.revision;
         self.history.clear();
     }
 
-    /// A lease that ends at `until`, in the driver's time.
+    /// Grants a lease that expires at `until`, in the driver's time.
     pub fn grant(&mut self, until: u64) -> i64 {
         self.last_lease += 1;
         self.leases.insert(self.last_lease, until);
         self.last_lease
     }
 
-    /// False: it has ended.
+    /// Renews a lease. Returns false if it has expired.
     pub fn keep_alive(&mut self, lease: i64, until: u64) -> bool {
         self.leases.get_mut(&lease).map(|end| *end = until).is_some()
     }
 
-    /// When it ends, in the driver's time; `None`: it has ended.
+    /// Returns when a lease expires, in the driver's time, or `None` if it has expired.
     pub fn end_of(&self, lease: i64) -> Option<u64> {
         self.leases.get(&lease).copied()
     }
 
-    /// Ends the leases that are due, and what is bound to them.
+    /// Expires due leases and deletes the keys bound to them.
     pub fn expire(&mut self, now: u64) {
         let due = self.leases.iter().filter(|(_, until)| **until <= now).map(|(lease, _)| *lease);
         for lease in due.collect::<Vec<_>>() {
@@ -127,7 +128,7 @@ impl MemoryStore {
         }
     }
 
-    /// Ends a lease, and what is bound to it.
+    /// Revokes a lease and deletes the keys bound to it.
     pub fn revoke(&mut self, lease: i64) {
         if self.leases.remove(&lease).is_none() {
             return;

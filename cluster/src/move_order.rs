@@ -1,6 +1,5 @@
-//! What a round of the engine moves, why, and in which order it may land: which moves
-//! only make sense together, and which has to wait for another to make room. What is
-//! moved at all is [`crate::scheduler`]'s to decide.
+//! Orders the moves of one engine round: which moves belong together, and which must wait for
+//! another to make room. [`crate::scheduler`] decides which units move.
 
 use crate::machine::MachineId;
 use crate::mutant::{Mutant, planted};
@@ -10,16 +9,16 @@ use crate::unit_name::UnitName;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// One unit changes its machine.
+/// A unit's change of machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// Which.
+    /// The unit.
     pub unit: UnitName,
-    /// Where the registry has it.
+    /// The machine where the registry has it.
     pub from: Option<MachineId>,
-    /// Where it goes; nowhere when no machine keeps its requirements, or nobody wants it.
+    /// The target; `None` if no machine meets its requirements or it is not wanted.
     pub to: Option<MachineId>,
-    /// Why.
+    /// The reason.
     pub cause: Cause,
 }
 
@@ -28,11 +27,11 @@ pub struct Move {
 pub enum Cause {
     /// It was on no machine.
     Unplaced,
-    /// Nobody wants it on a machine any more.
+    /// The unit is no longer wanted on a machine.
     Inactive,
     /// Its machine is gone.
     Gone(MachineId),
-    /// Its machine can not have it any more.
+    /// Its machine no longer meets its requirements.
     Refused(MachineId, Refusal),
 }
 
@@ -49,7 +48,7 @@ impl fmt::Display for Cause {
     }
 }
 
-/// The moves of a round, as they are decided.
+/// The moves of a round, in the order they were decided.
 #[derive(Clone, Debug, Default)]
 pub struct MoveOrder {
     moves: BTreeMap<UnitName, Move>,
@@ -57,7 +56,7 @@ pub struct MoveOrder {
 }
 
 impl MoveOrder {
-    /// One more. A unit that left one machine and found another makes one move.
+    /// Adds a move. A unit that leaves one machine and finds another makes a single move.
     pub fn note(&mut self, step: Move) {
         self.order.push(step.unit.clone());
         match self.moves.get_mut(&step.unit) {
@@ -68,9 +67,8 @@ impl MoveOrder {
         }
     }
 
-    /// Moves in the order they were decided; those that only make sense together are one
-    /// group, which stands where the last of them was decided. What came back to its place
-    /// is no move.
+    /// Returns the moves in decision order. Moves that depend on each other form one group, at the
+    /// position of the last of them. A unit that returns to its place makes no move.
     pub fn groups(self, units: &BTreeMap<UnitName, Unit>) -> Vec<Vec<Move>> {
         let MoveOrder { moves, order } = self;
         let moves: BTreeMap<UnitName, Move> =
@@ -99,9 +97,9 @@ impl MoveOrder {
     }
 }
 
-/// Which moves belong together: a unit's with those of the units it follows, or of those that
-/// decide whether a global unit it follows is there; and one that takes a place with one that
-/// clears it.
+/// Finds the moves that belong together. A unit is tied to the units it follows, or to those that
+/// decide whether a followed global unit runs there. A move that takes a place is tied to the move
+/// that clears it.
 fn ties<'m>(
     moves: &'m BTreeMap<UnitName, Move>,
     units: &BTreeMap<UnitName, Unit>,
@@ -144,7 +142,7 @@ fn is_global(units: &BTreeMap<UnitName, Unit>, name: &str) -> bool {
     units.get(name).is_some_and(|unit| unit.asks.global)
 }
 
-/// By machine, the moves from or to it after which other global units may be there.
+/// Per machine, the moves after which its set of global units may change.
 fn unsettling_globals<'m>(
     moves: &'m BTreeMap<UnitName, Move>,
     units: &BTreeMap<UnitName, Unit>,

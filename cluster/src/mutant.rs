@@ -1,166 +1,167 @@
-//! Mistakes made on purpose. Each breaks one rule at the place where the rule stands; the
-//! simulation must find every one of them, or it proves nothing. Chosen at run time for
-//! the thread that simulates, in a build with the feature `sim` only; without it
-//! [`planted`] is the constant false.
+//! Deliberate bugs ("mutants"), each breaking one rule at the place that implements it. The
+//! simulation must find every one of them.
+//! The simulating thread selects a mutant at run time, in builds with the feature `sim` only.
+//! Without the feature, [`planted`] is constant false.
 
-/// A rule, broken.
+/// A broken rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
-    /// An engine's write does not ask whether it still leads.
+    /// An engine's write does not check whether the engine still leads.
     UnfencedWrite,
-    /// A write nobody knows of may land after the engine has decided anew.
+    /// A write with unknown result may land after the engine has decided again.
     EpochKept,
-    /// A move does not ask whether the unit is as it was read.
+    /// A move does not check that the unit is unchanged since it was read.
     UnitNotCompared,
-    /// A move does not ask whether the machines are as they were read.
+    /// A move does not check that the machines are unchanged since they were read.
     MachineNotCompared,
-    /// A move does not ask whether what drives the unit away is there still.
+    /// A move does not check that its cause still exists.
     CauseNotCompared,
     /// A move leaves the unit in the schedule of the machine it comes from.
     ScheduleLeft,
-    /// A unit that is destroyed stays in its machine's schedule.
+    /// A destroyed unit stays in its machine's schedule.
     DestroyLeaves,
-    /// The reason why a unit is nowhere outlives its placement.
+    /// The reason why a unit is unplaced stays after its placement.
     WhyLeft,
-    /// Nobody is told why a unit is nowhere.
+    /// The reason why a unit is unplaced is not recorded.
     WhyUntold,
     /// A second machine with the same id takes the key over.
     TwinLetIn,
-    /// A machine that was booted anew takes the key of a run that shows signs of life.
+    /// A rebooted machine takes over the key of a run that still renews its lease.
     HeirImpatient,
-    /// A machine that was booted anew takes the claims of its last run, whose lease lives.
+    /// A rebooted machine takes over the claims of its previous run, whose lease has not expired.
     HeirClaims,
-    /// A machine that was silent for long shows a sign of life before it has made sure of its key.
+    /// A machine renews its lease after a long silence before it has confirmed its key.
     SignBeforeKey,
-    /// A claim of another machine does not count.
+    /// Claims of other machines are ignored.
     ClaimStolen,
     /// An exclusive unit is started before it is claimed.
     ClaimNotAwaited,
-    /// A claim is given back while the unit still runs.
+    /// A claim is released while the unit still runs.
     ReleasedWhileUp,
-    /// A claim is given back when another file is there that needs none, before init was told of it.
+    /// A claim is released because the new file needs none, before init has that file.
     GivenBackUntold,
     /// A machine that is cut off keeps its exclusive units.
     NeverGivesUp,
-    /// That etcd has lost its quorum is taken for being cut off.
+    /// A machine takes etcd's loss of quorum for being cut off.
     QuorumLossIsCutOff,
-    /// Who is not elected asks for a lease to lead by all the same.
+    /// A candidate that was not elected requests a leader lease anyway.
     LeaseUnwon,
-    /// That etcd has no quorum now is taken for its never having had one.
+    /// etcd's present loss of quorum is taken as lasting since its start.
     LeaderlessForLong,
-    /// One member of etcd that is asked at two addresses is taken for two.
+    /// Two addresses of one etcd member count as two members.
     CountsUrls,
-    /// Units that are made at the same moment may replace each other in a ring.
+    /// Units created at the same moment may replace each other in a ring.
     RingLetIn,
-    /// A reading that failed is taken for an empty one.
+    /// A failed reading is taken for an empty one.
     FaultIsEmpty,
-    /// Changes that were seen before count again.
+    /// Changes that were seen before are applied again.
     RepeatsCount,
-    /// After a compaction the watch goes on without a reading.
+    /// After a compaction the watch continues without a reading.
     CompactionIgnored,
-    /// A watch that has fallen silent is believed for ever.
+    /// A watch that has fallen silent is trusted forever.
     SilenceBelieved,
-    /// Conflicts count only for the unit that names them.
+    /// Conflicts count only for the unit that declares them.
     OneSidedConflict,
-    /// One key of MachineMetadata is enough.
+    /// One matching key of MachineMetadata is enough.
     AnyMetadata,
     /// A machine that is being drained takes units.
     DrainIgnored,
-    /// Units are moved to even out the load.
+    /// Units are moved to balance the load.
     EvensOut,
     /// A unit and those that follow it move in separate writes.
     FollowersApart,
     /// A machine that is gone keeps its units.
     GoneKeeps,
-    /// The grace is not waited for.
+    /// The grace is skipped.
     NoGrace,
-    /// What stood on a write that did not land is written nevertheless.
+    /// Writes that depend on a failed write are sent anyway.
     GoesOnAfterLoss,
-    /// A write that did not land is taken for done.
+    /// A failed write is taken for done.
     LossForgotten,
-    /// A late report of a state may overwrite a newer one.
+    /// A late state report may overwrite a newer one.
     StateNotCompared,
-    /// The state of a unit that left the machine stays.
+    /// The state of a unit stays after the unit has left the machine.
     StateLeft,
-    /// Late metadata may overwrite newer.
+    /// Late metadata may overwrite newer metadata.
     MetadataNotCompared,
     /// Global units run on every machine.
     GlobalEverywhere,
-    /// Of two global units that conflict the one named first stays, though the other was there before.
+    /// Of two conflicting global units the first by name stays, even if the other is older.
     NewcomerEvicts,
-    /// A new file of a unit is not taken.
+    /// A new file of a unit is ignored.
     HashIgnored,
     /// A machine that is not in the cluster acts.
     ActsOutside,
-    /// Loaded is launched.
+    /// A loaded unit is launched.
     LoadedIsLaunched,
-    /// A write is answered before it can be seen.
+    /// A write is answered before the snapshot shows it.
     AnsweredUnseen,
-    /// init that did not answer is not asked again.
+    /// init is not asked again after it failed to answer.
     LooksOnce,
-    /// A registry that has lost its memory is believed.
+    /// A registry that has lost its contents is trusted.
     ForeignBelieved,
-    /// A unit that is wished and on no machine is stopped where it runs.
+    /// A wanted unit without a place is stopped where it runs.
     NowhereIsStopped,
-    /// A state that landed unheard of stays.
+    /// A published state whose write had an unknown result stays.
     StrayLeft,
-    /// Why a unit is nowhere is said once.
+    /// The reason why a unit is unplaced is never updated.
     ReasonsGrowOld,
-    /// A machine that is away is judged by metadata that nobody has heard.
+    /// A machine that does not answer is judged by metadata that was never received.
     AwayIsUnknown,
-    /// A reason that an older snapshot does not have outlives its unit.
-    ReasonByPicture,
-    /// An exclusive unit that was given up is not taken up again.
+    /// A reason missing from an older snapshot survives its unit.
+    ReasonBySnapshot,
+    /// An exclusive unit that was given up is not started again.
     GivenUpForGood,
-    /// That there is nothing to do is said by a snapshot that has fallen behind.
-    OldPictureAnswers,
-    /// An engine that waits for news spins on a deadline that has passed.
+    /// A lagging snapshot decides that there is nothing to do.
+    StaleSnapshotAnswers,
+    /// A waiting engine spins on a deadline that has passed.
     SpinsOnDeadline,
-    /// An engine whose watch has fallen silent keeps it, and hears by its proofs alone.
+    /// An engine keeps a watch that has fallen silent and learns only from its full readings.
     DeafForEver,
-    /// A wish nobody knows of is taken for done when its unit is gone.
+    /// A change of desired state with unknown result is taken for done when its unit is gone.
     GoneIsDone,
-    /// A machine that goes on after a pause does not wait for its sign of life.
+    /// A machine that resumes after a pause does not wait for its lease renewal.
     SignNotAwaited,
-    /// A machine that goes on after its lease may have ended asks for it before it gives anything up.
+    /// A machine whose lease may have expired renews it before it gives up its exclusive units.
     EndedLeaseAsked,
-    /// A claim that could not be given back is kept.
+    /// A claim whose release failed is kept.
     ReleasedOnce,
-    /// A claim is made, or what it is for begun, under a lease that may have ended.
+    /// A claim or its unit is started under a lease that may have expired.
     ClaimedUnproven,
-    /// A claim that was given back counts until that is seen.
+    /// A released claim counts until the release is seen.
     GivenBackCounts,
-    /// A unit made anew that asks for the same gets no new reason.
+    /// A re-created unit with unchanged requirements gets no new reason.
     LostReasonUntold,
     /// A machine that comes and goes loses its units each time.
     NeverTired,
-    /// A reading that has nothing of many units, nor says why, stops them.
+    /// A reading that lacks many units without a reason stops them.
     MassStopBelieved,
-    /// A fleetd begun anew has nothing to compare its first reading with.
+    /// A restarted fleetd has nothing to compare its first reading with.
     BegunAnewForgets,
-    /// A fleetd begun anew does not know what goes on here without a word of etcd.
+    /// A restarted fleetd does not know which units are withheld from being stopped.
     WithheldForgotten,
-    /// A fleetd begun anew does not know what the one before it had claimed.
+    /// A restarted fleetd does not know the claims of its predecessor.
     HeldForgotten,
-    /// A claim made under an earlier lease counts as proved with the present one.
+    /// A claim made under an earlier lease counts as proved by the present one.
     ProvedByAnother,
-    /// A lease to lead by is let go once, when its term is over, whether etcd hears it or not.
+    /// A leader lease is revoked only once at the end of its term, whether etcd receives the
+    /// request or not.
     LetGoOnce,
-    /// A leader's lease is longer than the lease of its machine.
+    /// A leader lease outlasts the lease of its machine.
     LeadsLong,
-    /// What is to run is kept for a fleetd begun anew now and then alone.
+    /// The goal is saved for a restarted fleetd only now and then.
     KeptLate,
-    /// A machine does what it is told only while somebody leads.
+    /// A machine follows its schedule only while a leader exists.
     EngineAwaited,
-    /// What nobody has signed is run where it is to be signed.
+    /// An unsigned unit runs on a machine that requires signatures.
     UnsignedRuns,
-    /// A signature older than one that was seen is taken.
+    /// A signature older than one already seen is accepted.
     OldSignatureRuns,
-    /// Which signatures were seen is not kept over a restart.
+    /// Seen signatures are forgotten at a restart.
     SerialsForgotten,
 }
 
-/// All of them, each with what it breaks.
+/// All mutants.
 #[cfg(feature = "sim")]
 pub const ALL: &[Mutant] = &[
     Mutant::UnfencedWrite,
@@ -214,9 +215,9 @@ pub const ALL: &[Mutant] = &[
     Mutant::StrayLeft,
     Mutant::ReasonsGrowOld,
     Mutant::AwayIsUnknown,
-    Mutant::ReasonByPicture,
+    Mutant::ReasonBySnapshot,
     Mutant::GivenUpForGood,
-    Mutant::OldPictureAnswers,
+    Mutant::StaleSnapshotAnswers,
     Mutant::SpinsOnDeadline,
     Mutant::DeafForEver,
     Mutant::GoneIsDone,
@@ -241,12 +242,12 @@ pub const ALL: &[Mutant] = &[
     Mutant::SerialsForgotten,
 ];
 
-/// Found within so many schedules, from whichever seed on.
+/// Number of schedules that find most mutants, from any first seed.
 #[cfg(feature = "sim")]
 const TRIES: u64 = 400;
 
-/// Those that stand at rarer edges: about ten times as many as it took when it was measured, or as it
-/// takes on average where that is known.
+/// Mutants of rare edge cases: about ten times the number of schedules of one measured hunt, or of
+/// the average where it is known.
 #[cfg(feature = "sim")]
 const RARER: &[(Mutant, u64)] = &[
     (Mutant::EpochKept, 4_000),
@@ -283,10 +284,10 @@ const RARER: &[(Mutant, u64)] = &[
     (Mutant::KeptLate, 20_000),
     (Mutant::OldSignatureRuns, 1_000),
     (Mutant::StateNotCompared, 5_000),
-    (Mutant::ReasonByPicture, 3_000),
+    (Mutant::ReasonBySnapshot, 3_000),
 ];
 
-/// Schedules within which the simulation must find it.
+/// Number of schedules within which the simulation must find the mutant.
 #[cfg(feature = "sim")]
 pub fn tries(mutant: Mutant) -> u64 {
     RARER.iter().find(|(one, _)| *one == mutant).map_or(TRIES, |(_, tries)| *tries)
@@ -297,19 +298,19 @@ thread_local! {
     static PLANTED: std::cell::Cell<Option<Mutant>> = const { std::cell::Cell::new(None) };
 }
 
-/// This thread runs with that mistake from now on.
+/// Plants a mutant in this thread, or removes it.
 #[cfg(feature = "sim")]
 pub fn plant(mutant: Option<Mutant>) {
     PLANTED.set(mutant);
 }
 
-/// That rule is broken.
+/// Returns true if this thread runs with the mutant.
 #[cfg(feature = "sim")]
 pub fn planted(mutant: Mutant) -> bool {
     PLANTED.get() == Some(mutant)
 }
 
-/// Never.
+/// Always false without the feature `sim`.
 #[cfg(not(feature = "sim"))]
 pub const fn planted(_: Mutant) -> bool {
     false

@@ -1,33 +1,33 @@
-//! Native units in the cluster: a `web.yaml` with an `x-fleet:` map becomes a unit like
-//! any other and comes out byte for byte as it went in. Its requirements stand as
-//! `[X-Fleet]` options, so that the engine places it by the same rules; its text stands
-//! line by line, each as a JSON string, so that neither indentation nor comments are lost
-//! on the way through lists of options. What the text means is [`groundstate_units`]'s.
+//! Native units in the cluster: a `web.yaml` with an `x-fleet:` map becomes a fleet unit and comes
+//! out byte for byte unchanged.
+//! Its requirements become `[X-Fleet]` options, so that the engine places it by the same rules. Its
+//! text is stored line by line, each as a JSON string, so that indentation and comments survive.
+//! [`groundstate_units`] interprets the text.
 
 use crate::requirement;
 use crate::unit_file::{UnitFile, UnitOption};
 use groundstate_units::text::yaml::{self, Limits, Node};
 use std::sync::OnceLock;
 
-/// The section that holds the text.
+/// The section that holds the text of the native unit.
 pub const SECTION: &str = "X-Native";
-/// The option that holds one line of it.
+/// The option that holds one line of the text.
 pub const LINE: &str = "Line";
-/// The key of a native unit that says what it asks of a machine.
+/// The key of a native unit with its requirements.
 const KEY: &str = "x-fleet";
-/// Types of native units that fleet has a suffix for.
+/// Types of native units that have a suffix in fleet.
 const TYPES: [&str; 3] = ["socket", "timer", "path"];
-/// The keys that `x-fleet` may have.
+/// The keys allowed in `x-fleet`.
 const ASKS: [&str; 7] =
     ["MachineID", "MachineOf", "MachineMetadata", "Conflicts", "Global", "Replaces", "Exclusive"];
 
-/// `web` of `web.yaml`; `None`: it is no native file.
+/// Returns `web` for `web.yaml`, or `None` if it is not a native file.
 pub fn stem(base: &str) -> Option<&str> {
     let stem = base.strip_suffix(".yaml").or_else(|| base.strip_suffix(".yml"))?;
     (!stem.is_empty()).then_some(stem)
 }
 
-/// What the unit is called behind its dot, by the `type:` in the text.
+/// Returns the unit's suffix from the `type:` in the text.
 pub fn suffix(text: &str) -> &'static str {
     let documents = documents("", text).unwrap_or_default();
     let written = documents.first().and_then(|root| root.get("type")?.scalar().cloned());
@@ -35,41 +35,41 @@ pub fn suffix(text: &str) -> &'static str {
     found.copied().unwrap_or("service")
 }
 
-/// A native unit as it was read.
+/// A parsed native unit.
 #[derive(Clone, Debug)]
 pub struct Native {
-    /// Byte for byte.
+    /// The text, byte for byte.
     pub text: String,
-    /// `None`: it is no YAML.
+    /// The root node, or `None` if the text is not YAML.
     root: Option<Node>,
 }
 
 impl Native {
-    /// `None`: it was none.
+    /// Reads the native unit in a unit file, or returns `None` if there is none.
     pub fn of(file: &UnitFile) -> Option<Native> {
         let text = text(file)?;
         let root = documents("", &text).unwrap_or_default().into_iter().next();
         Some(Native { text, root })
     }
 
-    /// What a key of it says, where it has it.
+    /// Returns the value of a scalar key.
     pub fn scalar(&self, key: &str) -> Option<String> {
         self.root.as_ref()?.get(key)?.scalar().map(|word| word.text.clone())
     }
 
-    /// The words of a key of it: of a list, or the one that stands there.
+    /// Returns the words of a key that holds a list or a single word.
     pub fn words(&self, key: &str) -> Vec<String> {
         self.root.as_ref().and_then(|root| values(root.get(key)?)).unwrap_or_default()
     }
 }
 
-/// A native unit that is read when it is asked for first. It follows from the file that it is kept
-/// beside, and is no difference between two of them.
+/// A native unit that is parsed on first use. It is derived from the file next to it and does not
+/// take part in comparisons.
 #[derive(Clone, Debug, Default)]
 pub struct Once(OnceLock<Option<Box<Native>>>);
 
 impl Once {
-    /// Of that file, each time.
+    /// Returns the native unit. The caller passes the same file each time.
     pub fn of(&self, file: &UnitFile) -> Option<&Native> {
         self.0.get_or_init(|| Native::of(file).map(Box::new)).as_deref()
     }
@@ -83,23 +83,25 @@ impl PartialEq for Once {
 
 impl Eq for Once {}
 
+/// Reads a native unit file.
+///
 /// # Errors
-/// What is wrong with the text or its `x-fleet:`, a line each.
+/// The faults of the text or its `x-fleet:`, one per line.
 pub fn read(place: &str, text: &str) -> Result<UnitFile, String> {
     let roots = documents(place, text)?;
     let [root] = roots.as_slice() else {
-        return Err(format!("one unit a file: there are {} documents in it", roots.len()));
+        return Err(format!("one unit per file: this file has {} documents", roots.len()));
     };
     let mut file = UnitFile::default();
     if let Some(asks) = root.get(KEY) {
-        let pairs = asks.map().ok_or_else(|| format!("{KEY}: is to be a map"))?;
+        let pairs = asks.map().ok_or_else(|| format!("{KEY}: must be a map"))?;
         for pair in pairs {
             let known = ASKS.iter().find(|own| plain(own) == plain(&pair.key));
             let key = known.ok_or_else(|| {
-                format!("{KEY}: {:?} means nothing: one of {}", pair.key, ASKS.join(", "))
+                format!("{KEY}: unknown key {:?}: use one of {}", pair.key, ASKS.join(", "))
             })?;
             let values = values(&pair.node).ok_or_else(|| {
-                format!("{KEY}: {}: is to be a word, a list, or a map of words", pair.key)
+                format!("{KEY}: {}: must be a word, a list, or a map of words", pair.key)
             })?;
             let option = |value: &String| UnitOption::new(requirement::SECTION, key, value);
             file.options.extend(values.iter().map(option));
@@ -113,20 +115,20 @@ pub fn read(place: &str, text: &str) -> Result<UnitFile, String> {
     Ok(file)
 }
 
-/// It was a native one.
+/// Returns true if the file holds a native unit.
 pub fn is_one(file: &UnitFile) -> bool {
     let mut lines = file.values(SECTION, LINE).peekable();
     lines.peek().is_some() && lines.all(|line| serde_json::from_str::<String>(line).is_ok())
 }
 
-/// The text, of a unit that was a native one.
+/// Returns the text of a native unit, or `None` for another unit.
 pub fn text(file: &UnitFile) -> Option<String> {
     let lines = file.values(SECTION, LINE).map(|line| serde_json::from_str::<String>(line).ok());
     let lines: Option<Vec<String>> = lines.collect();
     lines.filter(|lines| !lines.is_empty()).map(|lines| lines.join("\n"))
 }
 
-/// `machine-id` is `MachineID`.
+/// Normalizes a key: `machine-id` is `MachineID`.
 fn plain(key: &str) -> String {
     key.chars().filter(|c| *c != '-' && *c != '_').map(|c| c.to_ascii_lowercase()).collect()
 }

@@ -1,6 +1,6 @@
-//! May this unit be on that machine? The one place where the requirements of
-//! [`crate::requirement`] meet what is on a machine. Which of the machines that may is
-//! taken, and when a unit is moved, is [`crate::scheduler`]'s.
+//! Decides whether a machine may have a unit: compares its [`crate::requirement`] with the machine
+//! and its units. [`crate::scheduler`] chooses among the machines that may, and decides when a unit
+//! moves.
 
 use crate::desired::Desired;
 use crate::machine::{Machine, MachineId};
@@ -12,80 +12,80 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// A unit as the engine needs it.
+/// The engine's view of a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
-    /// What it asks of a machine.
+    /// Its requirements.
     pub asks: Arc<Requirement>,
-    /// What is wished.
+    /// Its desired state.
     pub desired: Desired,
-    /// Where it is, by the registry.
+    /// The machine where the registry has it.
     pub machine: Option<MachineId>,
-    /// Of a global unit that is wished for: the revision of that wish. Else 0.
+    /// Revision at which a global unit became wanted; 0 for other units.
     pub since: i64,
 }
 
 impl Unit {
-    /// The engine puts it on a machine.
+    /// Returns true if the engine places the unit on a machine.
     pub fn is_wanted(&self, name: &UnitName) -> bool {
         self.desired != Desired::Inactive && !self.asks.global && !name.is_template()
     }
 }
 
-/// A machine with what is on it.
+/// A machine and the units on it.
 #[derive(Clone, Debug, Default)]
 pub struct Seat {
-    /// What it publishes.
+    /// The machine's published record.
     pub machine: Machine,
-    /// Units the engine put there.
+    /// Units that the engine placed there.
     pub scheduled: BTreeMap<UnitName, Arc<Requirement>>,
     /// Global units that run there.
     pub globals: BTreeMap<UnitName, Arc<Requirement>>,
 }
 
-/// Why a machine can not have a unit.
+/// Why a machine cannot have a unit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refusal {
-    /// Not the machine of MachineID.
+    /// The machine's id differs from MachineID.
     MachineId {
         /// The id asked for.
         wanted: String,
     },
-    /// Its metadata has none of the values asked for.
+    /// The machine's metadata has none of the required values.
     Metadata {
-        /// Which key.
+        /// The metadata key.
         key: String,
-        /// Any of these would do.
+        /// The accepted values.
         wanted: Vec<String>,
-        /// What the machine says.
+        /// The machine's value.
         has: Option<String>,
     },
-    /// A unit of MachineOf is not there.
+    /// A unit of MachineOf is not on the machine.
     Peer {
-        /// Which.
+        /// The missing unit.
         peer: String,
     },
-    /// It and a unit there may not be together.
+    /// The unit conflicts with a unit on the machine.
     Conflict {
-        /// The unit that is there.
+        /// The unit on the machine.
         with: UnitName,
-        /// The pattern that says so.
+        /// The matching pattern.
         pattern: String,
-        /// The pattern is that unit's own.
+        /// True if the pattern belongs to the unit on the machine.
         theirs: bool,
     },
-    /// A unit there has it go elsewhere.
+    /// A unit on the machine replaces it.
     Replaced {
-        /// Which.
+        /// The replacing unit.
         by: UnitName,
     },
     /// The machine is being drained.
     Draining,
     /// The machine does not answer.
     Away,
-    /// Nobody can read what it says.
+    /// The machine's record is unreadable.
     Unread {
-        /// Where it says that.
+        /// The unreadable key.
         key: String,
     },
 }
@@ -114,24 +114,26 @@ impl fmt::Display for Refusal {
             Refusal::Replaced { by } => write!(f, "{by} is on it, which replaces it"),
             Refusal::Draining => f.write_str("it is being drained"),
             Refusal::Away => f.write_str("it does not answer"),
-            Refusal::Unread { key } => write!(f, "what stands in {key} can not be read"),
+            Refusal::Unread { key } => write!(f, "the value of {key} cannot be read"),
         }
     }
 }
 
 impl Seat {
-    /// Units there, its load.
+    /// The load of the machine: its number of units.
     pub fn load(&self) -> usize {
         self.scheduled.len() + self.globals.len()
     }
 
-    /// That unit is there.
+    /// Returns true if the unit is on the machine.
     pub fn has(&self, name: &str) -> bool {
         self.scheduled.contains_key(name) || self.globals.contains_key(name)
     }
 
+    /// Checks whether machine `id` may have the unit.
+    ///
     /// # Errors
-    /// The first requirement the machine `id` does not keep.
+    /// The first requirement that the machine does not meet.
     pub fn takes(
         &self,
         id: &MachineId,
@@ -148,7 +150,7 @@ impl Seat {
         if let Some(wanted) = asks.machine_id.as_ref().filter(|wanted| *wanted != id.as_str()) {
             return Err(Refusal::MachineId { wanted: wanted.clone() });
         }
-        // What a machine that is away says of itself may never have been heard here.
+        // The metadata of a machine that does not answer may never have been received here.
         if !self.machine.away || planted(Mutant::AwayIsUnknown) {
             self.keeps_metadata(asks)?;
         }
@@ -158,7 +160,7 @@ impl Seat {
         let others = self.scheduled.iter().chain(&self.globals);
         for (other, theirs) in others.filter(|(other, _)| *other != name) {
             conflict(name, asks, other, theirs)?;
-            // Each driving the other away would move both for ever: then neither counts.
+            // Two units that replace each other would move forever, so neither pattern counts.
             if theirs.drives_away(name.as_str()) && !asks.drives_away(other.as_str()) {
                 return Err(Refusal::Replaced { by: other.clone() });
             }
@@ -166,8 +168,10 @@ impl Seat {
         Ok(())
     }
 
+    /// Checks the metadata requirements.
+    ///
     /// # Errors
-    /// The first key of MachineMetadata the machine does not have as asked.
+    /// The first key of MachineMetadata that does not match.
     pub fn keeps_metadata(&self, asks: &Requirement) -> Result<(), Refusal> {
         for (key, wanted) in &asks.metadata {
             let has = self.machine.metadata.get(key);
@@ -186,9 +190,10 @@ impl Seat {
         Ok(())
     }
 
+    /// Checks whether the machine may have a global unit.
+    ///
     /// # Errors
-    /// Why the machine cannot have this global unit: a key of MachineMetadata, or a unit there that
-    /// conflicts with it.
+    /// A key of MachineMetadata that does not match, or a unit there that conflicts with it.
     pub fn takes_global(&self, name: &UnitName, asks: &Requirement) -> Result<(), Refusal> {
         self.keeps_metadata(asks)?;
         let mut others = self.scheduled.iter().chain(&self.globals);
@@ -198,10 +203,11 @@ impl Seat {
         })
     }
 
-    /// Which of the `globals` of the cluster run here: those whose metadata the machine has and that
-    /// conflict with nothing the engine put there, nor with an earlier one of the list. The list has the
-    /// oldest wish first, so a newcomer goes only to machines without a unit it conflicts with. Of a
-    /// machine that is away and said nothing that is known here: all that may be there.
+    /// Chooses the `globals` of the cluster that run here. A global unit must match the metadata.
+    /// It must not conflict with a unit that the engine placed, nor with an earlier unit of the
+    /// list.
+    /// The list starts with the oldest wanted unit, so a newcomer goes only to machines without a
+    /// conflict. For a silent machine with unknown metadata, all globals are chosen.
     pub fn choose_globals<'g>(
         &self,
         globals: impl Iterator<Item = (&'g UnitName, &'g Arc<Requirement>)>,

@@ -1,6 +1,6 @@
-//! The values behind the keys: JSON with a version, small, each telling one fact. A
-//! value that can not be read is that key's fault alone: it is told and passed over,
-//! never taken for an absence.
+//! The values of the keys: small versioned JSON records, one fact each.
+//! An unreadable value affects only its own key. It is reported and skipped, and never treated as
+//! absent.
 
 use crate::desired::Desired;
 use crate::machine::MachineId;
@@ -10,26 +10,28 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What we write, and the newest we read.
+/// The version that is written, and the newest that is read.
 pub const VERSION: u32 = 1;
-/// Bytes a value may have.
+/// Maximum size of a value in bytes.
 pub const LARGEST: usize = 1024 * 1024;
 
-/// A value that is no record.
+/// Why a value cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordError {
-    /// Over [`LARGEST`].
+    /// The value exceeds [`LARGEST`].
     TooLarge(usize),
-    /// Not the JSON it should be; why.
+    /// The value is not the expected JSON, with the reason.
     Malformed(String),
-    /// Written by a newer version of the cluster.
+    /// A newer version of the cluster wrote the value.
     Newer(u32),
 }
 
 impl std::fmt::Display for RecordError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            RecordError::TooLarge(bytes) => write!(f, "{bytes} bytes, the most is {LARGEST}"),
+            RecordError::TooLarge(bytes) => {
+                write!(f, "{bytes} bytes, more than the limit of {LARGEST}")
+            }
             RecordError::Malformed(why) => f.write_str(why),
             RecordError::Newer(version) => {
                 write!(f, "format {version}, newer than ours ({VERSION})")
@@ -47,14 +49,16 @@ struct Versioned<T> {
     record: T,
 }
 
-/// As it is written.
+/// Encodes a record.
 pub fn encode<T: Serialize>(record: &T) -> Vec<u8> {
-    // A record of strings and numbers is always JSON.
+    // A record of strings and numbers always encodes.
     serde_json::to_vec(&Versioned { v: VERSION, record }).unwrap_or_default()
 }
 
+/// Decodes a record.
+///
 /// # Errors
-/// It is too large, no record of this kind, or of a newer version.
+/// The value is too large, not a record of this kind, or of a newer version.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, RecordError> {
     #[derive(Deserialize)]
     struct Version {
@@ -75,23 +79,23 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, RecordError> {
 /// `cluster`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterRecord {
-    /// Unlike any other's.
+    /// Unique id of the cluster.
     pub id: String,
 }
 
 /// `leader`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leader {
-    /// The machine whose engine decides.
+    /// The leading machine.
     pub machine: MachineId,
 }
 
 /// `unit/NAME`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnitRecord {
-    /// The file, in the order the options came.
+    /// The file, with its options in their original order.
     pub options: UnitFile,
-    /// Who answers for it, where somebody does.
+    /// The signature, if the unit is signed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Signature>,
 }
@@ -99,35 +103,35 @@ pub struct UnitRecord {
 /// `desired/NAME`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DesiredRecord {
-    /// What is wished.
+    /// The desired state.
     pub desired: Desired,
 }
 
 /// `place/NAME` and `claim/MACHINE/NAME`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceRecord {
-    /// Where it is.
+    /// The machine.
     pub machine: MachineId,
 }
 
 /// `schedule/MACHINE/NAME` and `global/NAME`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduleRecord {
-    /// What is wished.
+    /// The desired state.
     pub desired: Desired,
-    /// Of the file; the machine fetches it when it has another.
+    /// Hash of the file; a machine with another hash fetches the file.
     pub hash: String,
-    /// Of a global unit whose file is rolled out: the machines that take it. The others keep the one
-    /// they have. `None`: all take it.
+    /// Of a global unit in a rollout: the machines that take the file. The others keep theirs.
+    /// `None` if all machines take it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<BTreeSet<MachineId>>,
-    /// What stood there before that, to be given back where the rollout fails.
+    /// The previous file, restored if the rollout fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<UnitRecord>,
 }
 
 impl ScheduleRecord {
-    /// For whoever reads it.
+    /// A record for all machines.
     pub fn new(desired: Desired, hash: String) -> ScheduleRecord {
         ScheduleRecord { desired, hash, first: None, before: None }
     }
@@ -136,17 +140,17 @@ impl ScheduleRecord {
 /// `why/NAME`
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WhyRecord {
-    /// In one sentence.
+    /// The reason in one sentence.
     pub text: String,
-    /// Each machine's reason, the first [`WhyRecord::MACHINES`] of them.
+    /// Each machine's reason; at most [`WhyRecord::MACHINES`] entries.
     pub machines: BTreeMap<MachineId, String>,
 }
 
 impl WhyRecord {
-    /// Machines it names; a cluster of a thousand need not be spelled out for each unit.
+    /// Maximum number of machines in the record, to bound its size in a large cluster.
     pub const MACHINES: usize = 32;
 
-    /// How many more of so many there are than are named, in words behind a sentence.
+    /// Returns a suffix for the sentence that tells how many machines are not listed.
     pub fn beyond(count: usize) -> String {
         match count.checked_sub(WhyRecord::MACHINES) {
             None | Some(0) => String::new(),
@@ -158,22 +162,22 @@ impl WhyRecord {
 /// `machine/ID`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineRecord {
-    /// Where the others reach it; empty when it does not say.
+    /// The address for other machines; empty if unknown.
     pub ip: String,
-    /// What it says of itself.
+    /// The machine's own metadata.
     pub metadata: BTreeMap<String, String>,
-    /// One run of the machine; from the kernel.
+    /// Boot id from the kernel; identifies one run of the machine.
     pub boot: String,
-    /// Made at random once a boot and kept in the runtime directory: tells a restarted fleetd
-    /// from a second machine with the same id.
+    /// Random id, created once per boot in the runtime directory. It tells a restarted fleetd from
+    /// a second machine with the same id.
     pub instance: String,
-    /// Made at random once and kept on the machine's disk: tells a machine that was booted anew
-    /// from another one with the same id. Copies of a disk share it; `None`: it is kept nowhere.
+    /// Random id, created once on the machine's disk. It tells a rebooted machine from another one
+    /// with the same id. Copies of a disk share it. `None` if it is not stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<String>,
-    /// Of fleetd.
+    /// Version of fleetd.
     pub version: String,
-    /// `ADDRESS:PORT` of its API over TLS, when it has one.
+    /// `ADDRESS:PORT` of its API over TLS, if enabled.
     #[serde(default)]
     pub listen: Option<String>,
 }
@@ -181,9 +185,9 @@ pub struct MachineRecord {
 /// `claim/MACHINE/NAME`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimRecord {
-    /// Who may run it.
+    /// The machine that may run the unit.
     pub machine: MachineId,
-    /// Of the machine's key when it was claimed; `None`: it does not say.
+    /// `instance` of the machine's key when it claimed the unit; `None` if not recorded.
     #[serde(default)]
     pub instance: Option<String>,
 }
@@ -191,7 +195,7 @@ pub struct ClaimRecord {
 /// `metadata/ID/KEY`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MetadataRecord {
-    /// `None` hides what the machine says.
+    /// The value; `None` hides the machine's own value.
     pub value: Option<String>,
 }
 
@@ -199,10 +203,10 @@ pub struct MetadataRecord {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainRecord {}
 
-/// `state/MACHINE/NAME`: in the words of systemd.
+/// `state/MACHINE/NAME`, in systemd's vocabulary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateRecord {
-    /// Of the file that runs.
+    /// Hash of the file that runs.
     pub hash: String,
     /// `loaded`, `not-found`, `error`, `masked`.
     pub load: String,
@@ -210,33 +214,33 @@ pub struct StateRecord {
     pub active: String,
     /// `running`, `dead`…
     pub sub: String,
-    /// How far the machine has come with what it was told.
+    /// How far the machine has applied the desired state.
     pub reached: Desired,
-    /// What is wrong, in words, where something is.
+    /// The fault in words, if any.
     #[serde(default)]
     pub reason: Option<String>,
-    /// What came of it, where it is inactive and does not wait for anything.
+    /// The result, if the unit is inactive and waits for nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Ended>,
-    /// Its present run, by the number that init gave it: each start has another.
+    /// init's id of the current run; each start has another id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<u64>,
 }
 
-/// Why nobody needs to wait for a unit that is to run and is `inactive`.
+/// The final result of a launched unit that is `inactive`, so that clients need not wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ended {
-    /// It has run, and that went well.
+    /// The unit has run and succeeded.
     Done,
     /// One of its conditions is not met.
     Skipped,
-    /// What it needs has failed, or is not there.
+    /// A dependency has failed or is missing.
     Failed,
 }
 
 impl Ended {
-    /// As clients are told.
+    /// The word in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Ended::Done => "done",

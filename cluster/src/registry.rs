@@ -1,8 +1,7 @@
-//! Every write of the cluster, as the transaction it is. Each is made from a
-//! [`Snapshot`] and holds only if what it looked at is still so; one that does not
-//! hold is made anew from a newer snapshot. What may be written follows from who asks:
-//! people's wishes come through the API, moves from the engine that leads, presence
-//! and states from the machine itself.
+//! All writes of the cluster, as transactions.
+//! Each is made from a [`Snapshot`] and commits only if everything that it relied on is unchanged;
+//! otherwise it is made again from a newer snapshot. Users' requests come through the API, moves
+//! from the leading engine, machine records and states from the machine itself.
 
 mod as_read;
 mod own;
@@ -29,8 +28,8 @@ use as_read::{as_read, cause_as_read, key_as_read, machine_as_read, peers_as_rea
 pub use reason::{explain, set_aside};
 use std::collections::BTreeSet;
 
-/// The right to decide: the revision that last wrote the key `leader`. No write of an
-/// engine lands once another leads, and none that was sent before [`renew`].
+/// The right to decide: the revision that last wrote the key `leader`. An engine's write fails once
+/// another engine leads, and so does a write sent before [`renew`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Epoch(pub i64);
 
@@ -40,7 +39,7 @@ impl Epoch {
     }
 }
 
-/// Makes a unit, or puts another file in its place: destroyed and made anew in one.
+/// Creates a unit, or replaces its file: destroys and re-creates it in one transaction.
 pub fn create(
     snapshot: &Snapshot,
     name: &UnitName,
@@ -50,7 +49,8 @@ pub fn create(
     create_signed(snapshot, name, file, None, desired, None)
 }
 
-/// The same, with who answers for it, and which machines take the file of a global unit `first`.
+/// Like [`create`], with a signature, and with the machines that take the file of a global unit
+/// `first`.
 pub fn create_signed(
     snapshot: &Snapshot,
     name: &UnitName,
@@ -65,7 +65,8 @@ pub fn create_signed(
     let record = UnitRecord { options: file.clone(), signature: signature.cloned() };
     let asks = Requirement::of(file, Some(name));
     if !asks.replaces.is_empty() && !planted(Mutant::RingLetIn) {
-        // Whether it closes a ring was asked of the files that are known: of no others it is true.
+        // The check for rings of Replaces covered only the known files, so no file may have changed
+        // since.
         transaction = transaction.when(Condition::NoneSince(keys.units(), snapshot.files_since));
     }
     transaction = transaction
@@ -79,7 +80,8 @@ pub fn create_signed(
             signature: there.signature.clone(),
         });
         if let Some(told) = snapshot.globals.get(name).filter(|told| told.record.before.is_some()) {
-            // What stands there not all machines have taken; this is what all had.
+            // Some machines have not taken the current file; `before` is the file that all of them
+            // had.
             let key = of(Subject::Global(name.clone()));
             transaction = key_as_read(snapshot, transaction, key, Some(told.modified));
             before = told.record.before.clone().filter(|_| first.is_some());
@@ -90,7 +92,7 @@ pub fn create_signed(
     transaction
 }
 
-/// Somebody answers (anew) for a unit that is there: it stays where it is, and as it is.
+/// Replaces the signature of an existing unit. Its place and state stay.
 pub fn sign(snapshot: &Snapshot, name: &UnitName, signature: &Signature) -> Option<Transaction> {
     let options = snapshot.units.get(name)?.record.file.clone();
     let record = UnitRecord { options, signature: Some(signature.clone()) };
@@ -98,8 +100,8 @@ pub fn sign(snapshot: &Snapshot, name: &UnitName, signature: &Signature) -> Opti
     Some(as_read(snapshot, name).put(key, encode(&record)))
 }
 
-/// These machines take the file of a global unit, the others keep what they have; `None`: all take
-/// it. `None` is answered where that is so already, or the unit is on no machine.
+/// Rolls the file of a global unit out to these machines while the others keep theirs; `None` means
+/// all machines. Returns `None` if that is already so or the unit is on no machine.
 pub fn spread(
     snapshot: &Snapshot,
     name: &UnitName,
@@ -114,8 +116,8 @@ pub fn spread(
     Some(transaction.put(key, encode(&record)))
 }
 
-/// Another wish for a unit that is there. On a machine already, that machine is told in
-/// the same transaction; nobody need lead for it.
+/// Changes the desired state of a unit. If the unit has a place, the same transaction updates that
+/// machine's schedule, so no leader is needed.
 pub fn set_desired(snapshot: &Snapshot, name: &UnitName, desired: Desired) -> Option<Transaction> {
     let keys = snapshot.keys();
     let of = |subject| keys.of(&subject);
@@ -129,7 +131,7 @@ pub fn set_desired(snapshot: &Snapshot, name: &UnitName, desired: Desired) -> Op
     }
     let mut transaction = as_read(snapshot, name).put(wish.0, wish.1);
     let told = if content.asks.global {
-        // Which machines take its file first is as it is by then: a rollout goes on meanwhile.
+        // Keeps the set of machines that take the file first, because a rollout may be in progress.
         let (key, told) = (of(Subject::Global(name.clone())), snapshot.globals.get(name));
         transaction = key_as_read(snapshot, transaction, key, told.map(|told| told.modified));
         (!name.is_template()).then(|| Subject::Global(name.clone()))
@@ -143,8 +145,8 @@ pub fn set_desired(snapshot: &Snapshot, name: &UnitName, desired: Desired) -> Op
     })
 }
 
-/// Removes a unit with all that was said of it, a file that can not be read included;
-/// `None` when it is not there.
+/// Removes a unit and everything recorded about it, even if its file is unreadable. Returns `None`
+/// if the unit does not exist.
 pub fn destroy(snapshot: &Snapshot, name: &UnitName) -> Option<Transaction> {
     let keys = snapshot.keys();
     let unread = snapshot.unread_since(&keys.of(&Subject::Unit(name.clone()))).is_some();
@@ -157,8 +159,8 @@ pub fn destroy(snapshot: &Snapshot, name: &UnitName) -> Option<Transaction> {
     Some(gone)
 }
 
-/// Carries out a group of moves that belong together; `None` when one of its units is not
-/// there any more.
+/// Commits a group of moves that belong together. Returns `None` if one of the units no longer
+/// exists.
 pub fn carry_out(snapshot: &Snapshot, epoch: Epoch, group: &[Move]) -> Option<Transaction> {
     let keys = snapshot.keys();
     let of = |subject| keys.of(&subject);
@@ -204,8 +206,8 @@ pub fn carry_out(snapshot: &Snapshot, epoch: Epoch, group: &[Move]) -> Option<Tr
     Some(all)
 }
 
-/// Machines are told again what its place says, where somebody has deleted that or written something
-/// else: it runs where it has its place, and nowhere else. `None`: all is well.
+/// Repairs schedules that disagree with the unit's place, after another program deleted or wrote
+/// them: the unit runs at its place and nowhere else. Returns `None` if they agree.
 pub fn align(snapshot: &Snapshot, epoch: Epoch, name: &UnitName) -> Option<Transaction> {
     let keys = snapshot.keys();
     let of = |machine: &MachineId| keys.of(&Subject::Schedule(machine.clone(), name.clone()));
@@ -231,8 +233,8 @@ pub fn align(snapshot: &Snapshot, epoch: Epoch, name: &UnitName) -> Option<Trans
     (!is_well).then_some(transaction)
 }
 
-/// The same write, of this cluster alone: another etcd than ours does not take it, though it
-/// was founded at the very revision that ours was.
+/// Restricts a write to this cluster. An etcd of another cluster rejects it, even if that cluster
+/// was created at the same revision.
 #[must_use]
 pub fn of_this_cluster(snapshot: &Snapshot, transaction: Transaction) -> Transaction {
     let Some(cluster) = &snapshot.cluster else { return transaction };
@@ -240,19 +242,19 @@ pub fn of_this_cluster(snapshot: &Snapshot, transaction: Transaction) -> Transac
     transaction.when(Condition::Has(key, encode(&cluster.record)))
 }
 
-/// Gives the cluster its id, when it has none.
+/// Gives the cluster its id if it has none.
 pub fn found(keys: &Keys, epoch: Epoch, id: String) -> Transaction {
     let key = keys.of(&Subject::Cluster);
     let transaction = fenced(keys, epoch).when(Condition::Absent(key.clone()));
     transaction.put(key, encode(&ClusterRecord { id }))
 }
 
-/// Takes the lead, when nobody has it.
+/// Takes the lead if there is no leader.
 pub fn lead(keys: &Keys, machine: &MachineId, lease: i64) -> Transaction {
     lead_after(keys, machine, lease, None)
 }
 
-/// The same where its key stands since that revision, and nobody leads by it
+/// Like [`lead`], replacing a leader key of that revision whose lease is gone
 /// ([`Snapshot::leads_nobody_since`]).
 pub fn lead_after(
     keys: &Keys,
@@ -266,17 +268,16 @@ pub fn lead_after(
     Transaction::default().when(condition).put_bound(key, encode(&record), lease)
 }
 
-/// A new epoch of the same leader: what it sent before and nobody knows of can not land
-/// any more.
+/// Starts a new epoch of the same leader, after which earlier writes with unknown result can no
+/// longer land.
 pub fn renew(keys: &Keys, machine: &MachineId, lease: i64, epoch: Epoch) -> Transaction {
     let record = Leader { machine: machine.clone() };
     let key = keys.of(&Subject::Leader);
     fenced(keys, epoch).put_bound(key, encode(&record), lease)
 }
 
-/// Says what a unit is doing on a machine; with `None` that it is not there any more.
-/// `last`: the revision of what was said before, so that an earlier word that comes late
-/// does not count.
+/// Publishes the state of a unit on a machine, or removes it if `state` is `None`. `last` is the
+/// revision of the previous state, so that an older report that arrives late fails.
 pub fn publish(
     keys: &Keys,
     machine: &MachineId,
@@ -296,7 +297,7 @@ pub fn publish(
     }
 }
 
-/// Lays metadata over what a machine says; `None` hides what it says.
+/// Overrides metadata of a machine; a `None` value hides the machine's own.
 pub fn set_metadata(
     snapshot: &Snapshot,
     machine: &MachineId,
@@ -313,7 +314,7 @@ pub fn set_metadata(
     transaction.put(key, encode(&MetadataRecord { value }))
 }
 
-/// Empties a machine, or lets it take units again.
+/// Drains a machine, or lets it take units again.
 pub fn drain(snapshot: &Snapshot, machine: &MachineId, draining: bool) -> Transaction {
     let key = snapshot.keys().of(&Subject::Drain(machine.clone()));
     let modified = snapshot.drains.get(machine).copied();
@@ -331,7 +332,7 @@ fn fenced(keys: &Keys, epoch: Epoch) -> Transaction {
     }
 }
 
-/// Nobody runs it any more, and nothing is said of it.
+/// Removes the unit's place, schedules and reason.
 fn off_the_machines(snapshot: &Snapshot, name: &UnitName) -> Transaction {
     let keys = snapshot.keys();
     let of = |subject| keys.of(&subject);
@@ -342,7 +343,7 @@ fn off_the_machines(snapshot: &Snapshot, name: &UnitName) -> Transaction {
             .delete(of(Subject::Schedule(machine.clone(), name.clone())))
             .delete(of(Subject::Place(name.clone())));
     }
-    // By its file: what a reading did not show must not outlive it.
+    // Decides by the unit's file, so that a key missing from the snapshot is deleted too.
     let is_global = snapshot.units.get(name).is_some_and(|kept| kept.record.asks.global);
     let said = [
         (Subject::Place(name.clone()), false),
@@ -354,8 +355,8 @@ fn off_the_machines(snapshot: &Snapshot, name: &UnitName) -> Transaction {
             transaction = transaction.delete(key);
         }
     }
-    // An engine writes it by itself: whether it is there now, an older snapshot does not know.
-    if planted(Mutant::ReasonByPicture) && !snapshot.whys.contains_key(name) {
+    // An engine writes the reason on its own, so an older snapshot may lack it.
+    if planted(Mutant::ReasonBySnapshot) && !snapshot.whys.contains_key(name) {
         return transaction;
     }
     transaction.delete(of(Subject::Why(name.clone())))

@@ -1,6 +1,5 @@
-//! What a unit asks of the machine it is put on: the `[X-Fleet]` section, the forms it
-//! had before fleet 0.8 included, read into one value; and which combinations are
-//! refused. Which machine keeps them is [`crate::placement`]'s.
+//! The requirements of a unit: its `[X-Fleet]` section, including the forms before fleet 0.8, and
+//! the combinations that are refused. [`crate::placement`] matches them with machines.
 
 use crate::unit_file::UnitFile;
 use crate::unit_name::UnitName;
@@ -9,21 +8,21 @@ use groundstate_units::unit::key::nearest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// The section's name.
+/// Name of the section.
 pub const SECTION: &str = "X-Fleet";
 
-/// Units one may be beside, and keys of metadata one may ask for: each is a condition of the one
-/// write that moves it, and etcd takes 128 of those.
+/// Maximum number of MachineOf units and MachineMetadata keys of one unit. Each is a condition of
+/// the write that moves the unit, and etcd accepts 128 of those.
 pub const MOST_PEERS: usize = 16;
 /// See [`MOST_PEERS`].
 pub const MOST_KEYS: usize = 16;
-/// Patterns of one kind: each is held against the names of all units of a machine.
+/// Maximum number of patterns of one kind: each is matched against all unit names on a machine.
 pub const MOST_PATTERNS: usize = 64;
 
-/// Words for a `Global` or `Exclusive` that is not wanted.
+/// Words that mean false for `Global` and `Exclusive`.
 const FALSE: [&str; 6] = ["", "false", "no", "0", "off", "f"];
 
-/// The keys fleet had, and ours.
+/// The keys of fleet, and our additions.
 const KNOWN: [&str; 12] = [
     "MachineID",
     "MachineOf",
@@ -39,45 +38,45 @@ const KNOWN: [&str; 12] = [
     "X-Conflicts",
 ];
 
-/// Read, with the specifiers expanded.
+/// The requirements, with specifiers expanded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Requirement {
-    /// The id it must be put on; given and empty is given.
+    /// The required machine id; an empty value counts as given.
     pub machine_id: Option<String>,
     /// Units whose machine it must share.
     pub peers: BTreeSet<String>,
-    /// For each key one of these values.
+    /// For each key, the accepted values.
     pub metadata: BTreeMap<String, BTreeSet<String>>,
-    /// Patterns of units it may not share a machine with.
+    /// Patterns of units that may not share its machine.
     pub conflicts: Vec<String>,
-    /// Patterns of units that give way to it.
+    /// Patterns of units that it displaces.
     pub replaces: Vec<String>,
-    /// On every machine that fits, not scheduled.
+    /// Runs on every machine that fits and is not scheduled.
     pub global: bool,
-    /// Never on two machines at once, whatever it costs.
+    /// Never runs on two machines at once, at the cost of availability.
     pub exclusive: bool,
 }
 
-/// Why the section is refused; `Display` is what API clients are told.
+/// Why the section is refused; API clients get the `Display` text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequirementError {
-    /// It wants to be beside what it can not be beside.
+    /// A unit of MachineOf matches a pattern of Conflicts.
     PeerConflict {
         /// The unit of MachineOf.
         peer: String,
-        /// The pattern.
+        /// The matching pattern.
         pattern: String,
     },
-    /// It wants to be beside what it drives away.
+    /// A unit of MachineOf matches a pattern of Replaces.
     PeerReplaced {
         /// The unit of MachineOf.
         peer: String,
-        /// The pattern.
+        /// The matching pattern.
         pattern: String,
     },
     /// Two options that exclude each other.
     Together(&'static str, &'static str),
-    /// More of one kind than a unit may have.
+    /// More entries of one kind than allowed.
     TooMany(&'static str, usize),
 }
 
@@ -105,8 +104,8 @@ impl fmt::Display for RequirementError {
 impl std::error::Error for RequirementError {}
 
 impl Requirement {
-    /// Of a unit's file. Specifiers (`%n %N %p %i`) take their values from `name`; without
-    /// one they stay as written, which is how a file is judged when it is submitted.
+    /// Reads the requirements of a unit file. Specifiers (`%n %N %p %i`) are expanded from `name`.
+    /// Without a name they stay as written, as in the check of a submitted file.
     pub fn of(file: &UnitFile, name: Option<&UnitName>) -> Requirement {
         let values = |key: &str| -> Vec<String> {
             let lines = file.values(SECTION, key);
@@ -133,8 +132,10 @@ impl Requirement {
         }
     }
 
+    /// Checks for refused combinations.
+    ///
     /// # Errors
-    /// The first combination that is refused, in the order fleet checks them.
+    /// The first refused combination, in fleet's order of checks.
     pub fn check(&self) -> Result<(), RequirementError> {
         let counts = [
             ("units in MachineOf", self.peers.len(), MOST_PEERS),
@@ -180,28 +181,27 @@ impl Requirement {
         }
     }
 
-    /// The conflict pattern that describes `other`.
+    /// Returns the conflict pattern that matches `other`.
     pub fn conflict_with(&self, other: &str) -> Option<&str> {
         self.conflicts.iter().map(String::as_str).find(|pattern| glob::matches(pattern, other))
     }
 
-    /// `other` gives way to it.
+    /// Returns true if `other` gives way to this unit.
     pub fn drives_away(&self, other: &str) -> bool {
         self.replaces.iter().any(|pattern| glob::matches(pattern, other))
     }
 }
 
-/// Parts of the section that mean nothing, a line each: a typing mistake there would put the unit on a
-/// machine that it was not meant for.
+/// Returns the meaningless parts of the section, one per line. A typing error there would place the
+/// unit on the wrong machine.
 pub fn doubts(file: &UnitFile) -> BTreeSet<String> {
     let own = |section: &str| {
         section.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase()
     };
     let others = file.options.iter().map(|option| option.section.as_str());
     let others = others.filter(|section| *section != SECTION && own(section) == own(SECTION));
-    let sections = others.map(|other| {
-        format!("section [{other}] asks nothing of a machine (did you mean [{SECTION}]?)")
-    });
+    let sections =
+        others.map(|other| format!("section [{other}] has no effect (did you mean [{SECTION}]?)"));
     let in_section = file.options.iter().filter(|option| option.section == SECTION);
     sections.chain(in_section.flat_map(|option| doubts_of(&option.name, &option.value))).collect()
 }
@@ -213,7 +213,7 @@ fn doubts_of(key: &str, value: &str) -> Vec<String> {
             words
                 .map(|word| {
                     format!(
-                        "{key}={word} asks for nothing: it is not KEY=VALUE \
+                        "{key}={word} has no effect: it is not KEY=VALUE \
                          (several pairs on a line: {key}=\"a=1\" \"b=2\")"
                     )
                 })
@@ -222,7 +222,8 @@ fn doubts_of(key: &str, value: &str) -> Vec<String> {
         "Global" | "Exclusive" => {
             let word = words(value).pop().unwrap_or_default();
             let known = is_true(&word) || FALSE.contains(&word.to_ascii_lowercase().as_str());
-            let told = || format!("{key}={value} is neither true nor false, and counts as false");
+            let told =
+                || format!("{key}={value} is neither true nor false; it is treated as false");
             (!known).then(told).into_iter().collect()
         }
         known if KNOWN.contains(&known) => Vec::new(),
@@ -237,8 +238,8 @@ fn doubts_of(key: &str, value: &str) -> Vec<String> {
     }
 }
 
-/// The values of one line. One that begins and ends with `"` is a list of quoted words:
-/// the quotes go, blanks outside them separate, a backslash is a character like any other.
+/// Splits one value. A value that begins and ends with `"` is a list of quoted words: blanks
+/// separate them outside the quotes, and a backslash is an ordinary character.
 fn words(line: &str) -> Vec<String> {
     if line.len() < 2 || !line.starts_with('"') || !line.ends_with('"') {
         return vec![line.to_string()];
@@ -260,7 +261,7 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// A word of MachineMetadata; `None`: it asks for nothing.
+/// Splits a word of MachineMetadata. Returns `None` if it has no effect.
 fn pair(word: &str) -> Option<(&str, &str)> {
     let (key, value) = word.split_once('=')?;
     (!key.is_empty() && !value.is_empty() && !value.contains('=')).then_some((key, value))
@@ -270,7 +271,7 @@ fn is_true(value: &str) -> bool {
     matches!(value.to_ascii_lowercase().as_str(), "true" | "yes" | "1" | "on" | "t")
 }
 
-/// `%n %N %p %i`, in this order; there is no way to write a `%` before these letters.
+/// Expands `%n %N %p %i`, in this order; a literal `%` before these letters is not possible.
 fn expand(value: &str, name: Option<&UnitName>) -> String {
     let Some(name) = name else { return value.to_string() };
     let pairs = [
@@ -331,8 +332,8 @@ mod tests {
             ("[X-Fleet]\nConflict=a*\n", "did you mean Conflicts?"),
             ("[X-fleet]\nGlobal=true\n", "did you mean [X-Fleet]?"),
             ("[XFleet]\nGlobal=true\n", "did you mean [X-Fleet]?"),
-            ("[X-Fleet]\nMachineMetadata=a=1 b=2\n", "asks for nothing"),
-            ("[X-Fleet]\nMachineMetadata=\"a=1\" \"b\"\n", "MachineMetadata=b asks for nothing"),
+            ("[X-Fleet]\nMachineMetadata=a=1 b=2\n", "has no effect"),
+            ("[X-Fleet]\nMachineMetadata=\"a=1\" \"b\"\n", "MachineMetadata=b has no effect"),
             ("[X-Fleet]\nGlobal=ture\n", "neither true nor false"),
             ("[X-Fleet]\nExclusive=si\n", "neither true nor false"),
         ] {

@@ -1,11 +1,11 @@
-//! The engine's decisions: which unit goes to which machine, and why. Pure: the registry feeds it
-//! changes, [`Scheduler::decide`] answers with moves, and its cost follows what changed. A scheduler
-//! filled afresh from a snapshot decides the same on every engine.
+//! Decides which unit goes to which machine, and why.
+//! Pure: the registry feeds changes, and [`Scheduler::decide`] answers with moves; its cost depends
+//! on the changes. Every engine with the same snapshot makes the same decisions.
 //!
-//! The rules: a unit wished loaded or launched is on one machine that keeps its
-//! requirements; among those that do, the one with the fewest units, then the smallest
-//! id. A unit stays where it is while that machine keeps them. Nothing is moved to even
-//! out the load. How moves become transactions is the engine's shell.
+//! Rules:
+//! - A unit with desired state loaded or launched is on one machine that meets its requirements.
+//! - Among those machines it goes to the one with the fewest units, then the smallest id.
+//! - It stays while that machine meets the requirements; units are not moved to balance the load.
 
 use crate::desired::Desired;
 use crate::machine::{Machine, MachineId};
@@ -17,19 +17,19 @@ use crate::unit_name::UnitName;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How often one round puts one unit on a machine; more is a ring that nobody refused.
+/// Maximum placements of one unit in one round; more indicates an undetected ring of Replaces.
 const PLACED_A_ROUND: u32 = 8;
 
-/// Why a unit is on no machine: each machine's reason. Empty: there is no machine.
+/// Each machine's reason not to have a unit; empty if there is no machine.
 pub type Refusals = BTreeMap<MachineId, Refusal>;
 
-/// What came of one round.
+/// The result of one round.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// In the order they are to land: no state between two of them breaks a rule. A group,
-    /// the unit with those that follow it by MachineOf, lands as one.
+    /// Groups of moves in the order in which they must land; no intermediate state breaks a rule.
+    /// The moves of a group land together, such as a unit and its followers by MachineOf.
     pub groups: Vec<Vec<Move>>,
-    /// Units that found no place in this round.
+    /// Units without a place in this round.
     pub unplaced: BTreeMap<UnitName, Refusals>,
 }
 
@@ -40,20 +40,20 @@ pub struct Scheduler {
     seats: BTreeMap<MachineId, Seat>,
     /// Machines by load.
     by_load: BTreeSet<(usize, MachineId)>,
-    /// Global units that are wished for, the oldest wish first.
+    /// Wanted global units, the oldest first.
     globals: BTreeMap<(i64, UnitName), Arc<Requirement>>,
-    /// Who asks to be beside whom.
+    /// Units by the name of the unit they follow.
     followers: BTreeMap<String, BTreeSet<UnitName>>,
-    /// Wanted, and on no machine.
+    /// Wanted units without a machine.
     unplaced: BTreeSet<UnitName>,
-    /// To be looked at in the next round.
+    /// Units to examine in the next round.
     dirty: BTreeSet<UnitName>,
-    /// Something came free since the last round: the unplaced are looked at again.
+    /// Set when capacity was freed since the last round; then all unplaced units are examined.
     freed: bool,
 }
 
 impl Scheduler {
-    /// A unit came, changed, or (with `None`) was destroyed.
+    /// Adds or changes a unit, or removes it with `None`.
     pub fn set_unit(&mut self, name: &UnitName, unit: Option<Unit>) {
         if self.units.get(name) == unit.as_ref() {
             return;
@@ -83,7 +83,7 @@ impl Scheduler {
         self.dirty.extend(disturbed);
     }
 
-    /// A machine came, changed what it publishes, or (with `None`) is gone.
+    /// Adds or changes a machine, or removes it with `None`.
     pub fn set_machine(&mut self, id: &MachineId, machine: Option<Machine>) {
         if self.seats.get(id).map(|seat| &seat.machine) == machine.as_ref() {
             return;
@@ -105,35 +105,35 @@ impl Scheduler {
         self.seats.insert(id.clone(), seat);
     }
 
-    /// All units with where they are, for those who ask.
+    /// All units with their machines.
     pub fn units(&self) -> &BTreeMap<UnitName, Unit> {
         &self.units
     }
 
-    /// Its machines with what is on them.
+    /// All machines with their units.
     pub fn seats(&self) -> &BTreeMap<MachineId, Seat> {
         &self.seats
     }
 
-    /// There is nothing to decide.
+    /// Returns true if there is nothing to decide.
     pub fn is_settled(&self) -> bool {
         self.dirty.is_empty() && (!self.freed || self.unplaced.is_empty())
     }
 
-    /// That unit is looked at in the next round, if it is unplaced.
+    /// Examines the unit in the next round if it is unplaced.
     pub fn look_at(&mut self, name: &UnitName) {
         if self.unplaced.contains(name) {
             self.dirty.insert(name.clone());
         }
     }
 
-    /// The unplaced are looked at again in the next round though nothing came free.
+    /// Examines all unplaced units in the next round although nothing was freed.
     pub fn look_again(&mut self) {
         self.freed = true;
     }
 
-    /// Decides about all that changed, and takes the moves as done. A move that does not
-    /// land is told by [`Scheduler::set_unit`] with what the registry has.
+    /// Decides about everything that changed and assumes that the moves succeed. The caller reports
+    /// a failed move with [`Scheduler::set_unit`].
     pub fn decide(&mut self) -> Decision {
         let mut order = MoveOrder::default();
         let mut looked_at: BTreeSet<UnitName> = std::mem::take(&mut self.dirty);
@@ -141,7 +141,7 @@ impl Scheduler {
             looked_at.extend(self.unplaced.iter().cloned());
         }
         let mut waiting = looked_at.clone();
-        // A unit may be driven on by others that are placed after it, but not for ever.
+        // Units placed later may displace a unit again; a limit ends the loop.
         let mut tries: BTreeMap<UnitName, u32> = BTreeMap::new();
         while !waiting.is_empty() {
             self.lift(&mut waiting, &mut order);
@@ -167,7 +167,7 @@ impl Scheduler {
         Decision { groups: order.groups(&self.units), unplaced }
     }
 
-    /// Each machine's reason not to have that unit.
+    /// Returns each machine's reason not to have the unit.
     pub fn refusals(&self, name: &UnitName) -> Refusals {
         let Some(unit) = self.units.get(name) else { return Refusals::new() };
         let told = |(id, seat): (&MachineId, &Seat)| {
@@ -176,7 +176,7 @@ impl Scheduler {
         self.seats.iter().filter_map(told).collect()
     }
 
-    /// Takes off their machines all of `waiting` that can not stay, with those that follow.
+    /// Takes the units of `waiting` that cannot stay, and their followers, off their machines.
     fn lift(&mut self, waiting: &mut BTreeSet<UnitName>, order: &mut MoveOrder) {
         let mut todo: Vec<UnitName> = waiting.iter().rev().cloned().collect();
         while let Some(name) = todo.pop() {
@@ -197,7 +197,7 @@ impl Scheduler {
         }
     }
 
-    /// Why a unit can not stay where it is.
+    /// Returns why a unit cannot stay on its machine.
     fn must_leave(&self, name: &UnitName) -> Option<Cause> {
         let unit = self.units.get(name)?;
         let machine = unit.machine.as_ref()?;
@@ -215,7 +215,7 @@ impl Scheduler {
         Some(Cause::Refused(machine.clone(), refusal))
     }
 
-    /// Puts a unit that is on no machine on the best one; false when none takes it.
+    /// Places an unplaced unit on the best machine. Returns false if no machine may have it.
     fn place(&mut self, name: &UnitName, order: &mut MoveOrder) -> bool {
         let Some(unit) = self.units.get(name) else { return false };
         if unit.machine.is_some() || !unit.is_wanted(name) {
@@ -237,8 +237,8 @@ impl Scheduler {
         true
     }
 
-    /// Who has to be looked at because that unit was put somewhere: those that follow it, and
-    /// those it drives away.
+    /// Returns the units to examine after this unit was placed: those that follow it and those it
+    /// displaces.
     fn disturbed_by(&self, name: &UnitName) -> BTreeSet<UnitName> {
         let mut hit: BTreeSet<UnitName> = BTreeSet::new();
         let followers = self.followers.get(name.as_str()).into_iter().flatten();
@@ -265,7 +265,7 @@ impl Scheduler {
         });
     }
 
-    /// Changes what is on a machine and keeps what follows from it: its globals, its load.
+    /// Changes the units of a machine and updates the derived data: its globals and its load.
     fn reseat(&mut self, machine: &MachineId, change: impl FnOnce(&mut Seat)) {
         let Some(seat) = self.seats.get_mut(machine) else { return };
         self.by_load.remove(&(seat.load(), machine.clone()));
@@ -282,7 +282,7 @@ impl Scheduler {
         }
     }
 
-    /// The set of globals changed: each machine chooses anew.
+    /// Chooses the global units of every machine again after the set of globals changed.
     fn choose_globals(&mut self) {
         self.freed = true;
         let machines: Vec<MachineId> = self.seats.keys().cloned().collect();

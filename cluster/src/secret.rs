@@ -1,19 +1,18 @@
-//! A word that opens something: it is passed on where it is needed and shown nowhere, not
-//! even to who prints all of a configuration to find a fault.
+//! A password or token. It is never printed, not even in a debug dump of the configuration.
 
 use std::fmt;
 
-/// See the head of the module.
+/// A password or token.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Of that word.
+    /// Wraps a secret.
     pub fn new(word: impl Into<String>) -> Secret {
         Secret(word.into())
     }
 
-    /// For who opens something with it.
+    /// Returns the secret for authentication.
     pub fn reveal(&self) -> &str {
         &self.0
     }

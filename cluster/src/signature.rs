@@ -1,6 +1,7 @@
-//! A unit's signature: whoever has the key says that a file is to run under a name, in one
-//! cluster, and no older one any more. Ed25519 (RFC 8032) by the library that TLS uses, keys in
-//! the files that `openssl` writes. Which of them count on a machine is [`crate::trust`]'s.
+//! Signatures of units: the holder of a key approves a file under one name in one cluster, and
+//! revokes all older files.
+//! Ed25519 (RFC 8032) from the TLS library, with key files in the format of `openssl`.
+//! [`crate::trust`] decides which keys count on a machine.
 
 use crate::unit_file::UnitFile;
 use crate::unit_name::UnitName;
@@ -10,38 +11,38 @@ use rustls::pki_types::{PrivatePkcs8KeyDer, SubjectPublicKeyInfoDer};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
-/// Keys one machine trusts, at most.
+/// Maximum number of trusted keys on a machine.
 pub const MOST_KEYS: usize = 64;
-/// Bytes of a file of keys.
+/// Maximum size of a key file in bytes.
 pub const LARGEST_FILE: usize = 64 * 1024;
-/// What stands before the 32 bytes of an Ed25519 key (RFC 8410), in a `PUBLIC KEY`.
+/// DER prefix of the 32 bytes of an Ed25519 `PUBLIC KEY` (RFC 8410).
 const HEAD: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
-/// Bytes of a signature.
+/// Length of a signature in bytes.
 const LENGTH: usize = 64;
-/// What is signed is never anything else's.
+/// Domain separator: no other protocol signs messages with this text.
 const CONTEXT: &str = "groundstate unit signature 1";
 
-/// As it stands beside a unit's file.
+/// A signature as stored with the unit's file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signature {
-    /// The larger is the newer; milliseconds since 1970 by the clock of who signed.
+    /// Milliseconds since 1970 by the signer's clock; a larger serial is newer.
     pub serial: u64,
-    /// Of all that is signed, in hex.
+    /// The signature of the whole message, in hex.
     pub value: String,
 }
 
 impl Signature {
-    /// It has the form of one.
+    /// Returns true if the value has the form of a signature.
     pub fn is_well_formed(&self) -> bool {
         bytes_of(&self.value).is_some()
     }
 }
 
-/// What a signature says: this file, under this name, in this cluster, as of this serial.
+/// Builds the signed message from cluster, name, serial and file.
 fn message(cluster: &str, name: &UnitName, serial: u64, file: &UnitFile) -> Vec<u8> {
     let (serial, text) = (serial.to_string(), file.text());
     let mut message = Vec::new();
-    // Each with its length: no two different ones are the same bytes.
+    // Length prefixes keep different inputs from encoding to the same bytes.
     for part in [CONTEXT, cluster, name.as_str(), &serial, &text] {
         message.extend((part.len() as u64).to_be_bytes());
         message.extend(part.as_bytes());
@@ -63,23 +64,23 @@ fn bytes_of(hex: &str) -> Option<Vec<u8>> {
     digits.then(|| (0..LENGTH).map(|n| byte(2 * n)).collect())?
 }
 
-/// The key of somebody who may say what runs.
+/// A private key that approves units.
 pub struct SigningKey {
     pair: Ed25519KeyPair,
     cluster: String,
 }
 
 impl SigningKey {
-    /// From the PEM file of `openssl genpkey -algorithm ed25519`, for one cluster.
+    /// Reads the PEM file of `openssl genpkey -algorithm ed25519`, for one cluster.
     ///
     /// # Errors
-    /// It is none.
+    /// The file holds no such key.
     pub fn of(pem: &[u8], cluster: &str) -> Result<SigningKey, String> {
-        let hint = "a key of `openssl genpkey -algorithm ed25519` is wanted";
+        let hint = "create one with `openssl genpkey -algorithm ed25519`";
         let der = PrivatePkcs8KeyDer::from_pem_slice(pem)
-            .map_err(|_| format!("there is no PRIVATE KEY in it: {hint}"))?;
+            .map_err(|_| format!("the file has no PRIVATE KEY: {hint}"))?;
         let pair = Ed25519KeyPair::from_pkcs8_maybe_unchecked(der.secret_pkcs8_der())
-            .map_err(|error| format!("it is no Ed25519 key ({error}): {hint}"))?;
+            .map_err(|error| format!("not an Ed25519 key ({error}): {hint}"))?;
         Ok(SigningKey { pair, cluster: cluster.to_string() })
     }
 
@@ -89,42 +90,46 @@ impl SigningKey {
         Signature { serial, value: hex(signed.as_ref()) }
     }
 
-    /// It was this key that signed that file under that name, for the same cluster.
+    /// Returns true if this key made the signature for the file, name and cluster.
     pub fn has_signed(&self, name: &UnitName, file: &UnitFile, signature: &Signature) -> bool {
         vouches(self.pair.public_key().as_ref(), &self.cluster, name, file, signature)
     }
 }
 
-/// The keys of those whose word counts.
+/// The trusted public keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustedKeys {
     keys: Vec<[u8; 32]>,
 }
 
 impl TrustedKeys {
-    /// From a PEM file with one or more of `openssl pkey -pubout`.
+    /// Reads a PEM file with one or more keys of `openssl pkey -pubout`.
     ///
     /// # Errors
-    /// One of them is none, there is none, or there are too many.
+    /// A key is invalid, the file has no key, or it has too many.
     pub fn of(pem: &[u8]) -> Result<TrustedKeys, String> {
         if pem.len() > LARGEST_FILE {
-            return Err(format!("it has {} bytes, the most is {LARGEST_FILE}", pem.len()));
+            return Err(format!(
+                "it has {} bytes, more than the limit of {LARGEST_FILE}",
+                pem.len()
+            ));
         }
         let mut keys = Vec::new();
         for der in SubjectPublicKeyInfoDer::pem_slice_iter(pem) {
             let der = der.map_err(|error| format!("key {}: {error}", keys.len() + 1))?;
             let key = der.strip_prefix(&HEAD).and_then(|key| <[u8; 32]>::try_from(key).ok());
-            let none = || format!("key {} is none of Ed25519", keys.len() + 1);
+            let none = || format!("key {} is not an Ed25519 key", keys.len() + 1);
             keys.push(key.ok_or_else(none)?);
         }
         match keys.len() {
-            0 => Err("there is no PUBLIC KEY in it (`openssl pkey -in KEY -pubout`)".to_string()),
+            0 => Err("the file has no PUBLIC KEY (create one with `openssl pkey -in KEY -pubout`)"
+                .to_string()),
             1..=MOST_KEYS => Ok(TrustedKeys { keys }),
-            count => Err(format!("it has {count} keys, the most is {MOST_KEYS}")),
+            count => Err(format!("it has {count} keys, more than the limit of {MOST_KEYS}")),
         }
     }
 
-    /// One of them says so.
+    /// Returns true if one of the keys made the signature.
     pub fn vouch_for(
         &self,
         cluster: &str,
@@ -152,7 +157,7 @@ fn vouches(
 mod tests {
     use super::*;
 
-    // Of `openssl genpkey -algorithm ed25519` and `openssl pkey -pubout`, made for this test.
+    // Made for this test with `openssl genpkey -algorithm ed25519` and `openssl pkey -pubout`.
     const KEY: &[u8] = b"-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIEJqVZE9NvkxFWZbMJO4F8sMz9MkvYVK46Qy5TU0KXMX\n-----END PRIVATE KEY-----\n";
     const PUBLIC: &[u8] = b"-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAc+bZxG+m8G8u6F3FKfGDIeduWwLGycWvFzzWffEggSg=\n-----END PUBLIC KEY-----\n";
     const OTHER: &[u8] = b"-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAgVlentjOFwGlu8NaAzN9d/ZArnUad4o/8A1iF5WTbcA=\n-----END PUBLIC KEY-----\n";

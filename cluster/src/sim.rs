@@ -1,17 +1,21 @@
-//! Deterministic simulation: whole clusters of fleetd's own tasks ([`crate::fleetd::daemon`])
-//! on a virtual clock, beside an etcd in memory that loses answers, delays writes, compacts
-//! and falls silent, and inits that are away, on machines that drift, pause, crash, are cut
-//! off, or come twice. A seed is a schedule for ever.
+//! Deterministic simulation of whole clusters: the tasks of fleetd ([`crate::fleetd::daemon`]) on a
+//! virtual clock.
+//! The in-memory etcd loses answers, delays writes, compacts and falls silent; inits fail to
+//! answer. Machines drift, pause, crash, lose their network, or appear twice. A seed always gives
+//! the same schedule.
 //!
-//! [`plan`] draws the cluster and what happens to it, [`swarm`] makes some of it harder, [`story`] and [`sequel`] tell stories, [`run`] plays it, [`executor`] polls
-//! the tasks, [`world`] holds everything they touch ([`etcd`], [`watch`], [`partial`], [`garbled`], [`local_init`], [`deed`], [`client`], [`signer`]),
-//! [`rules`] says once more, naively, what may be where, [`invariant`] judges, [`book`] keeps
-//! what it judges by ([`continuity`] some of it), [`coverage`] counts what happened, [`shrink`] makes a failing schedule
-//! small. That it finds something is shown by [`crate::mutant`]. The program is
-//! `simulate-cluster`. Not simulated: gRPC and TLS ([`crate::store`]'s), init itself
-//! (`groundstate_units::simulator` does).
-#![allow(clippy::indexing_slicing, reason = "machines are the simulation's own numbers")]
-#![allow(clippy::wildcard_enum_match_arm, reason = "most moments mean nothing to most invariants")]
+//! - Input: [`plan`] draws the cluster and its faults; [`swarm`], [`story`] and [`sequel`] add
+//!   harder ones.
+//! - Execution: [`run`] plays it, [`executor`] polls the tasks, [`world`] holds all that they use
+//!   ([`etcd`], [`watch`], [`partial`], [`garbled`], [`local_init`], [`deed`], [`client`],
+//!   [`signer`]).
+//! - Checks: [`rules`] restates placement naively, [`invariant`] judges by the [`book`] and
+//!   [`continuity`], [`coverage`] counts, [`shrink`] reduces a failing schedule.
+//!
+//! [`crate::mutant`] proves that the simulation finds faults; the program is `simulate-cluster`.
+//! Not simulated: gRPC and TLS ([`crate::store`]) and init (`groundstate_units::simulator`).
+#![allow(clippy::indexing_slicing, reason = "the simulation numbers the machines itself")]
+#![allow(clippy::wildcard_enum_match_arm, reason = "each invariant handles few moments")]
 
 pub mod book;
 pub mod client;

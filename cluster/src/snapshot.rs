@@ -1,6 +1,6 @@
-//! What etcd holds, decoded and kept: filled from one reading, carried on by changes.
-//! The engine, the agent and the API all look at a snapshot and never at raw keys. A
-//! value that can not be read is set aside and told; what it stood for before stays.
+//! The decoded contents of etcd, from one reading and the changes since.
+//! The engine, the agent and the API use a snapshot instead of raw keys. An unreadable value is set
+//! aside and reported; the previous value stays in effect.
 
 mod entry;
 mod unreadable_value;
@@ -24,63 +24,63 @@ use crate::unit_name::UnitName;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A record, and when it was written.
+/// A record with its revisions and lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept<T> {
-    /// What it says.
+    /// The record.
     pub record: T,
-    /// The revision that made its key.
+    /// The revision that created its key.
     pub created: i64,
     /// The revision that last wrote it.
     pub modified: i64,
-    /// The lease it is bound to; 0: none.
+    /// The lease it is bound to, or 0.
     pub lease: i64,
 }
 
-/// A unit's file with what follows from it.
+/// A unit's file and the data derived from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
-    /// As it came.
+    /// The file as submitted.
     pub file: UnitFile,
     /// Its SHA-1.
     pub hash: String,
-    /// What it asks of a machine.
+    /// Its requirements.
     pub asks: Arc<Requirement>,
-    /// Who answers for it, where somebody does.
+    /// Its signature, if it is signed.
     pub signature: Option<Signature>,
     native: native_unit::Once,
 }
 
 impl Content {
-    /// Of a file under that name.
+    /// Derives the content of a file under a name.
     pub fn of(name: &UnitName, file: UnitFile) -> Content {
         let asks = Arc::new(Requirement::of(&file, Some(name)));
         let native = native_unit::Once::default();
         Content { hash: file.hash(), asks, file, signature: None, native }
     }
 
-    /// What it was, of a native unit: read once, however often it is looked at.
+    /// The native unit, if it is one; parsed once.
     pub fn native(&self) -> Option<&Native> {
         self.native.of(&self.file)
     }
 
-    /// With that signature.
+    /// Sets the signature.
     #[must_use]
     pub fn signed(self, signature: Option<Signature>) -> Content {
         Content { signature, ..self }
     }
 }
 
-/// Which cluster it is, and how far it had come.
+/// The identity of a cluster and its newest known revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// Its id.
+    /// The id of the cluster.
     pub cluster: String,
-    /// Nothing older is it.
+    /// The revision below which a reading is stale.
     pub revision: i64,
 }
 
-/// A value that can not be read.
+/// The revision and lease of an unreadable value.
 #[derive(Clone, Copy, Debug)]
 struct Unread {
     modified: i64,
@@ -91,46 +91,47 @@ struct Unread {
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     keys: Keys,
-    /// All up to this revision is in it.
+    /// All changes up to this revision are included.
     pub revision: i64,
-    /// Which cluster this is.
+    /// The cluster record.
     pub cluster: Option<Kept<ClusterRecord>>,
-    /// Who decides.
+    /// The leader.
     pub leader: Option<Kept<Leader>>,
-    /// The files.
+    /// The unit files.
     pub units: BTreeMap<UnitName, Kept<Arc<Content>>>,
-    /// What is wished for them.
+    /// The desired states.
     pub desired: BTreeMap<UnitName, Kept<DesiredRecord>>,
-    /// Where they are.
+    /// The machine of each unit.
     pub places: BTreeMap<UnitName, Kept<PlaceRecord>>,
-    /// What each machine was told.
+    /// The schedule of each machine.
     pub schedules: BTreeMap<MachineId, BTreeMap<UnitName, Kept<ScheduleRecord>>>,
-    /// Global units that are wished for.
+    /// The wanted global units.
     pub globals: BTreeMap<UnitName, Kept<ScheduleRecord>>,
-    /// Why units are nowhere.
+    /// The reasons why units are unplaced.
     pub whys: BTreeMap<UnitName, Kept<WhyRecord>>,
-    /// Who runs exclusive units, or may still.
+    /// The machines that run exclusive units, or may still run them.
     pub claims: BTreeMap<UnitName, BTreeMap<MachineId, Kept<ClaimRecord>>>,
-    /// Machines that are there.
+    /// The registered machines.
     pub machines: BTreeMap<MachineId, Kept<MachineRecord>>,
-    /// What was laid over what they say.
+    /// Metadata that overrides the machines' own.
     pub metadata: BTreeMap<MachineId, BTreeMap<String, Kept<MetadataRecord>>>,
-    /// Machines that are to be emptied, and since which revision.
+    /// Draining machines, with the revision of the request.
     pub drains: BTreeMap<MachineId, i64>,
-    /// What units are doing.
+    /// The states of units on machines.
     pub states: BTreeMap<UnitName, BTreeMap<MachineId, Kept<StateRecord>>>,
-    /// Values that can not be read, by key.
+    /// Unreadable values by key.
     pub set_aside: BTreeMap<String, RecordError>,
-    /// When those were written: a write that puts one right must know.
+    /// The revisions of unreadable values, for the write that repairs them.
     unread: BTreeMap<String, Unread>,
-    /// The last revision that wrote the file of a unit, whichever.
+    /// The last revision that wrote any unit file.
     pub files_since: i64,
-    /// Units that go on here though nothing is known of them any more ([`crate::suspicious_read_guard`]).
+    /// Units that keep running here although etcd has no trace of them
+    /// ([`crate::suspicious_read_guard`]).
     pub withheld: BTreeSet<UnitName>,
 }
 
 impl Snapshot {
-    /// Of nothing.
+    /// An empty snapshot.
     pub fn new(keys: Keys) -> Snapshot {
         Snapshot {
             keys,
@@ -155,26 +156,26 @@ impl Snapshot {
         }
     }
 
-    /// Of nothing but which cluster it is to be.
+    /// An empty snapshot that accepts only the given cluster.
     pub fn expecting(keys: Keys, known: Known) -> Snapshot {
         let record = ClusterRecord { id: known.cluster };
         let cluster = Some(Kept { record, created: 0, modified: 0, lease: 0 });
         Snapshot { cluster, revision: known.revision, ..Snapshot::new(keys) }
     }
 
-    /// Which cluster this is; `None`: none that has an id.
+    /// Returns the identity of the cluster, or `None` if it has no id.
     pub fn known(&self) -> Option<Known> {
         let cluster = self.cluster.as_ref()?.record.id.clone();
         Some(Known { cluster, revision: self.revision })
     }
 
-    /// Of everything under the root, at one revision.
+    /// Decodes a reading of everything under the root.
     pub fn of(keys: Keys, reading: &Reading) -> Snapshot {
         Snapshot::new(keys).read_anew(reading)
     }
 
-    /// The one after this: of everything under the root, and of what is known already where a value
-    /// can not be read.
+    /// Decodes a new reading of everything under the root, and keeps the known value where the new
+    /// one is unreadable.
     #[must_use]
     pub fn read_anew(&self, reading: &Reading) -> Snapshot {
         let mut snapshot = Snapshot::new(self.keys.clone());
@@ -187,12 +188,12 @@ impl Snapshot {
         snapshot
     }
 
-    /// The keys it is about.
+    /// The keys of the cluster.
     pub fn keys(&self) -> &Keys {
         &self.keys
     }
 
-    /// Takes one change in: what it was about, if it is anything of ours that changed.
+    /// Applies one change. Returns its subject if it changed a key of the cluster.
     pub fn apply(&mut self, change: &Change) -> Option<Subject> {
         match change {
             Change::Put(entry) => {
@@ -229,52 +230,54 @@ impl Snapshot {
         }
     }
 
-    /// etcd has told of that unit: it is not withheld any more.
+    /// etcd has reported on the unit, so it is no longer withheld.
     fn hear_of(&mut self, subject: &Subject) {
         if let Some(name) = subject.unit() {
             self.withheld.remove(name);
         }
     }
 
-    /// Takes a batch of changes in, as a watch tells them; what was seen before does not count
-    /// again, for it would bring back what has been overwritten since. Answers what is new.
+    /// Applies a batch of changes from a watch and returns the new ones. Changes seen before are
+    /// skipped, because they would restore values that were overwritten since.
     pub fn take<'c>(&mut self, changes: &'c [Change]) -> Vec<(&'c Change, Option<Subject>)> {
         let seen = self.revision;
         let new = |change: &&Change| change.revision() > seen || planted(Mutant::RepeatsCount);
         changes.iter().filter(new).map(|change| (change, self.apply(change))).collect()
     }
 
-    /// Why a reading may not take the place of this snapshot: it is older, or of another
-    /// cluster. An etcd that was emptied, put back to an earlier day, or that shows us only
-    /// a part, would stop every unit.
+    /// Returns why a reading may not replace this snapshot: it is older, or of another cluster. An
+    /// emptied, restored or partial etcd would otherwise stop every unit.
     pub fn doubt(&self, fresh: &Snapshot) -> Option<String> {
         if planted(Mutant::ForeignBelieved) {
             return None;
         }
         if fresh.revision < self.revision {
             let (now, then) = (fresh.revision, self.revision);
-            return Some(format!("etcd is at revision {now}, and was at {then} already"));
+            return Some(format!(
+                "etcd is at revision {now}, older than revision {then} seen before"
+            ));
         }
         let id = |snapshot: &Snapshot| snapshot.cluster.as_ref().map(|kept| kept.record.id.clone());
         let (known, now) = (id(self)?, id(fresh));
         (now.as_ref() != Some(&known)).then(|| {
             let now = now.map_or("no cluster".to_string(), |now| format!("cluster {now}"));
-            format!("etcd shows {now} where cluster {known} was")
+            format!("etcd shows {now} instead of cluster {known}")
         })
     }
 
-    /// When a value that can not be read was written; `None`: there is none under that key.
+    /// Returns the revision of the unreadable value of a key, or `None` if the value is readable or
+    /// absent.
     pub fn unread_since(&self, key: &str) -> Option<i64> {
         self.unread.get(key).map(|unread| unread.modified)
     }
 
-    /// The same of one that no lease holds: nobody who is there has written it.
+    /// Like [`Self::unread_since`], for a value without a lease: no live machine wrote it.
     pub fn unread_and_unbound(&self, key: &str) -> Option<i64> {
         self.unread.get(key).filter(|unread| unread.lease == 0).map(|unread| unread.modified)
     }
 
-    /// When the key of who leads was written, if no lease holds it: nobody leads by it, and it does
-    /// not end by itself.
+    /// Returns the revision of a leader key that has no lease. No engine leads by such a key, and
+    /// it does not expire.
     pub fn leads_nobody_since(&self) -> Option<i64> {
         match self.unread.get(&self.keys.of(&Subject::Leader)) {
             Some(unread) => (unread.lease == 0).then_some(unread.modified),
@@ -282,23 +285,22 @@ impl Snapshot {
         }
     }
 
-    /// What is wished for a unit; nothing said is `inactive`.
+    /// The desired state of a unit; `inactive` if none is stored.
     pub fn desired_of(&self, name: &UnitName) -> Desired {
         self.desired.get(name).map_or(Desired::Inactive, |kept| kept.record.desired)
     }
 
-    /// Where a unit is.
+    /// The unit's machine.
     pub fn place_of(&self, name: &UnitName) -> Option<&MachineId> {
         self.places.get(name).map(|kept| &kept.record.machine)
     }
 
-    /// A machine was told to have it.
+    /// Returns true if the unit is in the machine's schedule.
     pub fn is_told(&self, machine: &MachineId, name: &UnitName) -> bool {
         self.schedules.get(machine).is_some_and(|told| told.contains_key(name))
     }
 
-    /// Units that have a place of which its machine was not told, or machines that were told of a
-    /// unit which has no place there: no write of ours does that.
+    /// Returns units whose place and schedules disagree; no write of the cluster causes that.
     pub fn astray(&self) -> BTreeSet<UnitName> {
         let told = self.schedules.iter().flat_map(|(machine, told)| {
             told.keys().filter(move |name| self.place_of(name) != Some(machine))
@@ -313,18 +315,18 @@ impl Snapshot {
         self.claims.get(name)?.get(machine)
     }
 
-    /// Another machine may run it still.
+    /// Returns true if another machine holds a claim and may still run the unit.
     pub fn is_claimed_by_others(&self, name: &UnitName, me: &MachineId) -> bool {
         self.claims.get(name).is_some_and(|by| by.keys().any(|id| id != me))
     }
 
-    /// How far a unit has come, by the machine it is on.
+    /// The state that the unit's machine has reached for it.
     pub fn reached_by(&self, name: &UnitName) -> Desired {
         let state = self.place_of(name).and_then(|machine| self.states.get(name)?.get(machine));
         state.map_or(Desired::Inactive, |kept| kept.record.reached)
     }
 
-    /// A unit as the engine's scheduler takes it.
+    /// The unit in the form of the scheduler.
     pub fn scheduler_unit(&self, name: &UnitName) -> Option<Unit> {
         let content = &self.units.get(name)?.record;
         Some(Unit {
@@ -335,14 +337,14 @@ impl Snapshot {
         })
     }
 
-    /// Global units that are wished for, the oldest wish first. Of two that conflict the older stays.
+    /// The wanted global units, the oldest first; of two that conflict the older one stays.
     pub fn globals_by_age(&self) -> Vec<(&UnitName, &Kept<ScheduleRecord>)> {
         let mut all: Vec<_> = self.globals.iter().collect();
         all.sort_by_key(|(name, told)| (age(told), *name));
         all
     }
 
-    /// What a machine was told to have, its global units chosen as its agent chooses them.
+    /// The machine with its scheduled units, and its global units chosen as the agent does.
     pub fn seat(&self, id: &MachineId) -> Seat {
         let asks = |name: &UnitName, told: &Kept<ScheduleRecord>| {
             let wished = told.record.desired != Desired::Inactive && !name.is_template();
@@ -359,7 +361,7 @@ impl Snapshot {
         seat
     }
 
-    /// A machine with what was laid over what it says; `None` when it is not there.
+    /// The machine with overridden metadata, or `None` if it is not registered.
     pub fn machine(&self, id: &MachineId) -> Option<Machine> {
         let record = &self.machines.get(id)?.record;
         let metadata = self.laid_over(id, record.metadata.clone());
@@ -367,7 +369,7 @@ impl Snapshot {
         Some(Machine { ip: record.ip.clone(), metadata, draining, away: false, unread: None })
     }
 
-    /// That metadata of a machine, with what operators laid over it.
+    /// Applies the operators' overrides to a machine's metadata.
     pub fn laid_over(
         &self,
         id: &MachineId,
@@ -383,7 +385,7 @@ impl Snapshot {
     }
 }
 
-/// The revision of the wish for a global unit: that of its key, which lasts until the unit is inactive.
+/// The revision at which a global unit became wanted: its key exists until the unit is inactive.
 fn age(told: &Kept<ScheduleRecord>) -> i64 {
     if planted(Mutant::NewcomerEvicts) { 0 } else { told.created }
 }

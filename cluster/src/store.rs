@@ -1,6 +1,6 @@
-//! Where the cluster keeps its records: etcd, or the same in memory for tests. Both do
-//! what [`crate::transaction`] describes and nothing else; what the keys mean is not
-//! known here. Calls are bounded in time. [`crate::etcd_cache`] is what most readers want.
+//! The store of the cluster's records: etcd, or memory for tests. Both implement
+//! [`crate::transaction`] and do not interpret keys. All calls have a timeout. Most readers use
+//! [`crate::etcd_cache`].
 
 pub mod driven;
 mod etcd;
@@ -19,17 +19,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How etcd says that our user has no right to that.
+/// etcd's message for a user without the right to an operation.
 const DENIED: &str = "permission denied";
 
-/// Why the store did not answer.
+/// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It was not done.
+    /// The operation was not done.
     Unavailable(String),
-    /// It was not done, and is not taken as it is: asking again does not help.
+    /// The operation was rejected as invalid; a retry does not help.
     Refused(String),
-    /// Whether it was done is not known: reading tells.
+    /// The result is unknown; a reading shows it.
     Unknown(String),
 }
 
@@ -37,13 +37,13 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fault::Unavailable(why) | Fault::Refused(why) => f.write_str(why),
-            Fault::Unknown(why) => write!(f, "{why}; whether it was done is not known"),
+            Fault::Unknown(why) => write!(f, "{why}; the result is unknown"),
         }
     }
 }
 
 impl Fault {
-    /// It was refused because of who we are there.
+    /// Returns true if our etcd user lacks the right.
     pub fn is_denied(&self) -> bool {
         matches!(self, Fault::Unavailable(why) if why.ends_with(DENIED))
     }
@@ -51,30 +51,30 @@ impl Fault {
 
 impl std::error::Error for Fault {}
 
-/// A lease as it was granted.
+/// A granted lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// To bind keys to.
+    /// The id, to bind keys to.
     pub id: i64,
-    /// How long it lasts without a sign of life; the store may have rounded it up.
+    /// Its duration without a keepalive; the store may have rounded it up.
     pub ttl: Duration,
 }
 
-/// What a watch tells.
+/// A message of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Batch {
-    /// All that changed up to a revision, in order. No revision is cut in two.
+    /// All changes up to a revision, in order; a revision is never split.
     Changes {
-        /// Up to here.
+        /// The last revision.
         revision: i64,
-        /// Under the prefix.
+        /// The changes under the prefix.
         changes: Vec<Change>,
     },
-    /// What was asked for is not kept any more: read anew.
+    /// The requested changes were compacted; read again.
     Compacted,
 }
 
-/// One store; clones share it.
+/// A handle to a store; clones share it.
 #[derive(Clone)]
 pub struct Store {
     kind: Kind,
@@ -87,7 +87,7 @@ enum Kind {
     Driven(Arc<dyn Driven>),
 }
 
-/// Changes as they come. Dropped, it ends.
+/// A stream of changes; dropping it ends the watch.
 pub struct Watch {
     kind: WatchKind,
 }
@@ -99,28 +99,28 @@ enum WatchKind {
 }
 
 impl Store {
-    /// A store of its own, gone with its last clone.
+    /// A new in-memory store.
     pub fn memory() -> Store {
         Store { kind: Kind::Memory(memory::Memory::default()) }
     }
 
-    /// One that somebody else answers for.
+    /// A store that a [`Driven`] answers for.
     pub fn driven(driven: Arc<dyn Driven>) -> Store {
         Store { kind: Kind::Driven(driven) }
     }
 
-    /// An etcd. Nothing is asked of it yet: it may come up later.
+    /// A store on etcd. It connects on first use.
     ///
     /// # Errors
-    /// A file of the TLS settings can not be read, or an endpoint is none.
+    /// A file of the TLS settings cannot be read, or there is no endpoint.
     pub fn etcd(config: EtcdConfig) -> Result<Store, Fault> {
         Ok(Store { kind: Kind::Etcd(Box::new(etcd::Etcd::new(config)?)) })
     }
 
-    /// Everything that begins so, at one revision.
+    /// Reads all keys under a prefix, at one revision.
     ///
     /// # Errors
-    /// No answer.
+    /// The store did not answer.
     pub async fn read(&self, prefix: &str) -> Result<Reading, Fault> {
         match &self.kind {
             Kind::Etcd(etcd) => etcd.read(prefix).await,
@@ -133,11 +133,11 @@ impl Store {
         }
     }
 
-    /// Carries a transaction out: the revision it made; `None` when a condition (or its
-    /// lease) did not hold and nothing was done.
+    /// Commits a transaction. Returns its revision, or `None` if a condition failed or its lease
+    /// has expired.
     ///
     /// # Errors
-    /// It was not done, or nobody knows.
+    /// The transaction was not done, or its result is unknown.
     pub async fn commit(&self, transaction: &Transaction) -> Result<Option<i64>, Fault> {
         match &self.kind {
             Kind::Etcd(etcd) => etcd.commit(transaction).await,
@@ -150,10 +150,10 @@ impl Store {
         }
     }
 
-    /// A lease for that long.
+    /// Grants a lease.
     ///
     /// # Errors
-    /// No answer.
+    /// The store did not answer.
     pub async fn grant(&self, ttl: Duration) -> Result<Lease, Fault> {
         match &self.kind {
             Kind::Etcd(etcd) => etcd.grant(ttl).await,
@@ -166,10 +166,10 @@ impl Store {
         }
     }
 
-    /// A sign of life. False: the lease has ended, with all that was bound to it.
+    /// Renews a lease. Returns false if the lease has expired; its keys are then gone.
     ///
     /// # Errors
-    /// No answer.
+    /// The store did not answer.
     pub async fn keep_alive(&self, lease: i64) -> Result<bool, Fault> {
         match &self.kind {
             Kind::Etcd(etcd) => etcd.keep_alive(lease).await,
@@ -182,10 +182,10 @@ impl Store {
         }
     }
 
-    /// What is left of a lease; `None`: it has ended.
+    /// Returns the remaining time of a lease, or `None` if it has expired.
     ///
     /// # Errors
-    /// No answer.
+    /// The store did not answer.
     pub async fn remainder(&self, lease: i64) -> Result<Option<Remainder>, Fault> {
         match &self.kind {
             Kind::Etcd(etcd) => etcd.remainder(lease).await,
@@ -198,10 +198,10 @@ impl Store {
         }
     }
 
-    /// Ends a lease, and what is bound to it.
+    /// Revokes a lease and deletes its keys.
     ///
     /// # Errors
-    /// No answer.
+    /// The store did not answer.
     pub async fn revoke(&self, lease: i64) -> Result<(), Fault> {
         match &self.kind {
             Kind::Etcd(etcd) => etcd.revoke(lease).await,
@@ -214,10 +214,10 @@ impl Store {
         }
     }
 
-    /// What changes under a prefix after that revision.
+    /// Watches the changes under a prefix after a revision.
     ///
     /// # Errors
-    /// No answer.
+    /// The store did not answer.
     pub async fn watch(&self, prefix: &str, after: i64) -> Result<Watch, Fault> {
         let kind = match &self.kind {
             Kind::Etcd(etcd) => WatchKind::Etcd(etcd.watch(prefix, after).await?),
@@ -227,8 +227,8 @@ impl Store {
         Ok(Watch { kind })
     }
 
-    /// Most of its members answer within that time, and say that they have no leader. Who they
-    /// are was learnt with the last sign of life of a lease.
+    /// Returns true if most members answer in time that they have no leader. The member list is
+    /// updated with each keepalive.
     pub async fn is_leaderless(&self, within: Duration) -> bool {
         match &self.kind {
             Kind::Etcd(etcd) => etcd.is_leaderless(within).await,
@@ -240,7 +240,8 @@ impl Store {
         }
     }
 
-    /// Another number: another member is asked now, and a watch may hang on the one before.
+    /// A number that changes when another member is asked; a watch on the previous member may then
+    /// hang.
     pub fn turn(&self) -> usize {
         match &self.kind {
             Kind::Etcd(etcd) => etcd.turn(),
@@ -248,10 +249,10 @@ impl Store {
         }
     }
 
-    /// How far it can be relied on; `None` for one that is no etcd.
+    /// How reliable the store is; `None` if it is not an etcd.
     ///
     /// # Errors
-    /// No answer.
+    /// The store did not answer.
     pub async fn standing(&self) -> Result<Option<Standing>, Fault> {
         match &self.kind {
             Kind::Etcd(etcd) => etcd.standing().await.map(Some),
@@ -259,14 +260,14 @@ impl Store {
         }
     }
 
-    /// Of a store in memory: what has changed until now is told to nobody any more. For tests.
+    /// In-memory store: compacts all changes up to now. For tests.
     pub fn compact(&self) {
         if let Kind::Memory(memory) = &self.kind {
             memory.compact();
         }
     }
 
-    /// Of a store in memory: every call fails from now on, or works again. For tests.
+    /// In-memory store: makes all calls fail, or work again. For tests.
     pub fn set_reachable(&self, reachable: bool) {
         if let Kind::Memory(memory) = &self.kind {
             memory.set_reachable(reachable);
@@ -275,10 +276,10 @@ impl Store {
 }
 
 impl Watch {
-    /// The next ones.
+    /// Waits for the next batch.
     ///
     /// # Errors
-    /// The stream is lost: it does not resume by itself.
+    /// The stream is lost and does not resume.
     pub async fn next(&mut self) -> Result<Batch, Fault> {
         match &mut self.kind {
             WatchKind::Etcd(watch) => watch.next().await,

@@ -1,7 +1,7 @@
-//! Guards running units against a suspicious reading of etcd. A complete reading shows each unit that
-//! was moved, drained or is not wished; a destroyed unit is told by the watch. When a reading has no
-//! trace of many units that run here, these are withheld from being stopped until etcd tells something
-//! about them. Pure; [`crate::etcd_cache`] reads and watches.
+//! Guards running units against a suspicious reading of etcd.
+//! A complete reading shows every unit that was moved, drained or stopped; the watch reports
+//! destroyed units. If a reading has no trace of many units that run here, they are withheld from
+//! being stopped until etcd reports on them. Pure; [`crate::etcd_cache`] reads and watches.
 
 use crate::agent::{self, Goal, Wanted};
 use crate::desired::Desired;
@@ -12,36 +12,35 @@ use crate::transaction::Change;
 use crate::unit_name::UnitName;
 use std::collections::BTreeSet;
 
-/// Fewer than that may go at once.
+/// Minimum number of missing units.
 const LEAST: usize = 3;
-/// And so many of a hundred that run.
+/// Minimum percentage of the running units that is missing.
 const SHARE: usize = 30;
 
-/// Why a unit runs that the cluster knows nothing of.
-pub const WITHHELD: &str = "etcd has nothing of it any more, nor of many others that run here, and \
-    nobody was seen to destroy it: it goes on. Make it anew and destroy it; or remove the file \
-    `cluster` in fleetd's runtime directory (/run/fleet) and restart fleetd, and what etcd shows \
-    counts";
+/// Explanation shown for a withheld unit.
+pub const WITHHELD: &str = "kept running: this unit and many others disappeared from etcd without a delete \
+    event. To stop it, re-create and destroy it; to accept etcd's contents, remove the file \
+    `cluster` in fleetd's runtime directory (/run/fleet) and restart fleetd";
 
-/// What is not stopped without a word. What is exclusive runs under a claim, and is not kept
-/// without one; what is refused does not run.
+/// Returns the guarded units. Exclusive units depend on their claim and are not guarded; refused
+/// units do not run.
 pub fn guarded(mut goal: Goal) -> Goal {
     let runs = |one: &Wanted| one.desired == Desired::Launched && one.refusal.is_none();
     goal.retain(|_, one| runs(one) && !one.content.asks.exclusive);
     goal
 }
 
-/// Units that ran here by one snapshot, and of which a later one says nothing.
+/// Units that ran here by one snapshot and are missing from a later one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
-    /// Which.
+    /// The missing units.
     pub units: BTreeSet<UnitName>,
-    /// So many ran here.
+    /// Number of units that ran here.
     ran: usize,
 }
 
 impl Missing {
-    /// Of that goal, by a later snapshot, on that machine.
+    /// Compares the goal with a later snapshot.
     pub fn of(goal: Goal, after: &Snapshot, me: &MachineId) -> Missing {
         let goal = guarded(goal);
         let next = agent::goal(after, me, &goal);
@@ -50,13 +49,13 @@ impl Missing {
         Missing { units, ran: goal.len() }
     }
 
-    /// More than are destroyed in one breath.
+    /// Returns true if more units are missing than are usually destroyed at once.
     pub fn are_many(&self) -> bool {
         self.units.len() >= LEAST && self.units.len() * 100 > self.ran * SHARE
     }
 }
 
-/// Takes out the units of which something was told.
+/// Removes the units that the changes report on.
 pub fn hear(units: &mut BTreeSet<UnitName>, keys: &Keys, changes: &[Change]) {
     for change in changes {
         let key = match change {
@@ -69,12 +68,12 @@ pub fn hear(units: &mut BTreeSet<UnitName>, keys: &Keys, changes: &[Change]) {
     }
 }
 
-/// What was withheld before, and of which a later reading says nothing either.
+/// Returns the units withheld before that a later reading still does not mention.
 pub fn still(before: &Snapshot, after: &Snapshot, me: &MachineId) -> BTreeSet<UnitName> {
     before.withheld.iter().filter(|name| !is_told_of(after, me, name)).cloned().collect()
 }
 
-/// The snapshot says that the unit is to run here, or why it is not.
+/// Returns true if the snapshot tells whether the unit runs here, or why it does not.
 fn is_told_of(snapshot: &Snapshot, me: &MachineId, name: &UnitName) -> bool {
     let Some(kept) = snapshot.units.get(name) else { return false };
     if snapshot.desired_of(name) != Desired::Launched {

@@ -1,28 +1,27 @@
-//! A transaction as plain data: what must hold, and what is then done, all or nothing.
-//! [`crate::registry`] makes them, the etcd client carries them out, and
-//! [`crate::memory_store`] does the same in memory, so that what is tested there is
-//! what runs.
+//! Transactions as plain data: conditions and operations, all or nothing.
+//! [`crate::registry`] makes them and the etcd client commits them. [`crate::memory_store`]
+//! implements the same semantics for tests.
 
-/// Operations etcd takes in one transaction (its `--max-txn-ops`).
+/// Maximum number of operations in one etcd transaction (`--max-txn-ops`).
 pub const MOST_OPERATIONS: usize = 128;
 
-/// What must hold.
+/// A condition of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// The key is not there.
+    /// The key does not exist.
     Absent(String),
-    /// It was last written at that revision.
+    /// The key was last written at that revision.
     Unchanged(String, i64),
-    /// It was made at that revision, whatever was written since.
+    /// The key was created at that revision.
     Created(String, i64),
-    /// It has that value, whenever it was written.
+    /// The key has that value.
     Has(String, Vec<u8>),
-    /// Nothing that begins so was written after that revision.
+    /// No key under that prefix was written after that revision.
     NoneSince(String, i64),
 }
 
 impl Condition {
-    /// As the key was read: absent, or last written then.
+    /// The key is as it was read: absent, or last written at `revision`.
     pub fn as_read(key: String, revision: Option<i64>) -> Condition {
         match revision {
             Some(revision) => Condition::Unchanged(key, revision),
@@ -31,21 +30,21 @@ impl Condition {
     }
 }
 
-/// What is done.
+/// An operation of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Writes a key; bound to a lease it goes with it.
+    /// Writes a key. If it is bound to a lease, it is deleted with the lease.
     Put {
         /// The key.
         key: String,
         /// Its value.
         value: Vec<u8>,
-        /// 0: none.
+        /// The lease, or 0.
         lease: i64,
     },
-    /// Removes a key, if it is there.
+    /// Deletes a key if it exists.
     Delete(String),
-    /// Removes all that begins so.
+    /// Deletes all keys under a prefix.
     DeletePrefix(String),
 }
 
@@ -59,44 +58,44 @@ impl Operation {
     }
 }
 
-/// All or nothing.
+/// Conditions and operations that apply together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transaction {
-    /// All of these, or it does nothing.
+    /// All must hold.
     pub conditions: Vec<Condition>,
-    /// In this order.
+    /// Executed in this order.
     pub operations: Vec<Operation>,
 }
 
 impl Transaction {
-    /// One more condition.
+    /// Adds a condition.
     #[must_use]
     pub fn when(mut self, condition: Condition) -> Transaction {
         self.conditions.push(condition);
         self
     }
 
-    /// One more write.
+    /// Adds a write.
     #[must_use]
     pub fn put(self, key: String, value: Vec<u8>) -> Transaction {
         self.put_bound(key, value, 0)
     }
 
-    /// One more write, bound to a lease.
+    /// Adds a write bound to a lease.
     #[must_use]
     pub fn put_bound(mut self, key: String, value: Vec<u8>, lease: i64) -> Transaction {
         self.push(Operation::Put { key, value, lease });
         self
     }
 
-    /// One more removal.
+    /// Adds a deletion.
     #[must_use]
     pub fn delete(mut self, key: String) -> Transaction {
         self.push(Operation::Delete(key));
         self
     }
 
-    /// Both in one.
+    /// Combines two transactions.
     #[must_use]
     pub fn and(mut self, other: Transaction) -> Transaction {
         for condition in other.conditions {
@@ -108,49 +107,50 @@ impl Transaction {
         self
     }
 
-    /// etcd refuses two operations on one key: the later one counts.
+    /// Adds an operation and drops an earlier one on the same key: etcd rejects two operations on
+    /// one key.
     fn push(&mut self, operation: Operation) {
         self.operations.retain(|earlier| earlier.key() != operation.key());
         self.operations.push(operation);
     }
 
-    /// It has no more operations, nor conditions, than that.
+    /// Returns true if neither operations nor conditions exceed `room`.
     pub fn fits_in(&self, room: usize) -> bool {
         self.conditions.len() <= room && self.operations.len() <= room
     }
 }
 
-/// A key as it was read.
+/// A key with its value and revisions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The key.
     pub key: String,
     /// Its value.
     pub value: Vec<u8>,
-    /// The revision that made it.
+    /// The revision that created it.
     pub created: i64,
     /// The revision that last wrote it.
     pub modified: i64,
-    /// 0: none.
+    /// The lease, or 0.
     pub lease: i64,
 }
 
-/// What changed, as a watch tells it.
+/// A change reported by a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Written.
+    /// A write.
     Put(Entry),
-    /// Removed, at that revision.
+    /// A deletion.
     Delete {
         /// The key.
         key: String,
-        /// When.
+        /// Its revision.
         revision: i64,
     },
 }
 
 impl Change {
-    /// Which one it made.
+    /// The revision of the change.
     pub fn revision(&self) -> i64 {
         match self {
             Change::Put(entry) => entry.modified,
@@ -159,11 +159,11 @@ impl Change {
     }
 }
 
-/// Everything under a prefix, at one revision.
+/// All keys under a prefix, at one revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Which.
+    /// The revision.
     pub revision: i64,
-    /// By key.
+    /// The entries, by key.
     pub entries: Vec<Entry>,
 }

@@ -1,6 +1,6 @@
-//! Which units a machine runs when it runs only what somebody it trusts has signed: the keys that
-//! count, and the newest signature that was seen of each name, so that none that was good once
-//! comes again. Pure: who keeps what was seen over a restart is [`crate::fleetd`]'s.
+//! Decides which units a machine runs if it requires signatures: the trusted keys, and the newest
+//! serial seen per name, so that an old signature is not accepted again. Pure; [`crate::fleetd`]
+//! stores the serials across restarts.
 
 use crate::mutant::{Mutant, planted};
 use crate::signature::TrustedKeys;
@@ -9,40 +9,40 @@ use crate::unit_name::UnitName;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Names whose newest serial is known; beyond it those that are no unit any more are forgotten,
-/// and with them all that is as old.
+/// Maximum number of names with a known serial. Beyond it, the oldest serials of deleted units are
+/// replaced by a common floor.
 pub const MOST_NAMES: usize = 65_536;
 
-/// The newest serial that was seen of each name.
+/// The newest serial seen of each name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Serials {
-    /// Nothing as old as this counts for a name that is not known.
+    /// Serials up to this value are rejected for unknown names.
     floor: u64,
     newest: BTreeMap<UnitName, u64>,
 }
 
 impl Serials {
-    /// As they were kept.
+    /// Restores saved serials.
     pub fn of(floor: u64, newest: BTreeMap<UnitName, u64>) -> Serials {
         Serials { floor, newest }
     }
 
-    /// What a signature of that name has to have at least.
+    /// The smallest serial that is accepted for a name.
     pub fn least(&self, name: &UnitName) -> u64 {
         self.newest.get(name).copied().unwrap_or(self.floor.saturating_add(1))
     }
 
-    /// Nothing as old counts for a name that is not known.
+    /// Serials up to this value are rejected for unknown names.
     pub fn floor(&self) -> u64 {
         self.floor
     }
 
-    /// All of them.
+    /// The newest serial of each known name.
     pub fn newest(&self) -> &BTreeMap<UnitName, u64> {
         &self.newest
     }
 
-    /// It was seen, of a unit that is there; true: it is news.
+    /// Records a serial of an existing unit. Returns true if it is new.
     pub fn raise(&mut self, name: &UnitName, serial: u64) -> bool {
         let news = match self.newest.get(name) {
             Some(known) => serial > *known,
@@ -55,8 +55,7 @@ impl Serials {
         true
     }
 
-    /// Forgets the oldest of those that are no units any more, as long as there are more than
-    /// `most`.
+    /// Forgets the oldest serials of deleted units while there are more than `most`.
     pub fn shrink(&mut self, most: usize, is_unit: impl Fn(&UnitName) -> bool) {
         let over = self.newest.len().saturating_sub(most);
         if over == 0 {
@@ -79,17 +78,17 @@ pub struct Trust {
     cluster: String,
     keys: Arc<TrustedKeys>,
     serials: Serials,
-    /// What was looked at, and whether its signature is by one of the keys.
+    /// Checked units, and whether a trusted key signed them.
     looked_at: BTreeMap<UnitName, (Arc<Content>, bool)>,
 }
 
 impl Trust {
-    /// In a cluster of that name, after what was seen before.
+    /// Creates the trust of a cluster with saved serials.
     pub fn new(cluster: &str, keys: Arc<TrustedKeys>, serials: Serials) -> Trust {
         Trust { cluster: cluster.to_string(), keys, serials, looked_at: BTreeMap::new() }
     }
 
-    /// Other keys count from now on.
+    /// Replaces the trusted keys.
     pub fn set_keys(&mut self, keys: Arc<TrustedKeys>) {
         if keys != self.keys {
             self.keys = keys;
@@ -102,8 +101,8 @@ impl Trust {
         &self.serials
     }
 
-    /// Takes note of all that is signed, wherever it is to run: what is news is to be kept before
-    /// anything is done for it.
+    /// Records the serials of all signed units. The caller saves the returned new ones before it
+    /// acts on them.
     pub fn observe(&mut self, snapshot: &Snapshot) -> Vec<(UnitName, u64)> {
         self.looked_at.retain(|name, _| snapshot.units.contains_key(name));
         let mut news = Vec::new();
@@ -118,17 +117,17 @@ impl Trust {
         news
     }
 
-    /// Somebody answers for it, whether anew or long ago.
+    /// Checks the signature, regardless of its age.
     ///
     /// # Errors
-    /// Why it is not run here.
+    /// Why the unit is not run here.
     pub fn vouch_for(&mut self, name: &UnitName, content: &Arc<Content>) -> Result<u64, String> {
         let Some(signature) = &content.signature else {
-            return Err("it is not signed, and this machine runs signed units alone".to_string());
+            return Err("it is not signed, and this machine runs only signed units".to_string());
         };
         if !self.is_vouched_for(name, content) {
             return Err(
-                "its signature is by no key that is trusted here, or of another file, name, \
+                "its signature is not by a key trusted here, or is for another file, name, \
                         serial or cluster"
                     .to_string(),
             );
@@ -136,13 +135,15 @@ impl Trust {
         Ok(signature.serial)
     }
 
+    /// Checks the signature and its age.
+    ///
     /// # Errors
-    /// Why it is not run here.
+    /// Why the unit is not run here.
     pub fn judge(&mut self, name: &UnitName, content: &Arc<Content>) -> Result<(), String> {
         let (serial, least) = (self.vouch_for(name, content)?, self.serials.least(name));
         if serial < least && !planted(Mutant::OldSignatureRuns) {
             return Err(format!(
-                "its signature is an old one: {serial}, where {least} was seen already"
+                "its signature is outdated: serial {serial} is older than {least}, seen before"
             ));
         }
         Ok(())
@@ -171,7 +172,8 @@ mod tests {
     use crate::unit_file::UnitFile;
     use proptest::prelude::*;
 
-    // Of `openssl genpkey -algorithm ed25519`, made for this test, and what is public of the first.
+    // Made for this test with `openssl genpkey -algorithm ed25519`, and the public part of the
+    // first.
     const KEYS: [&[u8]; 2] = [
         b"-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIEJqVZE9NvkxFWZbMJO4F8sMz9MkvYVK46Qy5TU0KXMX\n-----END PRIVATE KEY-----\n",
         b"-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIFa7/3kqpPbrUgFX0SdQUH1o/VGWC95hQjukHnVxCIlq\n-----END PRIVATE KEY-----\n",
@@ -186,8 +188,7 @@ mod tests {
         UnitFile::parse(&format!("[Service]\nExecStart=/bin/{n}\n")).unwrap()
     }
 
-    /// Somebody writes to etcd: a file under a name, beside what a key says of some file under some
-    /// name, as of some serial.
+    /// A write to etcd: a file under a name, with a signature by a key for a file, name and serial.
     #[derive(Clone, Debug)]
     struct Deed {
         written: (usize, usize),
@@ -212,7 +213,7 @@ mod tests {
             let keys = Keys::under("/p");
             let mut snapshot = Snapshot::new(keys.clone());
             let mut trust = Trust::new("c", trusted.clone(), Serials::default());
-            // What somebody with the key has ever said, newest first seen: the plain rule.
+            // Reference model: everything that a key holder has signed, newest first seen.
             let mut newest: BTreeMap<usize, u64> = BTreeMap::new();
             for (at, deed) in all.iter().enumerate() {
                 let (name, text) = deed.written;
@@ -224,7 +225,7 @@ mod tests {
                 let entry = Entry { key, value: encode(&record), created: revision, modified: revision, lease: 0 };
                 snapshot.apply(&Change::Put(entry));
                 if at == again {
-                    // fleetd begins anew with what it kept.
+                    // fleetd restarts with its saved serials.
                     trust = Trust::new("c", trusted.clone(), trust.serials().clone());
                 }
                 trust.observe(&snapshot);

@@ -1,6 +1,7 @@
-//! Splits a group of moves that is too large for one transaction. The part that can land first goes
-//! first: a unit before its followers, and a unit that makes room before the one that takes it. The
-//! rest is decided again once that part has landed. Pure. Groups are made by [`crate::move_order`].
+//! Splits a group of moves that is too large for one transaction. The first part contains moves
+//! that can land without the rest: a unit before its followers, and a unit that makes room before
+//! the one that takes it. The engine decides the rest again once that part has landed. Pure;
+//! [`crate::move_order`] makes the groups.
 
 use crate::move_order::Move;
 use crate::registry::{self, Epoch};
@@ -10,18 +11,18 @@ use crate::transaction::Transaction;
 use crate::unit_name::UnitName;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What lands first.
+/// The part that lands first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// The moves.
     pub moves: Vec<Move>,
-    /// Their write.
+    /// Their transaction.
     pub transaction: Transaction,
 }
 
-/// All of the group when it fits; `None` when nothing of it does.
+/// Returns the whole group if it fits, or `None` if no part of it fits.
 pub fn cut(snapshot: &Snapshot, epoch: Epoch, group: &[Move], room: usize) -> Option<Piece> {
-    // Each move takes an operation at least.
+    // Each move takes at least one operation.
     if group.len() <= room
         && let Some(transaction) = registry::carry_out(snapshot, epoch, group)
         && transaction.fits_in(room)
@@ -55,7 +56,7 @@ pub fn cut(snapshot: &Snapshot, epoch: Epoch, group: &[Move], room: usize) -> Op
     piece
 }
 
-/// For each unit those of the group that have to land before it, or with it.
+/// For each unit, the units of the group that must land before it or with it.
 fn waits_for<'g>(
     snapshot: &Snapshot,
     steps: &BTreeMap<&'g UnitName, &'g Move>,
@@ -88,7 +89,7 @@ fn drives(asks: &Requirement, other: &UnitName) -> bool {
     asks.conflict_with(other.as_str()).is_some() || asks.drives_away(other.as_str())
 }
 
-/// What was taken, that unit, and all that it waits for.
+/// Returns the units taken so far, `name`, and all units that it waits for.
 fn with_all_before<'g>(
     name: &'g UnitName,
     taken: &BTreeSet<&'g UnitName>,

@@ -1,44 +1,44 @@
-//! A unit's file as fleet keeps it: an ordered list of (section, name, value), nothing
-//! interpreted, read and written as go-systemd did, because API clients compare the
-//! SHA-1 of what comes out. What `[X-Fleet]` asks for is [`crate::requirement`]'s; what
-//! the rest means is the importer's on the machine that runs it.
+//! A unit file as fleet stores it: an ordered list of (section, name, value), without
+//! interpretation.
+//! It is read and written as in go-systemd, because API clients compare the SHA-1 of the text.
+//! [`crate::requirement`] reads `[X-Fleet]`; the importer on the machine reads the rest.
 
 use serde::{Deserialize, Serialize};
 use sha1::{Digest, Sha1};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// Bytes a line of a file may have, its end not counted.
+/// Maximum length of a line in bytes, without its end.
 pub const LONGEST_LINE: usize = 2047;
-/// Options a unit may have.
+/// Maximum number of options of a unit.
 pub const MOST_OPTIONS: usize = 4096;
-/// Bytes all of it may have, written out.
+/// Maximum size of the written file in bytes.
 pub const LARGEST: usize = 256 * 1024;
 
-/// The same of what a client tells, which names the section of each option.
+/// Maximum size of a submitted unit, in which each option names its section.
 const LARGEST_TOLD: usize = 2 * LARGEST;
 
 /// One `Name=Value` of a `[Section]`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct UnitOption {
-    /// `ExecStart`.
+    /// The name, such as `ExecStart`.
     #[serde(default)]
     pub name: String,
-    /// `Service`.
+    /// The section, such as `Service`.
     #[serde(default)]
     pub section: String,
-    /// What stands behind the `=`.
+    /// The text after the `=`.
     #[serde(default)]
     pub value: String,
 }
 
 impl UnitOption {
-    /// Bytes of its line.
+    /// Length of its line in bytes.
     fn line(&self) -> usize {
         self.name.len() + self.value.len() + 2
     }
 
-    /// One option.
+    /// Creates an option.
     pub fn new(section: &str, name: &str, value: &str) -> UnitOption {
         UnitOption {
             section: section.to_string(),
@@ -48,25 +48,25 @@ impl UnitOption {
     }
 }
 
-/// Why a text is no unit file, or a list of options none that can be written as one.
+/// Why a text is not a unit file, or a list of options cannot be written as one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileError {
-    /// A line without a `=`.
+    /// A line has no `=`.
     NoValue,
-    /// Over [`LONGEST_LINE`].
+    /// A line exceeds [`LONGEST_LINE`].
     LineTooLong,
-    /// A `[` that no `]` of the same line closes.
+    /// A `[` has no `]` on its line.
     OpenSection,
-    /// Text behind the `]`.
+    /// Text follows the `]`.
     SectionGarbage(String),
-    /// An option would be read back as something else.
+    /// An option would be read back differently.
     Ambiguous {
-        /// Which one.
+        /// The option.
         option: String,
-        /// What is wrong with it.
+        /// The fault.
         why: &'static str,
     },
-    /// Over [`MOST_OPTIONS`] or [`LARGEST`].
+    /// The file exceeds [`MOST_OPTIONS`] or [`LARGEST`].
     TooLarge,
 }
 
@@ -97,15 +97,15 @@ impl std::error::Error for FileError {}
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct UnitFile {
-    /// In the order they came.
+    /// The options in their original order.
     pub options: Vec<UnitOption>,
 }
 
 impl UnitFile {
-    /// From its text. What stands before the first section is passed over.
+    /// Parses a text. Lines before the first section are ignored.
     ///
     /// # Errors
-    /// The first line that can not be read.
+    /// The first line that cannot be read.
     pub fn parse(text: &str) -> Result<UnitFile, FileError> {
         let start = text.find('[').map_or(text.len(), |at| at);
         let mut lines = Lines { rest: text.get(start..).unwrap_or_default() };
@@ -136,7 +136,7 @@ impl UnitFile {
         Ok(file)
     }
 
-    /// Its text: sections in the order of their first option, one empty line between them.
+    /// Writes the text: sections in the order of their first option, separated by an empty line.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for (section, options) in self.sections() {
@@ -151,7 +151,7 @@ impl UnitFile {
         text
     }
 
-    /// The options in the order the text has them.
+    /// The options in the order of the text.
     pub fn regrouped(&self) -> Vec<UnitOption> {
         self.sections().into_iter().flat_map(|(_, options)| options).cloned().collect()
     }
@@ -168,18 +168,18 @@ impl UnitFile {
         self.options.iter().filter(own).map(|option| option.value.as_str())
     }
 
-    /// Some option of that section is there.
+    /// Returns true if the section has an option.
     pub fn has_section(&self, section: &str) -> bool {
         self.options.iter().any(|option| option.section == section)
     }
 
-    /// As large as one may be, as far as its parts tell: what is larger is not looked at further.
+    /// Checks the size from the parts of the file.
     ///
     /// # Errors
-    /// It is larger.
+    /// The file is too large.
     pub fn check_size(&self) -> Result<(), FileError> {
         let told = self.options.iter().map(|option| option.section.len() + option.line());
-        // The name of a section is written once, with brackets, line breaks.
+        // A section's name is written once, with brackets and line breaks.
         let heads = self.options.iter().map(|option| option.section.as_str());
         let heads: usize =
             heads.collect::<BTreeSet<_>>().into_iter().map(|head| head.len() + 4).sum();
@@ -193,21 +193,21 @@ impl UnitFile {
         Ok(())
     }
 
-    /// Written and read again it is the same: no option smuggles in another.
+    /// Checks that the written text reads back unchanged, so that no option injects another.
     ///
     /// # Errors
-    /// The first option that does not come back.
+    /// The first option that does not.
     pub fn check(&self) -> Result<(), FileError> {
         self.check_size()?;
         for option in &self.options {
             let bad = |why| FileError::Ambiguous { option: option.name.clone(), why };
             if option.section.contains(['[', ']', '\n', '\r']) {
-                return Err(bad("stands in a section that can not be written"));
+                return Err(bad("is in a section whose name cannot be written"));
             }
             let name = option.name.as_str();
             let starts = name.starts_with(['#', ';', '[']);
             if name != name.trim() || starts || name.contains(['=', '\n', '\r']) {
-                return Err(bad("has a name that can not be written"));
+                return Err(bad("has a name that cannot be written"));
             }
             if breaks_out(&option.value) {
                 return Err(bad("has a line break in its value"));
@@ -219,7 +219,7 @@ impl UnitFile {
         Ok(())
     }
 
-    /// Each with its options, in the order of the first of them.
+    /// The sections with their options, in the order of their first option.
     fn sections(&self) -> Vec<(&str, Vec<&UnitOption>)> {
         let mut sections: Vec<(&str, Vec<&UnitOption>)> = Vec::new();
         let mut at: BTreeMap<&str, usize> = BTreeMap::new();
@@ -237,7 +237,7 @@ impl UnitFile {
     }
 }
 
-/// A line break that is not continued by the backslash before it.
+/// Returns true if the value has a line break that no backslash continues.
 fn breaks_out(value: &str) -> bool {
     let mut before = ' ';
     for c in value.chars() {
@@ -249,7 +249,7 @@ fn breaks_out(value: &str) -> bool {
     before == '\\'
 }
 
-/// The lines of a file, each once.
+/// Iterates over the lines of a file.
 struct Lines<'t> {
     rest: &'t str,
 }
@@ -267,7 +267,7 @@ impl<'t> Lines<'t> {
         Ok(Some(line.strip_suffix('\r').unwrap_or(line)))
     }
 
-    /// A comment goes on behind a backslash.
+    /// Skips a comment, which a backslash continues on the next line.
     fn skip_comment(&mut self, line: &str) -> Result<(), FileError> {
         let mut goes_on = line.trim_end_matches(' ').ends_with('\\');
         while goes_on {
@@ -277,7 +277,8 @@ impl<'t> Lines<'t> {
         Ok(())
     }
 
-    /// A value goes on behind a backslash; both the backslash and the line's end stay.
+    /// Reads a value, which a backslash continues on the next line; backslash and line break stay
+    /// in it.
     fn value(&mut self, first: &str) -> Result<String, FileError> {
         let mut value = first.to_string();
         while value.ends_with('\\') {

@@ -1,17 +1,15 @@
-//! The name of a fleet unit, `string.suffix` or `string@instance.suffix`, and what is
-//! wrong with a text that is none. The rules and the words are those of fleet 1.0
-//! (API clients show them to people). What a unit *is* follows from its options:
-//! [`crate::unit_file`], [`crate::requirement`].
+//! The name of a fleet unit, `string.suffix` or `string@instance.suffix`, and the errors of invalid
+//! names. Rules and messages are those of fleet 1.0, because API clients show them to users.
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
-/// Bytes a name may have.
+/// Maximum length of a name in bytes.
 pub const LONGEST: usize = 256;
 
-/// What may stand behind the last dot.
+/// Allowed suffixes.
 const TYPES: [&str; 13] = [
     "automount",
     "busname",
@@ -27,34 +25,34 @@ const TYPES: [&str; 13] = [
     "target",
     "timer",
 ];
-/// Those of them that may have instances.
+/// Suffixes of units that may have instances.
 const TEMPLATE_TYPES: [&str; 5] = ["path", "service", "socket", "target", "timer"];
-/// What fleetctl takes as a suffix that is there; anything else gets `.service`.
+/// Suffixes that fleetctl keeps; to other arguments it appends `.service`.
 const MANGLED: [&str; 7] = ["service", "socket", "timer", "path", "device", "mount", "automount"];
 
-/// A name that keeps the rules.
+/// A valid unit name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct UnitName(Arc<str>);
 
-/// Why a text is no unit name; its `Display` is what API clients are told.
+/// Why a text is not a unit name; API clients get the `Display` text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NameError {
-    /// Nothing there.
+    /// The text is empty.
     Empty,
-    /// Over [`LONGEST`] bytes.
+    /// The text exceeds [`LONGEST`] bytes.
     TooLong,
-    /// No dot.
+    /// The text has no dot.
     NoDot,
-    /// Nothing behind the last dot.
+    /// Nothing follows the last dot.
     EndsInDot,
-    /// What stands there is no type of unit.
+    /// The suffix is not a unit type.
     Type(String),
-    /// Units of that type have no instances.
+    /// The unit type does not allow instances.
     TemplateType(String),
-    /// A character that names do not have.
+    /// The character is not allowed in names.
     Character(char),
-    /// Nothing before the `@`.
+    /// Nothing precedes the `@`.
     StartsWithAt,
 }
 
@@ -78,8 +76,10 @@ impl fmt::Display for NameError {
 impl std::error::Error for NameError {}
 
 impl UnitName {
+    /// Checks and creates a unit name.
+    ///
     /// # Errors
-    /// The first rule that `text` breaks, in the order fleet checks them.
+    /// The first violated rule, in fleet's order of checks.
     pub fn new(text: &str) -> Result<UnitName, NameError> {
         if text.is_empty() {
             return Err(NameError::Empty);
@@ -107,32 +107,32 @@ impl UnitName {
         Ok(UnitName(Arc::from(text)))
     }
 
-    /// All of it.
+    /// The whole name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Without the suffix: `%N`.
+    /// The name without the suffix: `%N`.
     pub fn stem(&self) -> &str {
         self.0.rsplit_once('.').map_or(&self.0, |(stem, _)| stem)
     }
 
-    /// Behind the last dot.
+    /// The text after the last dot.
     pub fn suffix(&self) -> &str {
         self.0.rsplit_once('.').map_or("", |(_, suffix)| suffix)
     }
 
-    /// Before the first `@`, or the stem: `%p`.
+    /// The text before the first `@`, or the stem: `%p`.
     pub fn prefix(&self) -> &str {
         self.stem().split_once('@').map_or(self.stem(), |(prefix, _)| prefix)
     }
 
-    /// Between the first `@` and the suffix; empty in a template, `None` without an `@`.
+    /// The text between the first `@` and the suffix: empty for a template, `None` without an `@`.
     pub fn instance(&self) -> Option<&str> {
         self.stem().split_once('@').map(|(_, instance)| instance)
     }
 
-    /// `prefix@.suffix`: a file to make units of, never a unit that runs.
+    /// Returns true for `prefix@.suffix`, a file that makes instances and never runs itself.
     pub fn is_template(&self) -> bool {
         self.instance() == Some("")
     }
@@ -170,8 +170,8 @@ impl From<UnitName> for String {
     }
 }
 
-/// What fleetctl makes of an argument: the last part of the path, and `.service` behind it
-/// unless it ends in a suffix that fleetctl knows.
+/// Turns a fleetctl argument into a unit name: the last part of the path, plus `.service` unless it
+/// ends in a suffix that fleetctl knows.
 pub fn mangle(argument: &str) -> String {
     let base = argument.rsplit('/').next().unwrap_or(argument);
     match base.rsplit_once('.') {

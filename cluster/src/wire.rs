@@ -1,23 +1,23 @@
-//! What goes over the wire of API v1: the entities as JSON, for `fleetd` and `fleetctl`
-//! alike. Fields stand in alphabetical order and empty ones are left out, because
-//! clients of fleet 1.0 compare bytes. What a request may be is [`crate::api`]'s.
+//! The JSON entities of API v1, for `fleetd` and `fleetctl`. Fields are in alphabetical order and
+//! empty fields are left out, because clients of fleet 1.0 compare bytes. [`crate::api`] defines
+//! the requests.
 
 use crate::signature::Signature;
 use crate::unit_file::UnitOption;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A unit: what is wished for it, and where it is.
+/// A unit with its desired state and its machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Unit {
-    /// How far its machine has come; empty for a global unit.
+    /// The state its machine has reached; empty for a global unit.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub current_state: String,
     /// `inactive`, `loaded` or `launched`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub desired_state: String,
-    /// Where it is; empty: nowhere, or a global unit.
+    /// Its machine; empty if it has none or is a global unit.
     #[serde(rename = "machineID", skip_serializing_if = "String::is_empty")]
     pub machine_id: String,
     /// `NAME.TYPE`.
@@ -26,66 +26,67 @@ pub struct Unit {
     /// Its file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<UnitOption>,
-    /// Who answers for it; ours, and left out where nobody does.
+    /// Its signature; left out if unsigned. An extension.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signature: Option<Signature>,
-    /// Of a global unit, in a PUT: the machines that take this file now, the others keep the one they
-    /// have; none of them: all take it. Ours.
+    /// PUT of a global unit: the machines that take this file now; the others keep theirs. An empty
+    /// list means all. An extension.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machines: Option<Vec<String>>,
-    /// In a PUT: the hash of the file that is to stand there still; where it does not, nothing is written
-    /// (412). Ours.
+    /// PUT: the hash of the file that must still be stored; otherwise the server answers 412 and
+    /// writes nothing. An extension.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instead_of: Option<String>,
-    /// The same of what is wished for it. Ours.
+    /// PUT: the desired state that must still be stored, likewise. An extension.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instead_of_state: Option<String>,
-    /// What a rollout that is under way gives back where it fails. Ours; in a PUT it does not count.
+    /// The file that a running rollout restores if it fails; ignored in a PUT. An extension.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Before>,
 }
 
-/// A unit's file as it was.
+/// A previous unit file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Before {
     /// Its options.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<UnitOption>,
-    /// Who answered for it.
+    /// Its signature.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signature: Option<Signature>,
 }
 
-/// Units, as many as one answer has.
+/// One page of units.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UnitPage {
-    /// Where the next page is; empty: this is the last.
+    /// Token of the next page; empty on the last.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub next_page_token: String,
-    /// By name.
+    /// The units, by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub units: Vec<Unit>,
 }
 
-/// What a unit is doing on one machine.
+/// The state of a unit on one machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UnitState {
-    /// Of one that is `inactive` and waits for nothing: `done`, `skipped`, `failed`. Ours.
+    /// Result of a unit that is `inactive` and waits for nothing: `done`, `skipped`, `failed`. An
+    /// extension.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub ended: String,
     /// SHA-1 of the file that runs.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub hash: String,
-    /// Where.
+    /// The machine.
     #[serde(rename = "machineID", skip_serializing_if = "String::is_empty")]
     pub machine_id: String,
-    /// Of the unit.
+    /// The unit.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Its present run, unlike any other on that machine. Ours.
+    /// Id of the current run, unique on that machine. An extension.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub run: String,
     /// `active`, `failed`…
@@ -99,10 +100,10 @@ pub struct UnitState {
     pub systemd_sub_state: String,
 }
 
-/// How the daemon that answers fares; ours.
+/// Health of the daemon that answers. An extension.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Health {
-    /// Why others than the cluster's own may write to its etcd.
+    /// Why programs outside the cluster may write to its etcd.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub insecure: Vec<String>,
     /// `ok`
@@ -115,18 +116,18 @@ impl Default for Health {
     }
 }
 
-/// States, as many as one answer has.
+/// One page of states.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UnitStatePage {
-    /// Others than the cluster's own may write to its etcd; ours, and left out where that is
-    /// not so, or not known.
+    /// True if programs outside the cluster may write to its etcd; left out if false or unknown. An
+    /// extension.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub insecure: bool,
-    /// Where the next page is; empty: this is the last.
+    /// Token of the next page; empty on the last.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub next_page_token: String,
-    /// By unit, then machine.
+    /// The states, by unit, then machine.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub states: Vec<UnitState>,
 }
@@ -135,91 +136,92 @@ pub struct UnitStatePage {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Machine {
-    /// It is being emptied; ours, and left out where it is not so.
+    /// True if the machine is being drained; left out if false. An extension.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub draining: bool,
     /// Its machine-id.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub id: String,
-    /// What it says of itself, and what was laid over that.
+    /// Its own metadata merged with the operators' overrides.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
-    /// Where the others reach it.
+    /// The address for other machines.
     #[serde(rename = "primaryIP", skip_serializing_if = "String::is_empty")]
     pub primary_ip: String,
 }
 
-/// Machines, as many as one answer has.
+/// One page of machines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MachinePage {
-    /// By id.
+    /// The machines, by id.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub machines: Vec<Machine>,
-    /// Where the next page is; empty: this is the last.
+    /// Token of the next page; empty on the last.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub next_page_token: String,
 }
 
-/// Where a unit is and why, or why it is nowhere; ours.
+/// The place of a unit with its reason, or why it has none. An extension.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Why {
-    /// The revision of the store that made it: one that is made anew has another. 0: not known.
+    /// The store revision that created the unit; a re-created unit has another. 0 if unknown.
     pub created: i64,
-    /// How far its machine has come.
+    /// The state its machine has reached.
     pub current_state: String,
-    /// What is wished.
+    /// The desired state.
     pub desired_state: String,
-    /// Where it is; empty: nowhere.
+    /// Its machine; empty if it has none.
     #[serde(rename = "machineID")]
     pub machine_id: String,
-    /// Each machine's reason not to have it.
+    /// Each machine's reason not to have the unit.
     pub machines: BTreeMap<String, String>,
-    /// Of the unit.
+    /// The unit.
     pub name: String,
-    /// Of a global unit: machines that cannot have it, for their metadata or a unit they have.
+    /// Of a global unit: the number of machines that cannot have it because of their metadata or a
+    /// unit they have.
     pub refusals: usize,
-    /// In one sentence.
+    /// The explanation in one sentence.
     pub text: String,
-    /// The engine looked, and no machine can have it.
+    /// True if the engine found no machine that may have the unit.
     pub unplaceable: bool,
 }
 
-/// What changed; ours.
+/// A change. An extension.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Event {
-    /// It was removed.
+    /// True if the subject was removed.
     pub gone: bool,
     /// `unit`, `desired`, `place`, `why`, `claim`, `machine`, `metadata`, `drain`, `state`,
-    /// `leader`; or `resync`: something may have been missed.
+    /// `leader`; or `resync` if events may have been missed.
     pub kind: String,
-    /// Which machine, where it is about one.
+    /// The machine, if the event is about one.
     #[serde(rename = "machineID")]
     pub machine_id: String,
-    /// Which unit, where it is about one.
+    /// The unit, if the event is about one.
     pub name: String,
-    /// Of the store.
+    /// The store revision.
     pub revision: i64,
-    /// What it is now, in a word or a sentence.
+    /// The new value, in a word or a sentence.
     pub text: String,
 }
 
-/// What went wrong.
+/// An error.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
     /// The HTTP status.
     pub code: u16,
-    /// For people.
+    /// The message for users.
     #[serde(default)]
     pub message: String,
 }
 
-/// The body of every refusal.
+/// The body of every error answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorEntity {
-    /// What it says.
+    /// The error.
     pub error: Fault,
 }
 

@@ -1,6 +1,6 @@
-//! Machines that do not reach etcd, or only by half, in simulated clusters: for a little less than a
-//! lease, a little more, and long. The invariants are the witness: an exclusive unit is looked at each
-//! time a process begins anywhere, all else each second (`cluster/README.md`).
+//! Simulated clusters in which machines are cut off from etcd, fully or in one direction: for
+//! slightly less than a lease, slightly more, and long. Invariants check an exclusive unit at each
+//! start of a process, and everything else once a second (`cluster/README.md`).
 
 mod played;
 
@@ -13,10 +13,11 @@ const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 /// A hundredth of it.
 const DAY: Duration = Duration::from_secs(864);
-/// When a machine loses its way to etcd.
+/// When a machine is cut off from etcd.
 const CUT: Duration = Duration::from_secs(12);
 
-/// Each of three machines apart for that long: one of them has the exclusive unit, one the other.
+/// Plans that cut off each of three machines in turn; one has the exclusive unit, another one the
+/// second unit.
 fn apart_for(time: Duration) -> impl Iterator<Item = Plan> {
     (0..3).map(move |machine| {
         let cut = Deed::Cut { machine, requests: true, answers: true, time };
@@ -29,7 +30,7 @@ fn apart_for(time: Duration) -> impl Iterator<Item = Plan> {
 #[test]
 fn a_machine_apart_for_any_time_has_nothing_exclusive_beside_another() {
     let times = [TTL - SECOND, TTL + SECOND, 10 * MINUTE, DAY];
-    // Without giving up it would be there twice: who looks sees that.
+    // Without giving up, the unit would run twice; the invariant must notice.
     one_shows(times.into_iter().flat_map(apart_for), Mutant::NeverGivesUp);
 }
 
@@ -44,7 +45,7 @@ fn who_leads_and_hears_nothing_of_etcd_keeps_nobody_from_being_placed() {
                 (2_000, put(0, "")),
                 (2_500, put(1, "Global=true\n")),
                 (12_000, Deed::Cut { machine, requests, answers, time }),
-                // By way of one that reaches etcd, for one that does.
+                // Through a machine that reaches etcd, for a machine that reaches it.
                 (25_000, Deed::Put { unit: 2, asks, desired: "launched", at: sees }),
             ];
             holds(&plan(3, deeds));

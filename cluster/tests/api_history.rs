@@ -1,5 +1,5 @@
-//! Histories of the API on a real etcd behind a wire that fails: what clients are answered, all
-//! at once, is what some order of their requests would give.
+//! Histories of the API on a real etcd behind a faulty wire: concurrent answers must be explained
+//! by some order of the requests.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -31,7 +31,7 @@ const CLIENTS: u64 = 4;
 const DEEDS: u64 = 25;
 const WISHES: [&str; 3] = ["inactive", "loaded", "launched"];
 
-/// A number that follows from the last.
+/// Returns the next pseudo-random number.
 fn draw(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *seed >> 33
@@ -87,7 +87,7 @@ fn outcome(deed: Deed, answer: &Answer) -> Outcome {
     }
 }
 
-/// Counts questions and answers; every so many of them the wire is another.
+/// Counts requests and answers, and changes the fault after a fixed number of them.
 struct Clock {
     time: Cell<u64>,
     faults: Vec<Fault>,
@@ -131,8 +131,8 @@ async fn api(endpoint: String, etcd: &Etcd) -> ApiState {
     ApiState::new(cache, Settings::default())
 }
 
-/// Rounds of clients, each of all of them on a unit of its own; `daemons`: how many they are
-/// spread over, the first of which is behind the wire.
+/// Runs rounds of clients, all clients of a round on one unit. They are spread over `daemons`, the
+/// first of which is behind the wire.
 fn rounds(count: u64, daemons: usize, reads: bool, faults: &[Fault]) {
     run(async {
         let etcd = Etcd::start();
@@ -191,8 +191,8 @@ fn what_several_daemons_answer_to_changes_could_be_asked_one_by_one() {
     rounds(12, 2, false, &[]);
 }
 
-/// What is asked where etcd says nothing is answered in time: 503, and when to come again. A GET
-/// `may_be_known`: by what was known a moment ago.
+/// While etcd is silent, requests are answered in time with 503 and Retry-After. A GET with
+/// `may_be_known` may be answered from the cache.
 async fn is_told(api: &ApiState, deed: Deed, may_be_known: bool) {
     let answer = timeout(PATIENCE, api.answer(&request("a.service", deed))).await;
     let answer = answer.unwrap_or_else(|_| panic!("{deed:?} hangs"));
@@ -203,7 +203,7 @@ async fn is_told(api: &ApiState, deed: Deed, may_be_known: bool) {
     assert!(answer.retry_after.is_some_and(|after| (1..=5).contains(&after)), "{answer:?}");
 }
 
-/// The unit is there. A busy disk may hold etcd up for longer than these requests wait.
+/// Creates the unit. A busy disk may delay etcd longer than these requests wait.
 async fn made(api: &ApiState) {
     let asked = Instant::now();
     loop {

@@ -1,6 +1,6 @@
-//! Bodies that lie about their length, or have no end: refused, and nothing of them is kept. How much
-//! is kept is seen by what this whole process has in memory, so these are no part of `fleet`, where others
-//! run beside them. Whatever else somebody sends who means no good is in `fleet/api_hostile.rs`.
+//! Request bodies with a false length or without an end are refused and not kept in memory. The
+//! tests measure the memory of the whole process, so they are separate from `fleet`, whose tests
+//! run in parallel. Other attacks are in `fleet/api_hostile.rs`.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -16,10 +16,10 @@ use hostile::{GOOD, PUT, refused, reply};
 use stand::{Plan, Reply, Stand};
 use std::io::Write;
 
-/// Bytes that are in memory for the other test, too, and far less than any of these bodies would be.
+/// More than the other test needs, and far less than any of these bodies.
 const MOST_GROWN: usize = 32 * 1024 * 1024;
 
-/// Bytes of this process, which is the server too, that are in memory.
+/// Returns the resident memory of this process, which includes the server.
 fn memory() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: usize = text.split(' ').nth(1).unwrap().parse().unwrap();
@@ -56,7 +56,7 @@ fn who_lies_about_a_body_is_turned_away() {
     for (what, bytes) in &lies {
         refused(&stand, what, bytes.as_bytes());
     }
-    // Bytes that say they are gzip are not unpacked: they are no JSON.
+    // The server does not decompress gzip: the bytes are not JSON.
     let bomb = [&b"\x1f\x8b\x08\0\0\0\0\0\0\x03"[..], &[0; 4096]].concat();
     let head = format!("{PUT}Content-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", bomb.len());
     refused(&stand, "gzip", &[head.as_bytes(), &bomb].concat());

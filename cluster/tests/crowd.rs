@@ -1,6 +1,6 @@
-//! Many machines at once on a real etcd: what they cost it, and how they come back when all of
-//! them lose their power. Each is the tasks of a fleetd; where it may, one is a real one with a real
-//! init. The measured times stand in the README's table, not here.
+//! Many machines at once on a real etcd: their cost, and their return after a power failure. Each
+//! is the tasks of a fleetd; one is a real machine where possible. The README's table has the
+//! measured times.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -29,28 +29,28 @@ use machines::{Crowd, counted};
 use member::{Etcd, run, when_there};
 use std::time::{Duration, Instant};
 
-/// What all of them may take for anything.
+/// Time limit for each step.
 const MINUTE: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);
-/// Where fleetd keeps the cluster, unless it is told otherwise.
+/// fleetd's default key prefix.
 const ROOT: &str = "/_coreos.com/fleet/";
-/// Readings that etcd has answered.
+/// etcd's counter of answered reads.
 const READS: &str = r#"grpc_server_handled_total{grpc_code="OK",grpc_method="Range",grpc_service="etcdserverpb.KV",grpc_type="unary"}"#;
 const SENT: &str = "etcd_network_client_grpc_sent_bytes_total";
 const GRANTED: &str = "etcd_debugging_lease_granted_total";
 
-/// Many machines, and many units: a hundredth of ten thousand, or with GROUNDSTATE_CROWD a tenth.
+/// Number of machines and units: a hundredth of ten thousand, or a tenth with GROUNDSTATE_CROWD.
 fn size() -> (usize, usize) {
     if std::env::var_os("GROUNDSTATE_CROWD").is_some() { (100, 1_000) } else { (20, 100) }
 }
 
-/// Machines of one process wait for each other: none of them shall take that for an etcd that does
-/// not answer.
+/// Returns settings with a long timeout: machines in one process delay each other, which must not
+/// look like a silent etcd.
 fn patient(etcd: &Etcd) -> EtcdConfig {
     EtcdConfig { request_timeout: Duration::from_secs(15), ..etcd.config() }
 }
 
-/// A real machine beside the others. It has a process namespace of its own, which root alone gets.
+/// Starts a real machine. It needs a process namespace, which only root can create.
 fn real(etcd: &Etcd) -> Option<Machine> {
     let may = nix::unistd::geteuid().is_root() && std::env::var_os("GROUNDSTATE_INIT").is_some();
     may.then(|| Machine::start(&etcd.folder, &"f".repeat(32), &etcd.url, "real", 60))
@@ -73,7 +73,7 @@ fn launched(snapshot: &Snapshot) -> usize {
     all.filter(|name| snapshot.reached_by(name) == Desired::Launched).count()
 }
 
-/// Waits until it is so, for so long; how long it took.
+/// Waits for a condition and returns the time it took.
 async fn when(
     cache: &EtcdCache,
     what: &str,
@@ -89,13 +89,13 @@ async fn when(
     began.elapsed()
 }
 
-/// Processor time in so long a time, in percent of a core, each of so many.
+/// Returns the CPU share per machine in percent of a core.
 fn share(busy: Duration, time: Duration, count: usize) -> f64 {
     busy.as_secs_f64() / time.as_secs_f64() * 100.0 / count as f64
 }
 
-/// Nothing is written while nothing happens but signs of life, which are no revisions, and no
-/// machine is busy with it.
+/// In an idle cluster only leases are renewed, which creates no revisions, and no machine uses CPU
+/// time.
 async fn is_quiet(cache: &EtcdCache, crowd: &Crowd, real: Option<&Machine>, machines: usize) {
     let real_busy = || real.map_or(Duration::ZERO, Machine::busy);
     let (before, busy, own) = (cache.read().await.unwrap().revision, crowd.busy(), real_busy());
@@ -112,7 +112,7 @@ async fn is_quiet(cache: &EtcdCache, crowd: &Crowd, real: Option<&Machine>, mach
     assert!(each < 2.0 && own < 10.0, "{each} % and {own} % of a core while nothing happens");
 }
 
-/// For one unit more nobody reads all there is: it takes its own write, its place and its state.
+/// A new unit causes no full reading: only its machine handles the write, the place and the state.
 async fn one_more(etcd: &Etcd, cache: &EtcdCache, crowd: &Crowd, units: usize, machines: usize) {
     let reading = cache.store().read(cache.keys().root()).await.unwrap();
     let all: usize = reading.entries.iter().map(|entry| entry.key.len() + entry.value.len()).sum();
@@ -128,14 +128,14 @@ async fn one_more(etcd: &Etcd, cache: &EtcdCache, crowd: &Crowd, units: usize, m
     let looked: Vec<u64> = looks.into_iter().filter(|looks| *looks > 0).collect();
     println!("one change: {written} revisions, {reads} readings, {told} bytes of {all}");
     println!("looks at what was told, of each machine that looked: {looked:?}");
-    // Who got it, unless that is the real one; all others saw it go by.
+    // The machine that got the unit, unless it is the real one; all others ignored the event.
     assert!(looked.len() <= 1, "{looked:?} looks of machines that it does not concern");
     assert!(looked.iter().all(|looks| *looks <= 4), "{looked:?} looks for one change");
     assert!(written <= 4, "{written} revisions for one change");
     assert!(told < 0.25 * (all * machines) as f64, "{told} bytes for one change of {all}");
 }
 
-/// How often an engine of any of them decided, and how often that took longer than a second.
+/// Returns the number of engine decisions, and of those over a second.
 fn decisions(crowd: &Crowd, real: Option<&Machine>) -> (u64, u64) {
     let told = real.map(|machine| machine.client().ask_at("GET", "/metrics", "").1);
     let number = |text: &String, name: &str| -> u64 {
@@ -192,7 +192,7 @@ fn many_units_on_many_machines_cost_etcd_little() {
         assert!(all >= units as u64 / 20, "an engine led, and was asked");
         assert!(slow * 10 <= all, "{slow} of {all} decisions took longer than a second");
         let size = etcd.client().await.status().await.unwrap().db_size();
-        // Two hundred MB for ten thousand; what an empty one takes beside it.
+        // Two hundred MB for ten thousand units, plus an empty machine.
         let most = 4_000_000 + 20_000 * i64::try_from(units).unwrap();
         println!("etcd keeps {size} bytes");
         assert!(size < most, "{size} bytes are kept, {most} at most");
@@ -208,7 +208,7 @@ fn machines_that_boot_all_at_once_are_all_back_within_a_minute() {
         when_there(&store).await;
         let keys = Keys::under(ROOT);
         let (cache, _task) = EtcdCache::start(store, keys.clone());
-        // Long enough for a busy machine, and for who waits to show how it waits.
+        // Long enough for a busy host, and to observe how waiting machines behave.
         let times = (12 * SECOND, 2 * SECOND);
         let first = Crowd::start(&patient(&etcd), &keys, "one", times, count);
         when(&cache, "all are there", MINUTE, |now| now.machines.len() == count).await;

@@ -1,6 +1,6 @@
-//! Two engines that both think they lead, on a real etcd: one has slept beyond its lease, and goes on
-//! with what it had decided, and with what it decides by what it hears then. What it writes does not
-//! land, and no unit is on two machines.
+//! Two engines that both believe to lead, on a real etcd. One slept beyond its lease and continues
+//! with its old decisions and with new ones. Its writes must fail, and no unit may run on two
+//! machines.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -25,12 +25,12 @@ use member::{Etcd, ROOT, run, when_there};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Machines, the first two of which lead in turn.
+/// The machines; the first two lead in turn.
 const MACHINES: [&str; 3] = ["m1", "m2", "m3"];
-/// Units that are made in a round, and one more while the old one sleeps.
+/// Units created per round; one more is created while the old engine sleeps.
 const UNITS: usize = 4;
 
-/// A hundredth of a thousand, at leisure a tenth.
+/// Number of rounds: a hundredth of a thousand, or a tenth in long runs.
 fn rounds() -> usize {
     if std::env::var_os("GROUNDSTATE_ALL").is_some() { 100 } else { 10 }
 }
@@ -81,13 +81,13 @@ impl Cluster {
         (Epoch(self.store.commit(&write).await.unwrap().unwrap()), lease)
     }
 
-    /// One that knows all there is.
+    /// Creates an engine with the current state.
     async fn engine(&self) -> Engine {
         let reading = self.store.read(self.keys.root()).await.unwrap();
         Engine::new(self.keys.clone(), &reading, Duration::ZERO, Duration::ZERO)
     }
 
-    /// How many of them land.
+    /// Returns how many of the tasks land.
     async fn landed(&self, tasks: &[Task]) -> usize {
         let mut landed = 0;
         for task in tasks {
@@ -96,7 +96,7 @@ impl Cluster {
         landed
     }
 
-    /// Each unit has one machine, which was told of it, and nobody else was.
+    /// Checks that each unit has one place and is in that schedule only.
     async fn each_is_once(&self, count: usize) {
         let snapshot = self.snapshot().await;
         assert_eq!(snapshot.places.len(), count);
@@ -108,7 +108,7 @@ impl Cluster {
     }
 }
 
-/// One round: so many of what the old one has decided land before it sleeps.
+/// A round: this many decisions of the old engine land before it sleeps.
 async fn round(cluster: &Cluster, round: usize) {
     let (old, old_lease) = cluster.lead(MACHINES[round % 2]).await;
     for unit in 0..UNITS {
@@ -119,19 +119,19 @@ async fn round(cluster: &Cluster, round: usize) {
     assert!(!decided.is_empty());
     let (done, late) = decided.split_at(round % decided.len());
     assert_eq!(cluster.landed(done).await, done.len());
-    // It sleeps, its lease ends, and somebody else leads.
+    // It sleeps, its lease ends, and another engine leads.
     cluster.store.revoke(old_lease).await.unwrap();
     cluster.submit(&format!("r{round}new.service")).await;
     let (new, new_lease) = cluster.lead(MACHINES[(round + 1) % 2]).await;
     let mut next = cluster.engine().await;
-    // It goes on before, between and after what the new one writes.
+    // It resumes before, between and after the writes of the new engine.
     assert_eq!(cluster.landed(late).await, 0, "round {round}");
     for task in next.tasks(new, Duration::ZERO) {
         assert_eq!(cluster.landed(&[task]).await, 1, "round {round}");
         assert_eq!(cluster.landed(late).await, 0, "round {round}");
     }
     cluster.each_is_once((UNITS + 1) * (round + 1)).await;
-    // It hears what has happened, not that it leads no more, and finds something to do.
+    // It receives the changes, but not that it was deposed, and decides again.
     let gone = UnitName::new(&format!("r{round}u0.service")).unwrap();
     cluster.submit(&format!("r{round}last.service")).await;
     let anew = cluster.engine().await.tasks(old, Duration::ZERO);

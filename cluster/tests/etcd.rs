@@ -1,5 +1,4 @@
-//! The store on a real etcd: one of several members that does not answer, what was compacted,
-//! TLS, users with passwords. What the cluster does with it is told elsewhere.
+//! The store on a real etcd: an unresponsive member, compaction, TLS, users with passwords.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -31,7 +30,7 @@ async fn put(store: &Store, key: &str) -> i64 {
     store.commit(&write).await.unwrap().unwrap()
 }
 
-/// An address of version 6 that swallows what is sent there: more wait to be accepted than may.
+/// An IPv6 address that drops connections: its accept queue is full.
 struct Blackhole {
     url: String,
     _socket: OwnedFd,
@@ -60,7 +59,7 @@ fn a_member_that_does_not_answer_is_left_for_the_next() {
         let etcd = Etcd::start();
         when_there(&Store::etcd(etcd.config()).unwrap()).await;
         let black = Blackhole::open();
-        // Takes connections, and says nothing on them.
+        // Accepts connections and sends nothing.
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mute = format!("http://{}", silent.local_addr().unwrap());
         let closed = "http://127.0.0.1:1".to_string();
@@ -139,7 +138,7 @@ fn a_leader_that_was_deposed_and_has_not_heard_of_it_keeps_no_lease_alive() {
             assert!(Instant::now() < end, "none of them leads");
             tokio::task::yield_now().await;
         };
-        // Less than it takes the others to choose another.
+        // Shorter than an election of etcd.
         let store = Store::etcd(members[leader].impatient()).unwrap();
         when_there(&store).await;
         let lease = store.grant(Duration::from_secs(120)).await.unwrap();
@@ -201,7 +200,7 @@ fn what_an_etcd_lets_others_do_is_found_out() {
             let _ = client.role_add(role).await;
             client.user_grant_role(user, role).await.unwrap();
         }
-        // One that may read a part of it.
+        // A user that may read a part.
         let part = etcd_client::Permission::read(format!("{ROOT}unit/")).with_prefix();
         client.role_add("part").await.unwrap();
         client.role_grant_permission("part", part).await.unwrap();
@@ -226,7 +225,7 @@ fn what_an_etcd_lets_others_do_is_found_out() {
     });
 }
 
-/// An etcd that shows a certificate and asks for one, and how a client of it is set up.
+/// Starts an etcd with TLS and client certificates. Returns it with a client configuration.
 fn secured(folder: &Path) -> (Etcd, EtcdConfig) {
     let words = ["--cert-file", "server.crt", "--key-file", "server.key"];
     let asks = ["--trusted-ca-file", "ca.crt", "--client-cert-auth"];
@@ -277,7 +276,7 @@ fn an_etcd_that_shows_the_wrong_certificate_is_refused() {
             let told = refused.err().map(|fault| fault.to_string()).unwrap_or_default();
             assert!(told.contains(why), "{why} {}: {told:?}", issued.extensions);
         }
-        // All else was right.
+        // Everything else was valid.
         issue(&folder, "127.0.0.1", &Issued::GOOD);
         show(&folder, "127.0.0.1", "server");
         put(&Store::etcd(own).unwrap(), "a").await;
@@ -296,7 +295,7 @@ fn certificates_are_renewed_under_a_client_that_runs() {
         when_there(&store).await;
         let (cache, _task) = EtcdCache::start(store.clone(), Keys::under("/fleet"));
         assert!(cache.reached(put(&store, "a").await, PATIENCE).await);
-        // Another authority, whose certificates both sides get: none of the old ones count.
+        // A new CA for both sides: old certificates are invalid.
         etcd.kill();
         show(&folder, "server2", "server");
         show(&folder, "client2", "client");
@@ -325,7 +324,7 @@ fn certificates_that_have_ended_are_renewed_under_a_client_that_runs() {
         for side in ["server", "client"] {
             let known = cache.snapshot().revision;
             show(&folder, "ended", side);
-            // What is open stays open; with a member that is begun anew all of it ends.
+            // Open connections stay; a restart of the member ends them.
             etcd.kill();
             etcd.again();
             if side == "client" {

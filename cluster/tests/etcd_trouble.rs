@@ -1,5 +1,6 @@
-//! An etcd that is full, silent, gone back in time or emptied: the cache keeps what it knew and
-//! says why, writes are refused and not lost, and all goes on once it is whole.
+//! An etcd that is full, silent, restored to an older state, or emptied: the cache keeps its
+//! contents and reports why. Writes are refused and not lost, and everything continues once etcd
+//! works.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -27,7 +28,7 @@ fn name(number: u32) -> UnitName {
     UnitName::new(&format!("u{number}.service")).unwrap()
 }
 
-/// Has a unit of that number made; whether it was.
+/// Creates the unit with that number. Returns whether it succeeded.
 async fn make(cache: &EtcdCache, number: u32) -> bool {
     let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
     let write = |snapshot: &cluster::snapshot::Snapshot| {
@@ -49,7 +50,7 @@ async fn when_made(cache: &EtcdCache, number: u32) {
     tokio::time::timeout(PATIENCE, seen).await.unwrap().unwrap();
 }
 
-/// Waits until the cache says why nothing new comes.
+/// Waits until the cache reports a fault.
 async fn fault(cache: &EtcdCache, part: &str) {
     let mut health = cache.health();
     let told = health.wait_for(|health| {
@@ -89,7 +90,7 @@ fn a_store_that_went_back_in_time_is_not_believed() {
             etcd.again();
             when_made(&cache, if past == "old" { 6 } else { 7 }).await;
             let _ = std::fs::remove_dir_all(etcd.folder.join("now"));
-            // For the second turn: what is known is five again.
+            // For the second turn, in which revision five is known again.
             for number in [6, 7] {
                 let gone = cache
                     .write(|snapshot| Ok::<_, ()>(registry::destroy(snapshot, &name(number))))
@@ -124,7 +125,7 @@ fn a_member_that_lost_its_disk_takes_nothing_away_and_is_put_back() {
             }
             fewest
         });
-        // The first one: it is the one that is asked.
+        // The first member is the one in use.
         members[0].kill();
         members[0].give_disk("none at all");
         members[0].again();
@@ -150,7 +151,7 @@ fn a_member_that_lost_its_disk_takes_nothing_away_and_is_put_back() {
     });
 }
 
-/// As when etcd is upgraded; each of the three is the bad one of them for a while.
+/// A rolling restart as in an upgrade; each member is the unavailable one in turn.
 #[test]
 fn members_begun_anew_one_after_another_are_missed_by_nobody() {
     run(async {
@@ -172,7 +173,7 @@ fn members_begun_anew_one_after_another_are_missed_by_nobody() {
     });
 }
 
-/// etcd takes a new member when the others have been seen to be well for a while.
+/// Waits until etcd accepts a new member, once the others have been healthy for a while.
 async fn when_added(client: &mut etcd_client::Client, peers: &[String]) {
     let end = Instant::now() + PATIENCE;
     while let Err(error) = client.member_add(peers, None).await {
@@ -280,7 +281,7 @@ fn a_wire_that_fails_loses_no_change() {
         for (turn, failing) in faults.into_iter().enumerate() {
             let bitten = wire.bitten();
             wire.set(failing);
-            // Made while nobody hears of it, and one taken away.
+            // Created while no event arrives, and one unit removed.
             when_made(&own, 10 + u32::try_from(turn).unwrap()).await;
             fault(&cache, "did not answer within").await;
             assert_eq!(knows(&cache), turn + 1, "{failing:?}: what was known stays");

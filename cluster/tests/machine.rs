@@ -1,5 +1,5 @@
-//! One machine for real: etcd, the init of this repository as its supervisor, fleetd and
-//! fleetctl as programs. What several machines do, and faults between them, is not here.
+//! One real machine: etcd, this repository's init as its supervisor, fleetd and fleetctl. Several
+//! machines and faults between them are tested elsewhere.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -130,7 +130,7 @@ fn rollout_stops_when_a_unit_dies_soon_after_it_was_active() {
         node.put("web.service", &file);
         let (fine, told) = node.try_fleetctl(&["rollout", "web.service"]);
         assert!(!fine && told.contains("came up on") && told.contains(how), "{told}");
-        assert!(told.contains("has its old file again"), "{told}");
+        assert!(told.contains("restored the old file"), "{told}");
         assert_eq!(node.fleetctl(&["cat", "web.service"]), old);
     }
     node.put("web.service", "[Service]\nExecStart=/bin/sleep 200000\n");
@@ -145,7 +145,7 @@ fn what_a_unit_wrote_is_read_and_behind_it_why_it_does_not_run() {
     let _init = node.init();
     let _fleetd = node.fleetd();
     node.when_there();
-    // What a native file and a unit file say, and what the logs of both end with.
+    // A native file and a unit file, and the ends of both logs.
     let script = "/bin/sh -c 'echo said; exit 3'";
     let start = |command: &str| {
         (format!("exec-start: {command}"), format!("[Service]\nExecStart={command}"))
@@ -173,7 +173,7 @@ fn what_a_unit_wrote_is_read_and_behind_it_why_it_does_not_run() {
             (format!("s{at}.service"), format!("s{at}")),
         ] {
             node.fleetctl(&["start", "--no-block", &file]);
-            // It ends, whatever there is to say: nobody follows.
+            // It ends in any case, because the log is not followed.
             until(&format!("{file}: {told}"), || {
                 let (fine, logs) = node.try_fleetctl(&["logs", &format!("{unit}.service")]);
                 (fine && logs.contains(told) && logs.contains("fleetd: ")).then_some(())
@@ -271,7 +271,7 @@ fn a_unit_that_can_not_be_enabled_is_not_loaded_and_why_says_so() {
     node.put("bad.service", &unit("Alias=bad.socket"));
     let (fine, said) = node.try_fleetctl(&["load", "bad.service"]);
     let why =
-        "it can not be enabled: in [Install] Alias=bad.socket is no name of a unit of its kind";
+        "it cannot be enabled: in [Install] Alias=bad.socket is not a unit name of the same type";
     assert!(!fine && said.contains(why), "{said}");
     let columns = ["list-units", "--no-legend", "--fields=unit,load,active,sub"];
     let listed = node.fleetctl(&columns);
@@ -286,7 +286,7 @@ fn a_unit_that_can_not_be_enabled_is_not_loaded_and_why_says_so() {
     assert_eq!(words, ["bad.service", "loaded", "inactive", "dead"]);
 }
 
-/// Ends every lease there is, as an operator can; how many.
+/// Revokes all leases, as an operator can. Returns their number.
 fn end_leases(url: &str) -> usize {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -349,7 +349,7 @@ fn memory_of_units_that_are_gone_goes_back_to_the_kernel() {
     node.when_there();
     when_it_leads();
     let before = memory(&fleetd);
-    // Many small pieces, as many small units have: large ones go back by themselves.
+    // Many small allocations, as of many small units; large ones are returned by malloc itself.
     let lines: String = (0..400).map(|n| format!("Environment=NUMBER_{n}={n:040}\n")).collect();
     let nowhere = "[X-Fleet]\nMachineMetadata=kind=none\n";
     let names: Vec<String> = (0..200).map(|n| format!("many{n:03}.service")).collect();
@@ -359,7 +359,7 @@ fn memory_of_units_that_are_gone_goes_back_to_the_kernel() {
     let words =
         |verb| [&[verb], &names.iter().map(String::as_str).collect::<Vec<_>>()[..]].concat();
     node.fleetctl(&words("submit"));
-    // A leader that begins with them reads them all at once.
+    // A new leader reads all of them at once.
     fleetd.kill();
     let fleetd = node.fleetd();
     node.when_there();

@@ -1,5 +1,5 @@
-//! Schedules in which fleetd once did wrong, made small. Each is played as it was found; the
-//! program `simulate-cluster` plays thousands of others.
+//! Shrunk schedules in which fleetd once failed, as regression tests; `simulate-cluster` plays
+//! thousands of others.
 
 mod played;
 
@@ -73,7 +73,7 @@ fn a_wish_is_not_taken_for_fulfilled_by_a_snapshot_that_has_fallen_behind() {
 
 #[test]
 fn an_exclusive_unit_that_was_given_up_is_taken_up_with_the_next_sign_of_life() {
-    // Longer than it is kept without one, shorter than its lease.
+    // Longer than it is kept without a claim, shorter than its lease.
     let time = Duration::from_millis(7_000);
     let cut = |at| (at, Deed::Cut { machine: 0, requests: true, answers: true, time });
     let deeds = vec![(2_000, put(0, "Exclusive=true\n")), cut(12_100), cut(24_700), cut(36_300)];
@@ -131,7 +131,7 @@ fn units_that_replace_each_other_do_not_come_to_stand_when_they_are_made_at_once
 
 #[test]
 fn a_start_that_a_pause_holds_up_goes_on_when_all_faults_end() {
-    // It would have gone on just before all is looked at.
+    // It would have resumed just before the checks.
     let pause = Deed::Pause { machine: Some(0), time: Duration::from_millis(18_795) };
     let deeds = vec![(35_000, put(0, "MachineID=m0\n")), (35_200, pause)];
     holds(&plan(2, deeds));
@@ -146,7 +146,7 @@ fn a_quorum_that_all_faults_end_with_comes_back_once() {
     world.now = seconds(45);
     world.heal();
     assert_eq!(world.etcd.leases.get(&1), Some(&(seconds(9), seconds(54))));
-    // When it would have come back without that.
+    // When it would have returned without that.
     world.now = seconds(52);
     world.quorum_back();
     assert_eq!(world.etcd.leases.get(&1), Some(&(seconds(9), seconds(54))));
@@ -162,8 +162,9 @@ fn drawn_schedules_hold_and_are_the_same_when_played_again() {
     }
 }
 
-/// Too large to be made small: each is about moments that lie close together. 55673: a fleetd begun
-/// anew asks for its claims while it is cut off, hears of its lease meanwhile, and has to know it.
+/// Schedules that could not be shrunk, because they depend on close timing. 55673: a restarted
+/// fleetd renews its claims while cut off, and must know its lease, whose renewal it receives
+/// meanwhile.
 #[test]
 fn drawn_schedules_that_once_failed_hold() {
     for seed in [
@@ -182,7 +183,7 @@ fn readings_that_have_less_and_less_in_them_stop_nothing() {
         |kinds| Deed::Hide { machine: 0, what: Hidden::Kinds(kinds), time: Duration::from_secs(6) };
     let mut deeds: Vec<(u64, Deed)> =
         (0..3).map(|unit| (1_000, put(unit, "MachineID=m0\n"))).collect();
-    // Without its file a unit goes on as it was; and without all the rest.
+    // Without its file a unit keeps running unchanged, and also without all its keys.
     deeds.extend([(20_000, hide(&["unit/", "desired/"])), (24_000, hide(OF_UNITS))]);
     shows(&plan(2, deeds), Mutant::MassStopBelieved);
 }
@@ -192,7 +193,8 @@ fn a_machine_that_comes_and_goes_keeps_its_units_after_a_few_times() {
     let mut deeds: Vec<(u64, Deed)> = vec![(1_000, put(5, "")), (1_000, put(4, ""))];
     for turn in 0..10 {
         let at = 8_000 + turn * 3_500;
-        // The other leads: to who leads its own going would be a silence of etcd.
+        // The other machine leads: to a leader, its own departure would look like a silence of
+        // etcd.
         deeds.push((at, Deed::EndLease { machine: 0 }));
         deeds.push((at + 1_500, put(usize::try_from(turn).unwrap_or_default() % 4, "")));
     }
@@ -216,7 +218,7 @@ fn what_was_begun_a_moment_ago_is_known_to_a_fleetd_begun_anew() {
     let time = Duration::from_millis(200);
     let mut deeds: Vec<(u64, Deed)> =
         (0..3).map(|unit| (20_000, put(unit, "MachineID=m0\n"))).collect();
-    // Not long after what was kept last.
+    // Shortly after the last save.
     deeds.push((19_000, put(3, "MachineID=m0\n")));
     deeds.push((20_400, hide(Hidden::Kinds(OF_UNITS))));
     deeds.push((20_450, Deed::CrashFleetd { machine: 0, time }));
@@ -235,7 +237,7 @@ fn a_fleetd_begun_anew_while_it_is_cut_off_knows_its_claims() {
     shows(&plan(2, deeds), Mutant::HeldForgotten);
 }
 
-/// That no member has a leader is proved to one that never comes to its cluster, too.
+/// A proof that etcd has no leader also counts for a fleetd that never reaches its cluster.
 #[test]
 fn what_one_fleetd_after_another_learns_of_its_claims_is_kept() {
     let crash =
@@ -251,13 +253,13 @@ fn what_one_fleetd_after_another_learns_of_its_claims_is_kept() {
     holds(&plan(2, deeds));
 }
 
-/// A lease that etcd's quorum comes back to lives for its whole time again.
+/// When etcd's quorum returns, a lease lives for its whole time again.
 #[test]
 fn who_leads_no_more_lets_its_lease_go_as_soon_as_etcd_hears_it() {
     let interval = Duration::from_secs(2);
     let lost = Deed::QuorumLoss { time: Duration::from_secs(15) };
     let deeds = vec![(2_000, put(0, "")), (12_000, lost)];
-    // The lease of the leader is five intervals where agent_ttl is long.
+    // With a long agent_ttl the leader's lease is five intervals.
     let ttl = Duration::from_secs(30);
     shows(&Plan { interval, ttl, ..plan(2, deeds) }, Mutant::LetGoOnce);
 }
@@ -296,7 +298,8 @@ fn what_nobody_has_signed_or_long_ago_does_not_run_where_it_is_to_be_signed() {
     shows(&Plan { signed: true, ..plan(2, deeds) }, Mutant::SerialsForgotten);
 }
 
-/// Two of the four, the wish and the global unit, stop where a whole reading takes them for absent.
+/// Two of the four, the desired state and the global unit, would stop if a reading treated them as
+/// absent.
 #[test]
 fn values_that_nobody_can_read_for_a_while_stop_and_move_nothing() {
     let time = Duration::from_secs(9);
@@ -305,7 +308,8 @@ fn values_that_nobody_can_read_for_a_while_stop_and_move_nothing() {
         let deeds = vec![
             (2_000, put(0, asks)),
             (20_000, Deed::Garble { kind, which: 0, time }),
-            // Who reads all anew while it stands there, who leads among them, and who begins anew.
+            // Machines that read everything again meanwhile, the leader among them, and one that
+            // restarts.
             (22_000, Deed::BreakWatches { machine: 0 }),
             (22_000, Deed::BreakWatches { machine: 1 }),
             (24_000, Deed::CrashFleetd { machine: 0, time: Duration::from_millis(300) }),
@@ -314,7 +318,7 @@ fn values_that_nobody_can_read_for_a_while_stop_and_move_nothing() {
     }
 }
 
-/// It comes in, and is cut off before its claim is made anew; the lease before ends first.
+/// It registers and is cut off before its claim is renewed; the earlier lease expires first.
 #[test]
 fn a_claim_of_the_fleetd_before_is_worth_no_more_than_the_lease_it_was_made_under() {
     let (time, down) = (Duration::from_secs(25), Duration::from_millis(1_400));
@@ -326,7 +330,7 @@ fn a_claim_of_the_fleetd_before_is_worth_no_more_than_the_lease_it_was_made_unde
         (23_950, Deed::Drain { of: 1, on: true, at: 0 }),
     ];
     let rates = Rates { refused: 40, latency: 20, ..Rates::default() };
-    // With some of these seeds the machine is let in, and its claim refused, again and again.
+    // With some of these seeds the machine registers and its claim is refused, again and again.
     let drawn = |seed| Plan { seed, rates: rates.clone(), ..plan(2, deeds.clone()) };
     (1..100).for_each(|seed| holds(&drawn(seed)));
 }
@@ -337,15 +341,15 @@ fn what_goes_on_without_a_word_goes_on_when_fleetd_is_begun_anew() {
         (0..3).map(|unit| (1_000, put(unit, "MachineID=m0\n"))).collect();
     let time = Duration::from_secs(14);
     deeds.push((20_000, Deed::Hide { machine: 0, what: Hidden::Kinds(OF_UNITS), time }));
-    // Of those that are left no reading would be held for too few.
+    // With the remaining units no reading would count as suspicious.
     deeds.push((28_000, Deed::Destroy { unit: 0, at: 1 }));
     let time = Duration::from_millis(500);
     deeds.push((30_000, Deed::CrashFleetd { machine: 0, time }));
     shows(&plan(2, deeds), Mutant::WithheldForgotten);
 }
 
-/// It is made another, that needs no claim, and then again one that does, while the first stops still:
-/// with some of these seeds it does so for long.
+/// The unit is re-created as non-exclusive and then as exclusive again while the first run is still
+/// stopping; with some of these seeds that takes long.
 #[test]
 fn a_claim_is_given_back_when_the_exclusive_run_is_over_not_when_another_file_has_come() {
     let plan = |seed| {

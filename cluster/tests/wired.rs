@@ -1,6 +1,5 @@
-//! The very tasks of fleetd on a real etcd behind a wire that fails, above an init without processes:
-//! whatever becomes of the wire, init is not told to stop anything but what is exclusive. The same
-//! with real machines is `tests/nodes`'s.
+//! The tasks of fleetd on a real etcd behind a faulty wire, with a simulated init: whatever the
+//! fault, init stops only exclusive units. `tests/nodes` does the same with real machines.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -39,10 +38,10 @@ use wire::{Fault, Wire};
 /// `agent_ttl`
 const LEASE: Duration = Duration::from_secs(3);
 const SECOND: Duration = Duration::from_secs(1);
-/// What stands on a machine with each kind of wish.
+/// One unit per desired state.
 const ALL: [&str; 3] = ["a.service", "g.service", "l.service"];
 
-/// A machine, its wire to etcd, and its init.
+/// A machine with its wire and its init.
 struct Machine {
     own: &'static str,
     wire: Wire,
@@ -51,7 +50,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// In the cluster.
+    /// Creates a registered machine.
     async fn new(own: &'static str, etcd: &Etcd) -> Machine {
         Machine::with_lease(own, etcd, LEASE).await
     }
@@ -84,7 +83,7 @@ impl Machine {
         self.fleetd.put(own, file, Desired::Launched).await;
     }
 
-    /// With a unit that runs, one that is loaded, and one that is global.
+    /// Adds a running unit, a loaded one, and a global one.
     async fn runs_all(&self) {
         self.fleetd.submit(ALL[0], "", Desired::Launched).await;
         self.fleetd.submit(ALL[2], "", Desired::Loaded).await;
@@ -93,7 +92,7 @@ impl Machine {
         self.is_back().await;
     }
 
-    /// In the cluster, which knows how all fares that is to be here.
+    /// Waits until it is registered and its states are published.
     async fn is_back(&self) {
         let me = id(self.own);
         let told = |snapshot: &Snapshot| {
@@ -108,7 +107,7 @@ impl Machine {
         self.sees("it is back", told).await;
     }
 
-    /// As it was before a fault: init has the same, and is told nothing more.
+    /// Checks that init has the same source as before and got no other one.
     async fn is_whole(&self, before: &(u64, SourceSet), what: &str) {
         let well = |health: &cluster::etcd_cache::Health| health.fault.is_none();
         timeout(PATIENCE, self.fleetd.cache.health().wait_for(well)).await.unwrap().unwrap();
@@ -117,7 +116,7 @@ impl Machine {
         assert_eq!(*self.init.set.borrow(), *before, "{what}");
     }
 
-    /// Nothing is told to its init for so long.
+    /// Checks that init gets nothing for this time.
     async fn is_left_alone(&self, time: Duration, what: &str) {
         let mut sets = self.init.set.subscribe();
         sets.mark_unchanged();
@@ -140,7 +139,7 @@ async fn etcd() -> Etcd {
     etcd
 }
 
-/// For two leases a wire does that; then it is whole again.
+/// Applies a fault for two leases, then ends it.
 async fn outlives(fault: Fault) {
     let etcd = etcd().await;
     let machine = Machine::new("m1", &etcd).await;
@@ -154,7 +153,7 @@ async fn outlives(fault: Fault) {
     machine.fleetd.crash();
 }
 
-/// The same with an etcd that has too much to do.
+/// The same with an overloaded etcd.
 async fn outlives_being_refused() {
     let mut etcd = etcd().await;
     let machine = Machine::new("m1", &etcd).await;
@@ -184,13 +183,13 @@ fn an_etcd_that_is_slow_busy_or_cut_short_takes_no_unit_away() {
     });
 }
 
-/// That one leads.
+/// Matches snapshots in which this machine leads.
 fn by(own: &str) -> impl Fn(&Snapshot) -> bool {
     let leads = id(own);
     move |snapshot| snapshot.leader.as_ref().is_some_and(|kept| kept.record.machine == leads)
 }
 
-/// The one that leads hears nothing of etcd; another is asked for a unit, and begins it.
+/// The leader is cut off from etcd; another machine is asked for a unit and starts it.
 async fn is_begun_though_the_leader_is_cut_off(fault: Fault) {
     let etcd = etcd().await;
     let leads = Machine::new("m1", &etcd).await;
@@ -221,8 +220,8 @@ fn a_leader_that_does_not_see_etcd_keeps_nobody_else_from_beginning_units() {
     });
 }
 
-/// Its number is all that somebody knows of a lease: another that has it is taken for the own one, but
-/// what was bound to the own one is gone with that.
+/// A lease is known only by its number. Another lease with that number is taken for our own, but
+/// the keys bound to our own are gone.
 #[test]
 fn a_lease_whose_number_somebody_else_was_given_is_worth_no_claim() {
     run(async {
@@ -234,7 +233,7 @@ fn a_lease_whose_number_somebody_else_was_given_is_worth_no_claim() {
         let lease = machine.fleetd.cache.snapshot().machines[&id("m1")].lease;
         machine.wire.set(Fault::HoldsAll);
         machine.has(&["a.service"]).await;
-        // Its lease is over, somebody else has the number, and a third one the claim.
+        // Its lease expires, another client gets the number, and a third one the claim.
         let mut client = etcd.client().await;
         let _ = client.lease_revoke(lease).await;
         client.lease_grant(600, Some(LeaseGrantOptions::new().with_id(lease))).await.unwrap();
@@ -254,7 +253,7 @@ fn a_lease_whose_number_somebody_else_was_given_is_worth_no_claim() {
         assert!(machine.init.set.borrow().1.files.keys().eq(["a.service"]));
         direct.revoke(others).await.unwrap();
         machine.has(&["a.service", "x.service"]).await;
-        // Whose it is lets it go.
+        // Its owner revokes it.
         client.lease_revoke(lease).await.unwrap();
         let has_its_own = |snapshot: &Snapshot| {
             let there = snapshot.machines.get(&id("m1")).is_some_and(|kept| kept.lease != lease);
@@ -281,7 +280,7 @@ fn who_comes_back_to_an_etcd_that_stood_still_a_moment_after_another_keeps_its_u
         let revision = first.fleetd.cache.snapshot().revision;
         etcd.signal(Signal::SIGSTOP);
         second.wire.set(Fault::HoldsAll);
-        // All leases have ended when it goes on.
+        // All leases have expired when it resumes.
         second.is_left_alone(lease + 2 * SECOND, "etcd stands still").await;
         etcd.signal(Signal::SIGCONT);
         let anew = |snapshot: &Snapshot, own: &str| {
@@ -292,7 +291,7 @@ fn who_comes_back_to_an_etcd_that_stood_still_a_moment_after_another_keeps_its_u
             anew(snapshot, "m1") && leader.is_some_and(|kept| kept.record.machine == id("m1"))
         };
         first.sees("it leads", leads).await;
-        // It has decided on what it found, too.
+        // It has decided by the current state, too.
         first.puts("c.service", "MachineID=m1").await;
         first.has(&["a.service", "c.service"]).await;
         assert!(!anew(&first.fleetd.cache.snapshot(), "m2"), "its wire was held");

@@ -1,6 +1,5 @@
-//! The command line as clap sees it. What a person may type beyond that (`+x`, `-y`, the
-//! verbs of other systems, another name for the program) is made into this form first, in
-//! `argv_aliases.rs`.
+//! The command line as clap parses it. `argv_aliases.rs` first rewrites other forms: `+x`, `-y`,
+//! verbs of other systems, other program names.
 
 mod goal;
 mod power;
@@ -14,15 +13,15 @@ use groundstate_units::text::name::Name;
 use std::path::PathBuf;
 use value::{choice, count, signal};
 
-/// The whole of it.
+/// The command line.
 #[derive(Debug, Parser)]
-#[command(name = "initctl", version, about = "asks and tells init", long_about = None, disable_help_subcommand = true,
+#[command(name = "initctl", version, about = "Inspect and control Groundstate", long_about = None, disable_help_subcommand = true,
     propagate_version = false, subcommand_required = true, max_term_width = 100,
     override_usage = "initctl [OPTIONS] [COMMAND]",
     after_help = "Exit codes: 0 done, 1 the result is bad, 2 timed out, 64 usage, \
     65 unit files or plan refused, 69 no init at the socket, 77 not allowed.")]
 pub(crate) struct Arguments {
-    /// What everything takes.
+    /// Flags of every verb.
     #[command(flatten)]
     pub(crate) common: Common,
     /// The verb.
@@ -33,13 +32,13 @@ pub(crate) struct Arguments {
 /// Flags of every verb.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Common {
-    /// The control socket of the init to ask [env: GROUNDSTATE_SOCKET]
+    /// The control socket of init [env: GROUNDSTATE_SOCKET]
     #[arg(long, global = true, value_name = "PATH", value_hint = clap::ValueHint::FilePath)]
     pub(crate) socket: Option<PathBuf>,
-    /// Print JSON: one object, or for streams one object a line
+    /// Print JSON: one object, or one object per line for streams
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Colours
+    /// When to use colours
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: Colour,
 }
@@ -58,94 +57,95 @@ pub(crate) enum Colour {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// What is up and what is not (the default verb)
+    /// Show which units are running and which are not (the default verb)
     Status(Status),
-    /// Change the goal: what is to be up
+    /// Change the goal: the targets that should run
     #[command(override_usage = "initctl set-target TARGET… [+WANT…] [-DROP…] [OPTIONS]")]
     SetTarget(SetTarget),
-    /// What a set-target or a reload would do
+    /// Show the effect of a set-target or a reload
     #[command(override_usage = "initctl plan [TARGET…] [+WANT…] [-DROP…] | --reload [OPTIONS]")]
     Plan(Plan),
-    /// Why a target is in the state it is in
+    /// Explain the state of a target
     Why(One),
     /// Add a target to the goal until the next boot
     Want(Want),
-    /// Take back a want
+    /// Remove a wanted target from the goal
     Unwant(Unwant),
-    /// Never start these, and count them as nobody
+    /// Mask targets: never start them, treat them as not provided
     Mask(Policy),
-    /// Take back a mask
+    /// Unmask targets
     Unmask(Policy),
-    /// Let the wanted-by and required-by of these count
+    /// Apply the wanted-by and required-by entries of these units
     Enable(Policy),
-    /// Let the wanted-by and required-by of these not count
+    /// Ignore the wanted-by and required-by entries of these units
     Disable(Policy),
-    /// Choose who provides a target that several could provide
+    /// Choose the provider of a target that several units could provide
     Prefer(Prefer),
-    /// Load the unit files anew: all of it, or nothing
+    /// Reload the unit files: all of them, or none
     Reload(Reload),
-    /// Replace the runs of these by new ones
+    /// Restart units
     Restart(Prod),
-    /// Let these take in their own configuration anew
+    /// Ask services to reload their configuration
     ReloadUnit(Prod),
-    /// Send a signal to the processes of these
+    /// Send a signal to the processes of units
     Kill(Kill),
-    /// Forget the failures of these and try again now
+    /// Forget the failures of units and retry now
     Retry(Prod),
-    /// What units wrote
+    /// Show the output of units
     Logs(Logs),
-    /// What happened
+    /// Show the event log
     Events(Events),
-    /// What needs what, as a tree from the goal down
+    /// Show dependencies as a tree, from the goal down
     Tree(Tree),
-    /// What needs what, for other programs to draw
+    /// Print the dependency graph for other programs
     Graph(Graph),
-    /// When each timer fires next
+    /// Show when each timer fires next
     Timers,
-    /// Where each socket unit listens
+    /// Show where each socket unit listens
     Sockets,
-    /// How long each start took
+    /// Show how long each start took
     Blame,
-    /// The chain of starts that the goal had to wait for
+    /// Show the chain of starts that the goal waited for
     CriticalChain(Few),
-    /// The starts as an SVG picture
+    /// Draw the starts as an SVG picture
     Plot,
-    /// The file of a unit
+    /// Print the file of a unit
     Cat(One),
-    /// Which unit a process belongs to
+    /// Show which unit a process belongs to
     Whose(Whose),
-    /// Find the mistakes in unit files
+    /// Find the errors in unit files
     Check(Check),
-    /// Print the native form of another init system's unit files and scripts; asks no init
+    /// Print the native form of another init system's unit files and scripts; needs no init
     Convert(Convert),
-    /// What a key of a unit file means; asks no init
+    /// Explain a key of a unit file; needs no init
     Explain(Explain),
-    /// Sets of unit files owned by a controller
+    /// Manage sets of unit files owned by a controller
     #[command(subcommand)]
     Source(Source),
-    /// Replace the running init by another binary
+    /// Replace the running init with another binary
     Upgrade(Upgrade),
-    /// Go on in another root, as the init that is there: from an initramfs
+    /// Continue as the init of another root (from an initramfs)
     SwitchRoot(SwitchRoot),
-    /// Is init there
+    /// Check whether init is running
     Ping,
-    /// Figures about init itself
+    /// Show statistics of init
     ///
-    /// And what it has dropped, if anything: callers turned away (no room) or cut off (they did not read, or end a line),
-    /// messages refused (who sent them may not speak for a unit) or unusable (too long), descriptors that came along,
-    /// its own lines not said, units' lines that a console or log did not get, events of runs that were over
+    /// Also shows what init dropped: callers refused (no room) or disconnected (they did not read,
+    /// or end a line); messages refused (the sender may not speak for a unit) or unusable (too
+    /// long); descriptors passed along; lost log lines of init; lost lines of units for a console
+    /// or log; events of finished runs
     Stats,
-    /// Stop everything and switch off
+    /// Power off
     Poweroff(Power),
-    /// Stop everything and start anew
+    /// Reboot
     Reboot(Power),
-    /// Stop everything and halt
+    /// Halt
     Halt(Power),
-    /// Stop everything and end init
+    /// Stop all units and exit init
     Exit(ExitWith),
-    /// Write completions for a shell to stdout
+    /// Write shell completions to stdout
     Completions {
-        /// Which
+        /// The shell
         shell: clap_complete::Shell,
     },
     /// Write the man page of initctl to stdout
@@ -158,15 +158,15 @@ pub(crate) enum Command {
 /// `status`.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Status {
-    /// Targets or units; none: everything
+    /// Targets or units [default: all]
     pub(crate) targets: Vec<Name>,
-    /// Healthy and unneeded units too
+    /// Also show healthy and unneeded units
     #[arg(short, long)]
     pub(crate) all: bool,
-    /// Print little; exit 1 when something asked for is not running
+    /// Print little; exit 1 if a requested unit is not running
     #[arg(long)]
     pub(crate) check: bool,
-    /// Without the summary above the table
+    /// Omit the summary above the table
     #[arg(long)]
     pub(crate) no_headings: bool,
 }
@@ -177,7 +177,7 @@ pub(crate) struct Plan {
     /// The goal.
     #[command(flatten)]
     pub(crate) goal: Goal,
-    /// What a reload of the unit files would do
+    /// Plan a reload of the unit files
     #[arg(long, conflicts_with_all = ["targets", "want", "drop"])]
     pub(crate) reload: bool,
 }
@@ -189,10 +189,10 @@ pub(crate) struct One {
     pub(crate) target: Name,
 }
 
-/// Some targets or none.
+/// Targets, or none.
 #[derive(Debug, Args)]
 pub(crate) struct Few {
-    /// Targets or units; none: the goal
+    /// Targets or units [default: the goal]
     pub(crate) targets: Vec<Name>,
 }
 
@@ -210,7 +210,7 @@ pub(crate) struct Policy {
 /// `prefer`.
 #[derive(Debug, Args)]
 pub(crate) struct Prefer {
-    /// Which unit is to provide which target; TARGET= takes it back
+    /// The unit that provides the target; TARGET= removes the choice
     #[arg(required = true, value_name = "TARGET=UNIT", value_parser = choice)]
     pub(crate) choices: Vec<(Name, Option<Name>)>,
     /// Until the next boot only
@@ -221,10 +221,10 @@ pub(crate) struct Prefer {
 /// `reload`.
 #[derive(Debug, Args)]
 pub(crate) struct Reload {
-    /// Only print what it would do
+    /// Only print the plan
     #[arg(long)]
     pub(crate) plan: bool,
-    /// Leave changed units running as they are; they are shown as stale
+    /// Keep changed units running; they are shown as stale
     #[arg(long)]
     pub(crate) no_restart: bool,
     /// How to wait.
@@ -252,7 +252,7 @@ pub(crate) struct Kill {
     /// The signal, by name or number
     #[arg(short, long, value_name = "SIGNAL", default_value = "TERM", value_parser = signal)]
     pub(crate) signal: u8,
-    /// Every process of the unit, not the main one alone
+    /// Signal every process of the unit, not only the main one
     #[arg(short, long)]
     pub(crate) all: bool,
 }
@@ -260,15 +260,15 @@ pub(crate) struct Kill {
 /// `logs`.
 #[derive(Debug, Args)]
 pub(crate) struct Logs {
-    /// Targets or units; none: all
+    /// Targets or units [default: all]
     pub(crate) targets: Vec<Name>,
-    /// Go on with what comes
+    /// Follow the log
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// The last N lines of each
+    /// The last N lines of each unit
     #[arg(short = 'n', long = "lines", value_name = "N", value_parser = count)]
     pub(crate) lines: Option<u64>,
-    /// Not before this: a span (`10min`: that long ago) or a time (`2026-11-21T05:12:26Z`)
+    /// Start at this time: a span before now (`10min`) or a time (`2026-11-21T05:12:26Z`)
     #[arg(long, value_name = "WHEN")]
     pub(crate) since: Option<String>,
 }
@@ -276,10 +276,10 @@ pub(crate) struct Logs {
 /// `events`.
 #[derive(Debug, Args)]
 pub(crate) struct Events {
-    /// Go on with what comes
+    /// Follow the event log
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// Only those after this sequence number
+    /// Only events after this sequence number
     #[arg(long, value_name = "SEQ", default_value_t = 0)]
     pub(crate) after: u64,
 }
@@ -287,9 +287,9 @@ pub(crate) struct Events {
 /// `tree`.
 #[derive(Debug, Args)]
 pub(crate) struct Tree {
-    /// From these down; none: the goal
+    /// Start from these [default: the goal]
     pub(crate) targets: Vec<Name>,
-    /// Who needs these, instead of whom they need
+    /// Show what needs them, instead of what they need
     #[arg(long)]
     pub(crate) reverse: bool,
 }
@@ -297,13 +297,13 @@ pub(crate) struct Tree {
 /// `graph`.
 #[derive(Debug, Args)]
 pub(crate) struct Graph {
-    /// For Graphviz (the default)
+    /// Graphviz output (the default)
     #[arg(long, conflicts_with = "mermaid")]
     pub(crate) dot: bool,
-    /// For Mermaid
+    /// Mermaid output
     #[arg(long)]
     pub(crate) mermaid: bool,
-    /// The unit files of this directory, without asking init
+    /// Read the unit files of this directory instead of asking init
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub(crate) units: Option<PathBuf>,
 }
@@ -311,7 +311,7 @@ pub(crate) struct Graph {
 /// `whose`.
 #[derive(Debug, Args)]
 pub(crate) struct Whose {
-    /// In init's pid namespace
+    /// The process, in init's pid namespace
     #[arg(value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) pid: i32,
 }
@@ -319,7 +319,7 @@ pub(crate) struct Whose {
 /// `check`.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// A directory is the whole set; files are checked alone; nothing: the configured directories
+    /// A directory is a whole set; files are checked alone [default: the configured directories]
     #[arg(value_name = "DIR|FILE", value_hint = clap::ValueHint::AnyPath)]
     pub(crate) paths: Vec<PathBuf>,
     /// Exit 1 on warnings too
@@ -330,13 +330,14 @@ pub(crate) struct Check {
 /// `convert`.
 #[derive(Debug, Args)]
 pub(crate) struct Convert {
-    /// Unit files of systemd, whose drop-ins are found beside them, or scripts of /etc/init.d, SysV's or OpenRC's
+    /// Unit files of systemd (drop-ins beside them are found), or scripts of /etc/init.d from SysV
+    /// or OpenRC
     #[arg(required = true, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) files: Vec<PathBuf>,
-    /// Refuse units whose sandbox can not be given
+    /// Refuse units whose sandbox cannot be provided
     #[arg(long)]
     pub(crate) strict_sandbox: bool,
-    /// What became of each directive or line of a header, instead of the native form
+    /// Print what became of each directive or header line, instead of the native form
     #[arg(long)]
     pub(crate) report: bool,
 }
@@ -344,7 +345,7 @@ pub(crate) struct Convert {
 /// `explain`.
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
-    /// A key, a type (`timer`), or what keys begin with (`cgroup`); none: all of them
+    /// A key, a type (`timer`), or a prefix of keys (`cgroup`) [default: all keys]
     pub(crate) key: Option<String>,
     /// The keys as a man page, groundstate.unit(5)
     #[arg(long, conflicts_with_all = ["key", "schema"])]
@@ -357,25 +358,25 @@ pub(crate) struct Explain {
 /// `source`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Source {
-    /// Replace what a source holds by these files
+    /// Replace the contents of a source
     Put {
-        /// Which source
+        /// The source
         source: Name,
-        /// Its unit files; of a directory all that is in it
+        /// Its unit files; a directory stands for all files in it
         #[arg(required = true, value_name = "FILE", value_hint = clap::ValueHint::AnyPath)]
         files: Vec<PathBuf>,
-        /// A target that is to be up
+        /// A target that should run
         #[arg(long = "root", value_name = "TARGET", num_args = 1..)]
         roots: Vec<Name>,
-        /// Refused when the source is at another revision
+        /// Fail if the source is at another revision
         #[arg(long, value_name = "REVISION", alias = "expected")]
         expect: Option<u64>,
     },
-    /// All sources and what they hold
+    /// List all sources and their contents
     List,
-    /// Forget what a source holds
+    /// Delete the contents of a source
     Drop {
-        /// Which source
+        /// The source
         source: Name,
     },
 }
@@ -383,7 +384,7 @@ pub(crate) enum Source {
 /// `upgrade`.
 #[derive(Debug, Args)]
 pub(crate) struct Upgrade {
-    /// The new init; left out: the file of the present one
+    /// The new init [default: the file of the running init]
     #[arg(value_hint = clap::ValueHint::FilePath)]
     pub(crate) binary: Option<PathBuf>,
 }
@@ -391,10 +392,10 @@ pub(crate) struct Upgrade {
 /// `switch-root`.
 #[derive(Debug, Args)]
 pub(crate) struct SwitchRoot {
-    /// Where the root is mounted
+    /// The mount point of the new root
     #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub(crate) root: PathBuf,
-    /// Its init, as that root has it; left out: /sbin/init
+    /// The path of its init in that root [default: /sbin/init]
     #[arg(value_name = "INIT")]
     pub(crate) init: Option<String>,
 }

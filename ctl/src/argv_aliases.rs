@@ -1,6 +1,6 @@
-//! Rewrites argv before clap parses it: `+x` and `-y` become `--want=x` and `--drop=y`, a missing
-//! verb becomes `status`, program names such as `poweroff` and `telinit` become their verbs. A verb
-//! of another init system is refused with the one to use here.
+//! Rewrites argv before clap parses it: `+x` and `-y` become `--want=x` and `--drop=y`, and a
+//! missing verb becomes `status`. Program names such as `poweroff` and `telinit` become their
+//! verbs. A verb of another init system is refused with a hint.
 
 use crate::exit::{Error, Exit};
 use crate::session;
@@ -10,7 +10,7 @@ use crate::verb::runlevel;
 /// Flags of [`crate::arguments::Common`] whose value may be the next word.
 const WITH_VALUE: [&str; 2] = ["--socket", "--color"];
 
-/// Words of other systems, and what does that here.
+/// Verbs of other systems, with their replacement here.
 const FOREIGN: &[(&str, &str)] = &[
     (
         "start",
@@ -64,10 +64,10 @@ const FOREIGN: &[(&str, &str)] = &[
     ("emergency", "`initctl set-target emergency`"),
 ];
 
-/// The words for clap, program name first.
+/// Returns the words for clap, with the program name first.
 ///
 /// # Errors
-/// A verb that is none of ours, with what to type instead.
+/// An unknown verb, with a hint.
 pub(crate) fn words(typed: Vec<String>, verbs: &[String]) -> Result<Vec<String>, Error> {
     let mut typed = typed.into_iter();
     let program = typed.next().unwrap_or_default();
@@ -101,7 +101,7 @@ pub(crate) fn words(typed: Vec<String>, verbs: &[String]) -> Result<Vec<String>,
     words.push(verb.clone());
     match verb.as_str() {
         "set-target" | "plan" => {
-            // No name begins with `-`, so that nothing is lost without the `--`.
+            // No name starts with `-`, so dropping the `--` loses nothing.
             let (flags, names) =
                 after.split_at(after.iter().take_while(|word| *word != "--").count());
             let names = names.iter().skip(1);
@@ -112,7 +112,7 @@ pub(crate) fn words(typed: Vec<String>, verbs: &[String]) -> Result<Vec<String>,
     Ok(words)
 }
 
-/// Where the verb stands: the first word that is neither a flag nor a flag's value.
+/// Finds the verb: the first word that is neither a flag nor a flag's value.
 fn verb_at(rest: &[String]) -> Option<usize> {
     let mut value = false;
     for (at, word) in rest.iter().enumerate() {
@@ -127,7 +127,7 @@ fn verb_at(rest: &[String]) -> Option<usize> {
     None
 }
 
-/// `+x` and `-y`. `-h` stays what it is everywhere.
+/// Rewrites `+x` and `-y`; `-h` keeps its usual meaning.
 fn signed(word: &str) -> String {
     if let Some(name) = word.strip_prefix('+') {
         return format!("--want={name}");
@@ -157,9 +157,8 @@ fn unknown(verb: &str, after: &[String], verbs: &[String]) -> Error {
     Error::usage(format!("`{verb}` is not a verb"), hint)
 }
 
-/// Called as `poweroff`, `reboot`, `halt`: nobody is asked, as everyone is used to. `-p` and
-/// `--poweroff`, `--reboot`, `--halt` choose among them; what only concerned wtmp or the
-/// speed of the older programs is passed over.
+/// Handles calls as `poweroff`, `reboot` or `halt`, which ask for no confirmation. `-p`,
+/// `--poweroff`, `--reboot` and `--halt` select the verb. Flags about wtmp and speed are ignored.
 fn named(called: &str, rest: Vec<String>) -> Result<Vec<String>, Error> {
     let mut verb = called.to_string();
     let mut kept = Vec::new();
@@ -181,8 +180,8 @@ fn named(called: &str, rest: Vec<String>) -> Result<Vec<String>, Error> {
 
 const SHUTDOWN: &str = "shutdown [-h | -P | -r | -H] [now]";
 const SHUTDOWN_HELP: &str = "\
--h, -P, --poweroff  stop everything, then the power goes off (so without any of these)
--r, --reboot        … then the machine starts anew
+-h, -P, --poweroff  stop everything, then power off (so without any of these)
+-r, --reboot        … then reboot
 -H, --halt          … then the machine halts
 now, +0             do not ask at a terminal; no later time is known
 what follows `now`, a message to users, is passed over; -c: nothing is ever planned
@@ -190,7 +189,7 @@ what follows `now`, a message to users, is passed over; -c: nothing is ever plan
 const TELINIT: &str = "telinit LEVEL";
 const TELINIT_LEVELS: &str = "0 poweroff, 6 reboot, 1 or S rescue, 2-4 multi-user, 5 graphical or multi-user, q reload, u upgrade";
 
-/// What is understood, for who asked for it.
+/// Prints the help of an alias.
 fn help(usage: &str, text: &str) -> Error {
     match session::print(&format!("Usage: {usage}\n\n{text}\n")) {
         Ok(()) => Error::Said(Exit::Done),
@@ -198,7 +197,8 @@ fn help(usage: &str, text: &str) -> Error {
     }
 }
 
-/// `shutdown [-h|-P|-r|-H] [now|+0] [message…]`. Without `now` a person at a terminal is asked.
+/// Handles `shutdown [-h|-P|-r|-H] [now|+0] [message…]`. Without `now`, it asks a user at a
+/// terminal.
 fn shutdown(rest: Vec<String>) -> Result<Vec<String>, Error> {
     let mut verb = "poweroff";
     let mut kept = Vec::new();
@@ -210,14 +210,14 @@ fn shutdown(rest: Vec<String>) -> Result<Vec<String>, Error> {
             "-H" | "--halt" => verb = "halt",
             "now" | "+0" if !time_seen => time_seen = true,
             "-c" => {
-                let hint = "there is nothing to take back: a shutdown begins at once";
+                let hint = "a shutdown starts at once and cannot be cancelled";
                 return Err(Error::usage("no shutdown is planned", hint));
             }
             "--help" => return Err(help(SHUTDOWN, SHUTDOWN_HELP.trim_end())),
             "--json" | "--version" => kept.push(word.clone()),
             _ if word.starts_with("--socket") || word.starts_with('/') => kept.push(word.clone()),
             _ if word.starts_with('-') => {
-                return Err(Error::usage(format!("shutdown does not know {word}"), SHUTDOWN));
+                return Err(Error::usage(format!("shutdown: unknown option {word}"), SHUTDOWN));
             }
             _ if time_seen => {}
             _ => {
@@ -232,7 +232,7 @@ fn shutdown(rest: Vec<String>) -> Result<Vec<String>, Error> {
     Ok(words)
 }
 
-/// `telinit 0|1|2…6|S|q|u`, as in sysvinit's init(8).
+/// Handles `telinit 0|1|2…6|S|q|u`, as in sysvinit's init(8).
 fn telinit(rest: Vec<String>) -> Result<Vec<String>, Error> {
     let (levels, flags): (Vec<String>, Vec<String>) =
         rest.into_iter().partition(|word| !word.starts_with('-') && !word.contains('/'));

@@ -1,6 +1,6 @@
-//! One connection to a socket that speaks a JSON object a line: the control socket or the
-//! log socket. Blocks, but for no longer than [`SOON`] where nobody is heard of: before each
-//! question whose answer may take its time it is asked whether anybody listens.
+//! A connection to the control socket or the log socket: one JSON object per line.
+//! Calls block, but only for [`SOON`] if the server does not respond: before each request that may
+//! take long, the client pings the server.
 
 use crate::exit::{Error, Exit};
 use groundstate_units::control::answer::{Failure, Line};
@@ -21,28 +21,27 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Whoever listens says that he is there by then.
+/// Timeout for the answer to a ping.
 const SOON: Duration = Duration::from_secs(5);
-/// How long init, once it is known to listen, may take to answer what needs no waiting: to load
-/// all unit files is the longest of it.
+/// Timeout for answers that need no waiting; loading all unit files is the longest.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// A connection that is lost before its answer may mean that init crashed and resumed without it: the
-/// request is sent again. It is not sent again when two connections in a row are lost within this
-/// time, because the request itself may crash init, and init gives up after three crashes in a row.
+/// A connection that is lost before its answer may mean that init crashed and resumed without it,
+/// so the request is sent again. It is not sent again if two connections in a row are lost within
+/// this time. The request itself may crash init, and init gives up after three crashes in a row.
 const MIN_RETRY_AGE: Duration = Duration::from_secs(5);
 
 /// A connection.
 pub(crate) struct Connection {
     path: String,
     reader: BufReader<UnixStream>,
-    /// How long an answer is waited for.
+    /// Timeout for an answer.
     limit: Option<Duration>,
     id: u64,
-    /// The other side is gone, without a word.
+    /// The server closed the connection without an answer.
     is_lost: bool,
-    /// When the last question was asked, as long as nothing has come of it.
+    /// Time of the last request, until an answer arrives.
     asked: Option<Instant>,
-    /// It is in place of one that was lost at once.
+    /// This connection replaced one that was lost at once.
     is_second: bool,
 }
 
@@ -50,8 +49,8 @@ impl Connection {
     /// Connects.
     ///
     /// # Errors
-    /// [`Exit::NoInit`] where no process listens, [`Exit::Denied`] where the path is closed to
-    /// the caller, or where another user than root may listen there.
+    /// [`Exit::NoInit`] if no process listens; [`Exit::Denied`] if the caller has no access, or the
+    /// socket belongs to another user than root and the caller.
     pub(crate) fn open(path: &str) -> Result<Connection, Error> {
         let stream = connected(path).map_err(|error| absent(path, &error))?;
         check_owners(path, &stream)?;
@@ -61,12 +60,12 @@ impl Connection {
         Ok(Connection { path, reader, limit, id: 0, is_lost: false, asked, is_second: false })
     }
 
-    /// One question, one answer; asked again where the connection was lost and that does no harm.
+    /// Sends a request and returns the answer. Retries after a lost connection if that is harmless.
     pub(crate) fn ask(&mut self, verb: &Verb) -> Result<Box<RawValue>, Error> {
         self.ask_within(verb, Some(PATIENCE))
     }
 
-    /// The same, with an answer that is waited for so long; None: as long as it takes.
+    /// Like [`Self::ask`], with a timeout; `None` for no timeout.
     pub(crate) fn ask_within<T: DeserializeOwned>(
         &mut self,
         verb: &Verb,
@@ -79,8 +78,8 @@ impl Connection {
         if may_be_asked_twice(verb) { self.again(ask) } else { ask(self) }
     }
 
-    /// Replaces a lost connection by a new one to the same socket. False: it was not lost, or the
-    /// request may not be sent again.
+    /// Reconnects to the same socket. Returns false if the connection was not lost or the request
+    /// may not be sent again.
     pub(crate) fn reconnect(&mut self) -> Result<bool, Error> {
         let is_too_soon = self.asked.is_some_and(|asked| asked.elapsed() < MIN_RETRY_AGE);
         if !self.is_lost || (is_too_soon && self.is_second) {
@@ -90,12 +89,13 @@ impl Connection {
         Ok(true)
     }
 
-    /// What was asked last was asked before, and that may have had its effect already.
+    /// Returns true if the last request was sent twice, so that the first one may have had its
+    /// effect.
     pub(crate) fn was_asked_again(&self) -> bool {
         self.is_second
     }
 
-    /// Until there is an answer, each time on a new connection.
+    /// Retries on new connections until there is an answer.
     fn again<T>(&mut self, ask: impl Fn(&mut Connection) -> Result<T, Error>) -> Result<T, Error> {
         loop {
             let asked = ask(self);
@@ -105,25 +105,25 @@ impl Connection {
         }
     }
 
-    /// What init says of itself, and says soon.
+    /// Returns init's answer to a ping.
     pub(crate) fn ping(&mut self) -> Result<Box<RawValue>, Error> {
         let line = self.line(Verb::Ping {})?;
         self.greet(&line)
     }
 
-    /// The same, asked again where that is lost.
+    /// Like [`Self::ping`], with retries.
     fn ping_again(&mut self) -> Result<Box<RawValue>, Error> {
         self.again(Connection::ping)
     }
 
-    /// A question whose answers [`Connection::next`] brings, each within `limit`. Nothing is asked
-    /// of who does not say soon that he listens: it would be done when nobody waits for it any more.
+    /// Sends a request whose answers [`Connection::next`] returns, each within `limit`. The server
+    /// is pinged first, so that no request is executed later for a client that has given up.
     pub(crate) fn begin(&mut self, verb: Verb, limit: Option<Duration>) -> Result<(), Error> {
         self.begin_with(limit, |_| Ok(verb))
     }
 
-    /// The same, of what follows from what init says of itself. Both are of one connection: no init that knows nothing
-    /// of the one before has it too.
+    /// Like [`Self::begin`], with a request that depends on the answer to the ping. Both use one
+    /// connection, so no other init can receive the request.
     pub(crate) fn begin_with(
         &mut self,
         limit: Option<Duration>,
@@ -135,25 +135,25 @@ impl Connection {
         self.send(&line)
     }
 
-    /// A ready line that is answered at once, whatever else is asked for.
+    /// Sends a line that is answered at once, whatever was requested before.
     pub(crate) fn greet<T: DeserializeOwned>(&mut self, line: &[u8]) -> Result<T, Error> {
         self.patience(Some(SOON));
         self.send(line)?;
         self.answer()
     }
 
-    /// The one answer there is.
+    /// Returns the only answer.
     pub(crate) fn answer<T: DeserializeOwned>(&mut self) -> Result<T, Error> {
         let answer = self.next()?;
         answer.ok_or_else(|| {
             let message = format!("{} closed the connection without an answer", self.path);
-            let hint = "init may have crashed while it worked on that, and goes on: \
+            let hint = "init may have crashed on this request and resumed: \
                         `initctl status` shows what was done";
             Error::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, hint))
         })
     }
 
-    /// The same, with a descriptor in the message of the request.
+    /// Like [`Self::ask`], with a descriptor in the request's message.
     pub(crate) fn ask_with(
         &mut self,
         verb: Verb,
@@ -166,7 +166,7 @@ impl Connection {
         let rights = [ControlMessage::ScmRights(&fds)];
         let to = self.reader.get_ref().as_raw_fd();
         let parts = [IoSlice::new(&line)];
-        // A request line is far shorter than what a socket takes at once.
+        // A request line is far shorter than the socket buffer.
         let sent = sendmsg::<()>(to, &parts, &rights, MsgFlags::MSG_NOSIGNAL, None);
         match sent.map_err(std::io::Error::from) {
             Ok(sent) if sent < line.len() => self.send(line.get(sent..).unwrap_or_default())?,
@@ -182,33 +182,33 @@ impl Connection {
         let request = Request { id: self.id, verb };
         request
             .line()
-            .map_err(|error| Error::local(format!("the request can not be written: {error}"), ""))
+            .map_err(|error| Error::local(format!("cannot encode the request: {error}"), ""))
     }
 
-    /// A ready line, with its newline.
+    /// Sends a complete line.
     pub(crate) fn send(&mut self, line: &[u8]) -> Result<(), Error> {
         self.asked = Some(Instant::now());
-        // A server that refuses us at once has closed its side: its reason is still to be read.
+        // A server that refuses the client has closed its side, but its reason can still be read.
         match self.reader.get_mut().write_all(line) {
             Err(error) if !is_loss(&error) => Err(self.failed(&error)),
             _ => Ok(()),
         }
     }
 
-    /// None: no deadline.
+    /// Sets the timeout; `None` for none.
     pub(crate) fn patience(&mut self, limit: Option<Duration>) {
         self.limit = limit;
-        // Only a zero duration is refused, and none is given.
+        // Only a zero duration is refused, and no caller passes one.
         let _ = self.reader.get_ref().set_read_timeout(limit);
     }
 
-    /// The next answer; None when the other side has closed.
+    /// Returns the next answer, or `None` if the server has closed the connection.
     pub(crate) fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, Error> {
         let mut line = Vec::new();
         match self.reader.read_until(b'\n', &mut line) {
             Err(error) if !is_loss(&error) => return Err(self.failed(&error)),
             Ok(_) if line.ends_with(b"\n") => {}
-            // The end may have come within a line.
+            // The connection may end within a line.
             Ok(_) | Err(_) => {
                 self.is_lost = true;
                 return Ok(None);
@@ -216,15 +216,15 @@ impl Connection {
         }
         self.asked = None;
         let line: Line<T> = serde_json::from_slice(&line)
-            .map_err(|error| self.broken(&format!("said what is not understood ({error})")))?;
+            .map_err(|error| self.broken(&format!("sent an invalid answer ({error})")))?;
         match line {
             Line { error: Some(failure), .. } => Err(Error::answered(failure)),
             Line { ok: Some(answer), .. } => Ok(Some(answer)),
-            Line { .. } => Err(self.broken("said nothing")),
+            Line { .. } => Err(self.broken("sent an empty answer")),
         }
     }
 
-    /// It ended before the answer did.
+    /// The error for a connection that ended within an answer.
     pub(crate) fn cut_off(&self) -> Error {
         self.broken("closed the connection within an answer")
     }
@@ -244,12 +244,12 @@ impl Connection {
     }
 }
 
-/// The other side has closed, whatever it had not read.
+/// Returns true if the server has closed the connection.
 fn is_loss(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
 }
 
-/// What was done already is not done once more by the same words.
+/// Returns true if repeating the request has no further effect.
 fn may_be_asked_twice(verb: &Verb) -> bool {
     verb.role() == Role::Read
         || matches!(
@@ -263,7 +263,7 @@ fn may_be_asked_twice(verb: &Verb) -> bool {
         )
 }
 
-/// Neither a full queue of callers nor a full buffer is waited for longer than an answer.
+/// Connects with a timeout, even if the server's backlog is full.
 fn connected(path: &str) -> std::io::Result<UnixStream> {
     let (family, kind) = (AddressFamily::Unix, SockType::Stream);
     let stream = socket(family, kind, SockFlag::SOCK_CLOEXEC, None)?;
@@ -273,9 +273,9 @@ fn connected(path: &str) -> std::io::Result<UnixStream> {
     Ok(stream.into())
 }
 
-/// What init answers is believed: the client writes the policy file that init names, and prints
-/// the logs that it is given. So the socket must be root's or the caller's own. PID 1 of this pid
-/// namespace is trusted whatever its user is.
+/// Checks who owns the socket. The client trusts init's answers: it writes the policy file that
+/// init names and prints the logs that init sends. So the socket must belong to root or the caller.
+/// PID 1 of this pid namespace is trusted whatever its user is.
 fn check_owners(path: &str, stream: &UnixStream) -> Result<(), Error> {
     let fault = |error: std::io::Error| Error::file(path, &error);
     let peer = getsockopt(stream, PeerCredentials).map_err(|error| fault(error.into()))?;
@@ -297,11 +297,12 @@ fn check_owners(path: &str, stream: &UnixStream) -> Result<(), Error> {
     }
 }
 
-/// No answer has come within the time.
+/// The error for a missing answer.
 fn silent(path: &str, limit: Option<Duration>) -> Error {
     let within = limit.map(|limit| format!(" within {limit:?}")).unwrap_or_default();
     let message = format!("no answer from {path}{within}");
-    let hint = "who listens there is stopped, stuck or very busy: `ps -o pid,stat,comm`";
+    let hint =
+        "the process that listens there is stopped, stuck or very busy: `ps -o pid,stat,comm`";
     Error::Failed(Exit::TimedOut, Failure::new(Failure::TIMEOUT, message, hint))
 }
 

@@ -1,5 +1,5 @@
-//! The event log as it comes, and goes on after a crash of init: it is asked for what is behind the last event
-//! that came. What is made of events is of who asks.
+//! The event log as a stream that survives a crash of init: it continues after the last received
+//! event.
 
 use crate::connection::Connection;
 use crate::exit::Error;
@@ -9,24 +9,24 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::time::Duration;
 
-/// Events that come.
+/// A stream of events.
 pub(crate) struct EventStream {
     connection: Connection,
     follow: bool,
-    /// The last one.
+    /// Sequence number of the last event.
     seq: u64,
-    /// Since when they are counted, where init has said so.
+    /// Start of the numbering, if init has reported it.
     since: Option<u64>,
     limit: Option<Duration>,
 }
 
-/// What tells events apart.
+/// The sequence number of an event.
 #[derive(Deserialize)]
 struct Numbered {
     seq: u64,
 }
 
-/// Of init itself, as far as it says so: the last one's, and which count that is of.
+/// init's last sequence number, and the start of its numbering.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct Count {
@@ -35,7 +35,7 @@ struct Count {
 }
 
 impl EventStream {
-    /// Asks for those behind `seq`, each within `limit`; with `follow` for what is still to come.
+    /// Requests the events after `seq`, each within `limit`; with `follow` also future ones.
     pub(crate) fn begin(
         connection: Connection,
         follow: bool,
@@ -47,7 +47,7 @@ impl EventStream {
         Ok(stream)
     }
 
-    /// For those behind the last one, or for all where `is_anew` says that they are counted anew.
+    /// Requests the events after the last one, or all if `is_anew` detects a new numbering.
     fn ask(&mut self, is_anew: impl FnOnce(&Count) -> bool) -> Result<(), Error> {
         let EventStream { connection, follow, seq, since, limit } = self;
         connection.begin_with(*limit, |pong| {
@@ -60,7 +60,7 @@ impl EventStream {
         })
     }
 
-    /// The next; None: there is no init any more, or it is gone again before it has said anything.
+    /// Returns the next event, or `None` if init is gone, or is gone again before it answered.
     pub(crate) fn next(&mut self) -> Result<Option<Box<RawValue>>, Error> {
         loop {
             if let Some(event) = self.connection.next::<Box<RawValue>>()? {
@@ -69,7 +69,7 @@ impl EventStream {
                 return Ok(Some(event));
             }
             let Ok(true) = self.connection.reconnect() else { return Ok(None) };
-            // Another init process counts from 1 again, and may have come further than the one before.
+            // Another init process numbers from 1 again, and may already be beyond the last number.
             let (seq, since) = (self.seq, self.since);
             self.ask(|count| {
                 let is_other = since.zip(count.seq_mono_us).is_some_and(|(old, new)| old != new);
@@ -78,7 +78,7 @@ impl EventStream {
         }
     }
 
-    /// It ended before the answer did.
+    /// The error for a stream that ended within an answer.
     pub(crate) fn cut_off(&self) -> Error {
         self.connection.cut_off()
     }

@@ -1,5 +1,4 @@
-//! How `initctl` ends: the exit codes, and an error on its way to becoming one.
-//! Which answer leads to which code stands here and nowhere else.
+//! The exit codes of `initctl`, and errors with their codes. No other module maps answers to codes.
 
 use groundstate_units::control::answer::Failure;
 use std::io;
@@ -9,11 +8,11 @@ use std::io;
 pub(crate) enum Exit {
     /// Done.
     Done = 0,
-    /// Done, but the result is bad.
+    /// Done, but the result is a failure.
     Bad = 1,
-    /// It took too long.
+    /// Timed out.
     TimedOut = 2,
-    /// The command line makes no sense.
+    /// The command line is invalid.
     Usage = 64,
     /// Unit files or plan refused.
     Refused = 65,
@@ -23,29 +22,29 @@ pub(crate) enum Exit {
     Denied = 77,
 }
 
-/// Why a command could not be carried out.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum Error {
-    /// Said by init or by us; still to be printed.
+    /// A failure that is still to be printed.
     Failed(Exit, Failure),
     /// Already printed.
     Said(Exit),
-    /// Nobody reads what we print (a closed pipe): end without a word.
+    /// stdout is closed: exit silently.
     Unread,
 }
 
 impl Error {
-    /// A mistake in the command line.
+    /// An error in the command line.
     pub(crate) fn usage(message: impl Into<String>, hint: impl Into<String>) -> Error {
         Error::Failed(Exit::Usage, Failure::new(Failure::USAGE, message, hint))
     }
 
-    /// Something on this side went wrong.
+    /// A local error.
     pub(crate) fn local(message: impl Into<String>, hint: impl Into<String>) -> Error {
         Error::Failed(Exit::Bad, Failure::new("local", message, hint))
     }
 
-    /// A file could not be read or written.
+    /// A file cannot be read or written.
     pub(crate) fn file(path: &str, error: &io::Error) -> Error {
         let denied = error.kind() == io::ErrorKind::PermissionDenied;
         let (exit, kind) =
@@ -53,14 +52,14 @@ impl Error {
         Error::Failed(exit, Failure::new(kind, format!("{path}: {error}"), ""))
     }
 
-    /// What init answered.
+    /// A failure in init's answer.
     pub(crate) fn answered(failure: Failure) -> Error {
         Error::Failed(code_of(&failure.kind), failure)
     }
 }
 
 impl From<io::Error> for Error {
-    /// Of writing to stdout or stderr; files have [`Error::file`].
+    /// Converts an error of stdout or stderr; for files use [`Error::file`].
     fn from(error: io::Error) -> Error {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Error::Unread;
@@ -69,8 +68,8 @@ impl From<io::Error> for Error {
     }
 }
 
-/// The exit code of an error's kind. A kind that is not named here is a wish the machine
-/// refused (`unknown-target`, `masked`, `conflict` …).
+/// Returns the exit code of an error kind. Other kinds are requests that the machine refused
+/// (`unknown-target`, `masked`, `conflict` …).
 fn code_of(kind: &str) -> Exit {
     match kind {
         Failure::USAGE | "protocol" | "version" | "unknown-verb" | "invalid" | "unknown-source" => {

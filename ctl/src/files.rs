@@ -1,6 +1,5 @@
-//! The loader's questions about the file system ([`Files`]), answered by std::fs for
-//! `check` and `graph --units`. Nothing here blocks: what is no regular file is not opened
-//! for reading, and what is opened is opened with O_NONBLOCK.
+//! Implements [`Files`] with std::fs for `check` and `graph --units`. Nothing blocks: only regular
+//! files are read, and files are opened with O_NONBLOCK.
 
 use groundstate_units::load::files::{FileKind, Files, Problem, Stat};
 use groundstate_units::unit::generation::Stamp;
@@ -11,14 +10,16 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 
-/// Types that begin so are of somebody else, as for init's loader: a network's, or anybody's program's.
+/// Prefixes of file system types that a network server or another program serves, as in init's
+/// loader.
 const ELSEWHERES: [&str; 11] =
     ["fuse", "nfs", "cifs", "smb", "9p", "ceph", "afs", "lustre", "virtiofs", "orangefs", "autofs"];
 
 /// The file system of this process.
 pub(crate) struct Disk;
 
-/// Places something is mounted at, and whether somebody else answers there. Read from /proc, which asks nobody.
+/// Returns the mount points, and whether another program serves them. Reads /proc, which cannot
+/// block.
 fn mounts() -> Vec<(String, bool)> {
     let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let mount = |line: &str| {
@@ -30,13 +31,14 @@ fn mounts() -> Vec<(String, bool)> {
     table.lines().filter_map(mount).collect()
 }
 
-/// What of the path is below that place.
+/// Returns the part of the path below a mount point.
 fn below<'p>(path: &'p str, at: &str) -> Option<&'p str> {
     let rest = path.strip_prefix(at.trim_end_matches('/'))?;
     if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
 }
 
-/// stat(2) by this table, without asking anybody else. None: the path may lead to somebody.
+/// stat(2) without blocking on another program's file system. Returns `None` if the path may lead
+/// to one.
 fn ask(mounts: &[(String, bool)], path: &str) -> Option<std::io::Result<Metadata>> {
     if mounts.iter().all(|(at, is_elsewhere)| !is_elsewhere || at == "/") {
         return Some(std::fs::metadata(path));
@@ -52,13 +54,13 @@ fn ask(mounts: &[(String, bool)], path: &str) -> Option<std::io::Result<Metadata
     let found = open(at.as_str(), flags | OFlag::O_DIRECTORY, Mode::empty())
         .and_then(|anchor| openat2(&anchor, rest, how));
     match found {
-        // A link leads elsewhere; or it can not be told, before Linux 5.6.
+        // A symbolic link may leave the file system; Linux before 5.6 cannot tell.
         Err(Errno::EXDEV | Errno::ENOSYS) => None,
         found => Some(found.map_err(std::io::Error::from).and_then(|fd| File::from(fd).metadata())),
     }
 }
 
-/// The same below another root, as far as no symbolic link leads out of it.
+/// The file system below another root, as far as no symbolic link leaves it.
 pub(crate) struct Rooted<'a>(pub(crate) &'a str);
 
 impl Rooted<'_> {
@@ -106,7 +108,7 @@ impl Files for Disk {
         std::fs::metadata(path).map(|found| stat(&found)).map_err(|error| problem(&error))
     }
 
-    /// Who waits for a server that is gone can not even be interrupted.
+    /// A process that waits for a dead server cannot even be interrupted.
     fn stat_outside(&self, path: &str) -> Option<Result<Stat, Problem>> {
         let found = ask(&mounts(), path)?;
         Some(found.map(|found| stat(&found)).map_err(|error| problem(&error)))
@@ -135,7 +137,7 @@ impl Files for Disk {
     }
 }
 
-/// At most one more than `limit`, so that a longer file is known as such.
+/// Reads at most one byte more than `limit`, so that a longer file is recognized.
 fn bytes(file: File, limit: usize) -> Result<Vec<u8>, std::io::Error> {
     let mut bytes = Vec::new();
     let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);

@@ -1,10 +1,9 @@
-//! `initctl`: asks init and prints. It decides nothing; what it knows comes from the
-//! control socket, or, for `check`, `explain` and `graph --units`, from `units` itself.
-//! And the same in another tongue: [`systemctl`] and [`journalctl`], for the programs and
-//! packages that call those.
+//! `initctl`: sends requests to init and prints the answers. It makes no decisions; its data comes
+//! from the control socket, or for `check`, `explain` and `graph --units` from `units`.
+//! [`systemctl`] and [`journalctl`] offer the same to programs and packages that call those.
 //!
-//! [`argv_aliases`] rewrites argv into what [`arguments`] can parse; [`verb`] has one file
-//! per group of verbs; [`session`] is the way to init, [`exit`] the way out.
+//! [`argv_aliases`] rewrites argv for [`arguments`]; [`verb`] has one file per group of verbs.
+//! [`session`] talks to init, and [`exit`] defines the exit codes.
 
 mod arguments;
 mod argv_aliases;
@@ -29,7 +28,7 @@ use crate::session::Session;
 use clap::{CommandFactory, FromArgMatches};
 use std::process::ExitCode;
 
-/// `initctl`, from the words of the command line to the exit status.
+/// Runs `initctl`, from the command line to the exit status.
 pub fn initctl() -> ExitCode {
     let typed: Vec<String> =
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -45,7 +44,7 @@ pub fn initctl() -> ExitCode {
     ExitCode::from(exit as u8)
 }
 
-/// `systemctl` or `journalctl`, by the name it is called by.
+/// Runs `systemctl` or `journalctl`, depending on the name it is called by.
 pub fn shim() -> ExitCode {
     let mut typed = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     let called = typed.next().unwrap_or_default();
@@ -84,14 +83,14 @@ fn run(typed: Vec<String>) -> Result<Exit, Error> {
     }
 }
 
-/// clap's complaint as one of ours: the first line is the fact, the rest the hint.
+/// Converts clap's error: the first line is the message, the rest the hint.
 fn refused(error: &clap::Error) -> Error {
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let (fact, rest) = text.split_once("\n\n").unwrap_or((text, ""));
     let fact: Vec<&str> = fact.lines().map(str::trim).collect();
     let rest = rest.trim().replace("For more information, try '--help'.", "");
-    // That `-- --flag` would make a value of it is no help: what is a value here begins with no `-`.
+    // clap's tip to use `-- --flag` is wrong here: no value starts with `-`.
     let rest = rest.lines().filter(|line| !line.trim_start().starts_with("tip: to pass '"));
     let rest = rest.collect::<Vec<_>>().join("\n");
     Error::usage(fact.join(" "), rest.trim())

@@ -1,5 +1,4 @@
-//! Where logs are read: from the logger, or, with the logger down, from its files. What a
-//! service wrote may hold anything, so it is made harmless here before a terminal sees it.
+//! Reads logs from the logger, or from its files if the logger is down.
 
 use crate::connection::{self, Connection};
 use crate::exit::Error;
@@ -15,16 +14,16 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-/// How long a failed command waits for the lines it shows along with its own news.
+/// How long a failed command waits for the log lines that it shows.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// One object of the logger's stream.
+/// An object of the logger's stream.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Piece {
     /// A line.
     Line(ShownLine),
-    /// There are no more.
+    /// The end of the stream.
     End {
         /// Always true.
         #[serde(rename = "end")]
@@ -32,8 +31,8 @@ pub(crate) enum Piece {
     },
 }
 
-/// Asks the logger, if it says soon that it is there; its answers come by [`Connection::next`],
-/// and where lines to come are waited for, however late.
+/// Sends a query to the logger after a ping. [`Connection::next`] returns the lines; when
+/// following, it waits without a timeout.
 pub(crate) fn ask(session: &Session, query: &Query<'_>) -> Result<Connection, Error> {
     let mut connection = open(session)?;
     let nothing = Query { names: &[], lines: None, follow: false, since: None };
@@ -59,25 +58,24 @@ fn line(verb: LogVerb, query: &Query<'_>) -> Result<Vec<u8>, Error> {
         since: query.since.map(|since| since.to_string()),
     };
     let mut line = serde_json::to_vec(&request)
-        .map_err(|error| Error::local(format!("the request can not be written: {error}"), ""))?;
+        .map_err(|error| Error::local(format!("cannot encode the request: {error}"), ""))?;
     line.push(b'\n');
     Ok(line)
 }
 
-/// What is asked for.
+/// A query.
 pub(crate) struct Query<'a> {
-    /// Targets or units; none: all.
+    /// Targets or units; empty for all.
     pub(crate) names: &'a [String],
-    /// The last so many of each.
+    /// The last lines of each unit.
     pub(crate) lines: Option<u64>,
-    /// Go on.
+    /// Follow the log.
     pub(crate) follow: bool,
-    /// None before.
+    /// The earliest time.
     pub(crate) since: Option<WallTime>,
 }
 
-/// The last lines of one unit, as a failed command shows them: as many as can be had
-/// without a word of complaint.
+/// Returns the last lines of a unit for a failed command, without reporting errors.
 pub(crate) fn tail(session: &Session, unit: &str, lines: u64) -> Vec<String> {
     let names = [unit.to_string()];
     let query = Query { names: &names, lines: Some(lines), follow: false, since: None };
@@ -93,11 +91,12 @@ pub(crate) fn tail(session: &Session, unit: &str, lines: u64) -> Vec<String> {
     shown
 }
 
-/// The lines of the files, where the logger does not answer. `units` are unit names. `choose` may leave
-/// some of a unit's out, which it has in the order of its file.
+/// Prints lines from the log files while the logger does not answer. `units` are unit names.
+/// `choose` may drop lines of a unit, which it gets in file order.
 ///
 /// # Errors
-/// [`Exit::Denied`](crate::exit::Exit::Denied) where they may not be read; a unit without a file has no lines.
+/// [`Exit::Denied`](crate::exit::Exit::Denied) if the files may not be read; a unit without a file
+/// has no lines.
 pub(crate) fn from_files(
     dir: &str,
     units: &[Name],
@@ -127,7 +126,7 @@ pub(crate) fn from_files(
     Ok(lines)
 }
 
-/// The units that have a file.
+/// Returns the units that have a log file.
 pub(crate) fn units_in(dir: &str) -> Vec<Name> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let unit = |entry: std::fs::DirEntry| {
@@ -158,7 +157,7 @@ fn stored(
     Ok(lines)
 }
 
-/// The logger can not be asked, and the files may be read instead.
+/// Returns true if the logger is down, so that its files may be read instead.
 pub(crate) fn is_down(error: &Error) -> bool {
     let Error::Failed(_, failure) = error else { return false };
     [Failure::NO_INIT, Failure::TIMEOUT].contains(&failure.kind.as_str())

@@ -1,4 +1,4 @@
-//! The program `initctl`; everything is in the library beside it.
+//! The program `initctl`; the library has the code.
 
 use std::process::ExitCode;
 

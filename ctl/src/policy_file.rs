@@ -1,7 +1,7 @@
-//! policy.yaml and init.yaml as `initctl` edits them: only the lines of the key that
-//! changes are written anew, so comments elsewhere stay; a file becomes the new one in a
-//! single step (a temporary file beside it, fsync, rename), of several the first one only when
-//! all are written ([`Draft`]). What a policy means is in `units`.
+//! Edits policy.yaml and init.yaml.
+//! Only the lines of the changed key are rewritten, so other comments stay. A file is replaced
+//! atomically (temporary file, fsync, rename). Of several files, the first is replaced only when
+//! all are written ([`Draft`]). `units` interprets the policy.
 
 use crate::exit::{Error, Exit};
 use groundstate_units::control::answer::{Failure, Report};
@@ -17,17 +17,17 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// An edited file that can be put back.
+/// An edited file that can be restored.
 pub(crate) struct Edited {
-    /// Which file.
+    /// The path.
     pub(crate) path: String,
     before: Option<Vec<u8>>,
-    /// It now differs.
+    /// True if the contents differ.
     pub(crate) changed: bool,
 }
 
 impl Edited {
-    /// As it was before.
+    /// Restores the previous contents.
     pub(crate) fn restore(&self) -> Result<(), Error> {
         match &self.before {
             _ if !self.changed => Ok(()),
@@ -37,24 +37,24 @@ impl Edited {
     }
 }
 
-/// The policy of a file; of a file that is not there: none.
+/// Reads the policy of a file; a missing file has none.
 ///
 /// # Errors
-/// [`Exit::Refused`] with a report where the file has mistakes.
+/// [`Exit::Refused`] with a report if the file has errors.
 pub(crate) fn read(path: &str) -> Result<Policy, Error> {
     Ok(parse(path, bytes(path)?.as_deref().unwrap_or_default())?.0)
 }
 
-/// A file as it is to be: written beside the one that is there, and gone again unless it is put.
+/// The new contents of a file in a temporary file, which is deleted unless it is put in place.
 pub(crate) struct Draft {
     path: String,
     before: Option<Vec<u8>>,
-    /// None: it is so already.
+    /// `None` if nothing changes.
     written: Option<Written>,
 }
 
 impl Draft {
-    /// It takes the place of the one that is there.
+    /// Replaces the old file.
     pub(crate) fn put(self) -> Result<Edited, Error> {
         let changed = self.written.is_some();
         if let Some(written) = self.written {
@@ -64,7 +64,7 @@ impl Draft {
     }
 }
 
-/// The policy of a file, changed.
+/// Changes the policy of a file.
 pub(crate) fn edit(path: &str, change: impl FnOnce(&mut Policy)) -> Result<Draft, Error> {
     let before = bytes(path)?;
     let (old, text) = parse(path, before.as_deref().unwrap_or_default())?;
@@ -79,8 +79,8 @@ pub(crate) fn edit(path: &str, change: impl FnOnce(&mut Policy)) -> Result<Draft
         edited.or_else(|| is_absent(&text, key).then(|| with_key(&text, key, &block(&new, key))))
     });
     let by_key = changed().fold(text, |text, key| with_key(&text, key, &block(&new, key)));
-    // First what touches least. A form that no line editor sees through (one flow mapping, an
-    // anchor): the whole is written anew.
+    // Tries the smallest edit first. A form that cannot be edited by lines (one flow mapping, an
+    // anchor) is rewritten as a whole.
     let fits = |text: &String| parse(path, text.as_bytes()).is_ok_and(|(policy, _)| policy == new);
     let edited = by_entry.into_iter().chain([by_key]).find(fits);
     let edited = edited.unwrap_or_else(|| policy_file::render(&new));
@@ -91,13 +91,13 @@ pub(crate) fn edit(path: &str, change: impl FnOnce(&mut Policy)) -> Result<Draft
 /// Writes `default-target` into init.yaml.
 ///
 /// # Errors
-/// [`Exit::Refused`] where the file has mistakes already.
+/// [`Exit::Refused`] if the file already has errors.
 pub(crate) fn set_default_target(path: &str, target: &Name) -> Result<(), Error> {
     let before = bytes(path)?.unwrap_or_default();
     let text = String::from_utf8_lossy(&before).into_owned();
     let key = "default-target";
     let line = text.lines().find(|line| line.strip_prefix(key).is_some_and(is_value));
-    // In a name there is no such sign.
+    // A name contains no ` #`.
     let comment = line.and_then(|line| {
         let value = line.get(..line.find(" #")?)?;
         line.get(value.trim_end().len()..)
@@ -107,7 +107,7 @@ pub(crate) fn set_default_target(path: &str, target: &Name) -> Result<(), Error>
     let (settings, found) = settings_file::read(&path.into(), edited.as_bytes());
     refuse(found)?;
     if settings.default_target != *target {
-        let message = format!("{path}: default-target can not be changed by line");
+        let message = format!("{path}: cannot edit default-target line by line");
         return Err(Error::local(message, format!("write `default-target: {target}` there")));
     }
     replace(path, edited.as_bytes())
@@ -123,8 +123,8 @@ fn refuse(found: Vec<Diagnostic>) -> Result<(), Error> {
     if !found.iter().any(|one| one.severity == Severity::Error) {
         return Ok(());
     }
-    let message = "the file has mistakes and was left as it is";
-    let mut failure = Failure::new(Failure::REFUSED, message, "mend it first");
+    let message = "the file has errors and was not changed";
+    let mut failure = Failure::new(Failure::REFUSED, message, "fix it first");
     failure.report = Some(Report::new(&found));
     Err(Error::Failed(Exit::Refused, failure))
 }
@@ -137,10 +137,10 @@ fn bytes(path: &str) -> Result<Option<Vec<u8>>, Error> {
     }
 }
 
-/// What a policy says, in the order it is written.
+/// The keys of a policy, in the order of the file.
 const KEYS: [&str; 4] = ["mask", "enable", "disable", "prefer"];
 
-/// What one key says, each entry as it stands behind its dash or indent.
+/// Returns the entries of a key, each as written after its dash or indent.
 fn entries(policy: &Policy, key: &str) -> Vec<(String, String)> {
     let listed = |names: &BTreeSet<Name>| {
         names.iter().map(|name| (name.to_string(), format!("- '{name}'"))).collect()
@@ -156,8 +156,8 @@ fn entries(policy: &Policy, key: &str) -> Vec<(String, String)> {
     }
 }
 
-/// The text with single lines of a key's block added and taken away, so that all comments
-/// stay; None where the key is not written as a block with an entry a line.
+/// Adds and removes single lines of a key's block, so that all comments stay. Returns `None` if the
+/// key is not written as a block with one entry per line.
 fn with_entries(
     text: &str,
     key: &str,
@@ -204,7 +204,7 @@ fn with_entries(
     Some(edited)
 }
 
-/// The entry of a line: `- web  # why` is `web`, `dns: unbound` is itself.
+/// Returns the entry of a line: `web` for `- web  # why`, `dns: unbound` as it is.
 fn entry(line: &str) -> Option<String> {
     let line = line.split(" #").next().unwrap_or(line).trim();
     let line = line.strip_prefix("- ").unwrap_or(line).trim();
@@ -216,12 +216,12 @@ fn is_absent(text: &str, key: &str) -> bool {
     !text.lines().any(|line| line.strip_prefix(key).is_some_and(is_value))
 }
 
-/// What stands behind a key.
+/// Returns true for the text after a key.
 fn is_value(rest: &str) -> bool {
     rest.trim_start().starts_with(':')
 }
 
-/// The lines of one key; empty where it says nothing.
+/// Returns the lines of a key, or an empty text.
 fn block(policy: &Policy, key: &str) -> String {
     let names = match key {
         "mask" => &policy.mask,
@@ -242,7 +242,7 @@ fn block(policy: &Policy, key: &str) -> String {
     format!("{key}: [{}]\n", quoted.join(", "))
 }
 
-/// The text with the lines of a top-level key replaced, or added at its end.
+/// Replaces the lines of a top-level key, or appends them.
 fn with_key(text: &str, key: &str, lines: &str) -> String {
     let mut edited = String::new();
     let mut within = false;
@@ -256,7 +256,7 @@ fn with_key(text: &str, key: &str, lines: &str) -> String {
             done = true;
             continue;
         }
-        // What is indented, a list's `- x` or the end of a flow list still belongs to the key.
+        // Indented lines, `- x` items and the end of a flow list still belong to the key.
         let continues = line.starts_with([' ', '\t', '-', ']', '}']) && !line.starts_with("---");
         within = within && (continues || line.trim().is_empty());
         if !within || line.trim().is_empty() {
@@ -272,12 +272,12 @@ fn with_key(text: &str, key: &str, lines: &str) -> String {
     edited
 }
 
-/// The file is, at every moment, the old one or the new one.
+/// Replaces a file atomically.
 fn replace(path: &str, bytes: &[u8]) -> Result<(), Error> {
     Written::beside(path, bytes)?.put().map_err(|error| Error::file(path, &error))
 }
 
-/// A temporary file, gone with the value, and the one whose place it may take.
+/// A temporary file, deleted on drop, and the path that it may replace.
 struct Written {
     temporary: PathBuf,
     target: PathBuf,
@@ -286,11 +286,11 @@ struct Written {
 impl Written {
     fn beside(path: &str, bytes: &[u8]) -> Result<Written, Error> {
         let failed = |error: std::io::Error| Error::file(path, &error);
-        // A link stays a link: what it points to is replaced.
+        // A symbolic link stays; its target is replaced.
         let target = fs::canonicalize(path).unwrap_or_else(|_| PathBuf::from(path));
         let mode = match fs::symlink_metadata(&target) {
             Ok(found) if !found.is_file() => {
-                let message = format!("{path} is no regular file and was left as it is");
+                let message = format!("{path} is not a regular file and was not changed");
                 return Err(Error::local(message, "name a file that can be edited".to_string()));
             }
             Ok(found) => found.mode() & 0o777,
@@ -307,8 +307,7 @@ impl Written {
 
     fn put(self) -> Result<(), std::io::Error> {
         fs::rename(&self.temporary, &self.target)?;
-        // The rename itself should outlive a power loss; a file system that can not say so is no
-        // reason to fail.
+        // Syncs the rename; a file system that does not support it is no error.
         if let Some(Ok(dir)) = self.target.parent().map(File::open) {
             let _ = dir.sync_all();
         }
@@ -318,7 +317,7 @@ impl Written {
 
 impl Drop for Written {
     fn drop(&mut self) {
-        // Put, or not even made, it is not there.
+        // After the rename, or a failed creation, the file does not exist.
         let _ = fs::remove_file(&self.temporary);
     }
 }

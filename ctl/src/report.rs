@@ -1,12 +1,11 @@
-//! How the mistakes of a set of unit files are written: what `check` finds, and what a refused reload
-//! is answered with.
+//! Formats the errors of a set of unit files, for `check` and for a refused reload.
 
 use crate::style::{Style, Tone};
 use groundstate_units::control::answer::{Report, Said};
 use groundstate_units::text::diagnostic::Severity;
 use std::fmt::Write;
 
-/// `FILE:LINE:COL: error: …`, the line, a caret, a hint; and so for each.
+/// Formats each as `FILE:LINE:COL: error: …` with the line, a caret and a hint.
 pub(crate) fn render(report: &Report, style: &Style) -> String {
     report.diagnostics.iter().map(|said| one(said, style)).collect()
 }
@@ -37,7 +36,7 @@ fn one(said: &Said, style: &Style) -> String {
     text
 }
 
-/// `    ^~~~` under the word the column points to. Tabs stay, so that it stands right.
+/// Returns `    ^~~~` under the word at the column. Tabs stay, to keep the alignment.
 fn caret(said: &Said) -> Option<String> {
     let before = usize::try_from(said.column.checked_sub(1)?).ok()?;
     let mut caret: String =

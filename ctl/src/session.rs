@@ -1,5 +1,4 @@
-//! One call of `initctl`: which init, how to print. What verbs share, and nothing of any
-//! one verb.
+//! Shared state of all verbs: which init to ask, and how to print.
 
 use crate::arguments::{Colour, Common};
 use crate::connection::Connection;
@@ -19,25 +18,25 @@ use serde_json::value::RawValue;
 use std::io::{IsTerminal, Write, stderr, stdin, stdout};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What every verb is given.
+/// The state of one run.
 pub(crate) struct Session {
     /// The control socket.
     pub(crate) socket: String,
-    /// The defaults of this user, for what is done without init.
+    /// Default paths of this user, for use without init.
     pub(crate) places: Places,
     /// Print JSON.
     pub(crate) json: bool,
-    /// How to print otherwise.
+    /// The text style.
     pub(crate) style: Style,
 }
 
 impl Session {
-    /// From the command line and the environment.
+    /// Creates the session from the command line and the environment.
     pub(crate) fn new(common: &Common) -> Session {
         Session::of(common, Instance::Any)
     }
 
-    /// The same, for an instance that the caller names.
+    /// Like [`Self::new`], for a given instance.
     pub(crate) fn of(common: &Common, instance: Instance) -> Session {
         let places = Places::of(geteuid().as_raw(), variable);
         let told = common.socket.as_ref().map(|path| path.to_string_lossy().into_owned());
@@ -50,12 +49,12 @@ impl Session {
         Session { socket, places, json: common.json, style }
     }
 
-    /// A new connection.
+    /// Opens a new connection.
     pub(crate) fn connect(&self) -> Result<Connection, Error> {
         Connection::open(&self.socket)
     }
 
-    /// One question on a connection of its own.
+    /// Sends a request on its own connection.
     pub(crate) fn ask(&self, verb: Verb) -> Result<Box<RawValue>, Error> {
         let asked = subject(&verb);
         let mut connection = self.connect()?;
@@ -73,8 +72,8 @@ impl Session {
         }
     }
 
-    /// The same, as a type. `--json` verbs print the value itself, so that fields a newer
-    /// init adds are not lost.
+    /// Like [`Self::ask`], parsed. Verbs with `--json` print the raw value, so that fields of a
+    /// newer init are kept.
     pub(crate) fn ask_as<T: DeserializeOwned>(
         &self,
         verb: Verb,
@@ -86,7 +85,7 @@ impl Session {
         }
     }
 
-    /// Says which version init is of, where it still tells that much.
+    /// Adds init's version to an error, if init reports it.
     fn with_version(&self, error: Error) -> Error {
         #[derive(serde::Deserialize)]
         struct Version {
@@ -103,7 +102,7 @@ impl Session {
         }
     }
 
-    /// Where init reads and writes; None without an init.
+    /// Returns init's paths and version, or `None` without an init.
     pub(crate) fn init(&self) -> Result<Option<Pong>, Error> {
         match self.ask_as::<Pong>(Verb::Ping {}) {
             Ok((pong, _)) => Ok(Some(pong)),
@@ -112,17 +111,17 @@ impl Session {
         }
     }
 
-    /// What init says to a ping, if it does soon.
+    /// Returns init's answer to a ping.
     pub(crate) fn ping(&self) -> Result<Box<RawValue>, Error> {
         self.connect()?.ping()
     }
 
-    /// Root means the init of this machine, or of its container.
+    /// Returns true if root asks the init of this machine or container.
     pub(crate) fn is_of_this_machine(&self) -> bool {
         geteuid().is_root() && self.socket == control_socket(&self.places.runtime_dir)
     }
 
-    /// An answer: itself as JSON, or what `text` makes of it.
+    /// Prints an answer as JSON, or as the text from `text`.
     pub(crate) fn show(
         &self,
         value: &impl Serialize,
@@ -131,15 +130,15 @@ impl Session {
         if self.json { print_json(value) } else { print(&text()) }
     }
 
-    /// For people at a terminal only: not with --json.
+    /// Prints a remark for users, unless `--json` is set.
     pub(crate) fn remark(&self, text: &str) {
         if !self.json {
             warn(text);
         }
     }
 
-    /// "Did you mean", from all names init knows, where it did not say so itself. Without a
-    /// plan that was refused an unknown name is a mistake in the command line.
+    /// Adds "did you mean" from all known names if init gave no hint. An unknown name is a usage
+    /// error, unless a plan was refused.
     fn with_guess(&self, asked: Option<(String, Exit)>, mut failure: Failure) -> Error {
         let Some((name, exit)) = asked else { return Error::answered(failure) };
         if let Ok((status, _)) = self.ask_as::<Status>(Verb::Status { targets: Vec::new() }) {
@@ -155,14 +154,14 @@ impl Session {
     }
 }
 
-/// Which init is meant where no socket is named.
+/// The init to use if no socket is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Instance {
-    /// The instance of this user; without one, that of the machine.
+    /// The instance of this user, or else that of the machine.
     Any,
-    /// That of the machine.
+    /// The instance of the machine.
     System,
-    /// That of this user.
+    /// The instance of this user.
     User,
 }
 
@@ -170,7 +169,7 @@ pub(crate) enum Instance {
 fn default_socket(places: &Places, instance: Instance) -> String {
     let own = control_socket(&places.runtime_dir);
     let system = control_socket(SYSTEM_RUNTIME);
-    // A PID 1 of the same uid in a container with a read-only root.
+    // A PID 1 with the same uid in a container with a read-only root.
     let private = control_socket(&private_dir(geteuid().as_raw(), variable));
     let is_there = |path: &str| std::fs::symlink_metadata(path).is_ok();
     match instance {
@@ -181,7 +180,7 @@ fn default_socket(places: &Places, instance: Instance) -> String {
     }
 }
 
-/// The one name a question is about, and how it ends when there is no such name.
+/// Returns the only name of a request, and the exit code if that name is unknown.
 #[expect(clippy::wildcard_enum_match_arm, reason = "only these are about one name")]
 fn subject(verb: &Verb) -> Option<(String, Exit)> {
     let (name, exit) = match verb {
@@ -200,10 +199,10 @@ fn subject(verb: &Verb) -> Option<(String, Exit)> {
     Some((name.to_string(), exit))
 }
 
-/// An answer as a type.
+/// Parses an answer.
 pub(crate) fn read<T: DeserializeOwned>(answer: &RawValue) -> Result<T, Error> {
     serde_json::from_str(answer.get()).map_err(|error| {
-        let message = format!("the answer of init is not understood ({error})");
+        let message = format!("cannot parse the answer of init ({error})");
         let hint = "initctl and init may be of different versions";
         Error::Failed(Exit::NoInit, Failure::new("version", message, hint))
     })
@@ -213,7 +212,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Whether to write colours to a place that is (not) a terminal.
+/// Decides whether to use colours.
 fn colour(when: Colour, terminal: bool) -> bool {
     match when {
         Colour::Always => true,
@@ -226,7 +225,7 @@ fn colour(when: Colour, terminal: bool) -> bool {
     }
 }
 
-/// A person may be asked.
+/// Returns true if the user can be asked.
 pub(crate) fn is_interactive() -> bool {
     stdin().is_terminal() && stderr().is_terminal()
 }
@@ -234,23 +233,23 @@ pub(crate) fn is_interactive() -> bool {
 fn columns() -> usize {
     let told = variable("COLUMNS").and_then(|columns| columns.parse().ok());
     let asked = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
-    // A serial line says 0 columns.
+    // A serial line reports 0 columns.
     told.or_else(asked).filter(|columns| *columns > 0).unwrap_or(80)
 }
 
-/// The wall clock.
+/// The current wall-clock time.
 pub(crate) fn now() -> WallTime {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     WallTime::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// The name of this machine, as the kernel has it.
+/// The kernel's host name.
 pub(crate) fn hostname() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     if name.trim().is_empty() { "localhost".to_string() } else { name.trim().to_string() }
 }
 
-/// Text to stdout.
+/// Prints text to stdout.
 pub(crate) fn print(text: &str) -> Result<(), Error> {
     let mut out = stdout().lock();
     out.write_all(style::shown(text).as_bytes())?;
@@ -261,7 +260,7 @@ pub(crate) fn print(text: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// One object a line.
+/// Prints one JSON object per line.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Error> {
     let line = serde_json::to_string(value)
         .map_err(|error| Error::local(format!("cannot be written as JSON: {error}"), ""))?;
@@ -278,9 +277,9 @@ struct Complaint<'a> {
     error: &'a Failure,
 }
 
-/// The end of a command that failed: as JSON on stdout, in words on stderr.
+/// Prints a failure: as JSON on stdout, or as text on stderr.
 pub(crate) fn complain(failure: &Failure, json: bool) {
-    // Where not even that can be written there is nowhere left to complain to.
+    // An error on stderr cannot be reported.
     let _ = match json.then(|| complain_json(failure)) {
         Some(Ok(()) | Err(Error::Unread)) => Ok(()),
         Some(Err(_)) | None => complain_text(failure),
@@ -301,7 +300,7 @@ fn complain_text(failure: &Failure) -> Result<(), Error> {
     if let Some(report) = &failure.report {
         text.push_str(&report::render(report, &style));
     }
-    // A fact that stands among the mistakes above is not said again.
+    // A message that repeats a diagnostic above is not printed again.
     let said = failure.report.iter().flat_map(|report| &report.diagnostics);
     let mut said = said.filter(|said| !said.message.is_empty());
     let fact = match said.any(|said| failure.message.contains(&said.message)) {
@@ -317,12 +316,12 @@ fn complain_text(failure: &Failure) -> Result<(), Error> {
     Ok(())
 }
 
-/// A line to stderr; there is nowhere left to complain to.
+/// Prints a line to stderr and ignores errors.
 pub(crate) fn warn(text: &str) {
     let _ = writeln!(stderr(), "{}", style::shown(text));
 }
 
-/// Replaces the progress line of a terminal with that text.
+/// Redraws the progress line of a terminal.
 pub(crate) fn redraw(text: &str) {
     let mut err = stderr().lock();
     let _ = write!(err, "\r\u{1b}[2K{}", style::shown(text)).and_then(|()| err.flush());

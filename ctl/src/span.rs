@@ -1,16 +1,16 @@
-//! Spans and points of time as people type and read them on a command line.
+//! Parses and formats time spans and times of the command line.
 
 use groundstate_units::spec::value;
 use groundstate_units::text::wall_clock::WallTime;
 use std::time::Duration;
 
-/// `500ms`, `5s`, `1min 30s`; a bare number is seconds.
+/// Parses `500ms`, `5s`, `1min 30s`; a bare number is seconds.
 pub(crate) fn parse(text: &str) -> Option<Duration> {
     value::duration(text).ok()
 }
 
-/// The point `--since` means: a span before now, or a time in RFC 3339 (also without
-/// fraction, seconds or zone: then UTC).
+/// Parses `--since`: a span before now, or an RFC 3339 time; fraction, seconds and zone (default
+/// UTC) may be missing.
 pub(crate) fn point(text: &str, now: WallTime) -> Option<WallTime> {
     if let Some(ago) = parse(text) {
         let millis = u64::try_from(ago.as_millis()).ok()?;
@@ -23,13 +23,13 @@ pub(crate) fn point(text: &str, now: WallTime) -> Option<WallTime> {
     Some(WallTime::from_millis(u64::try_from(stamp.as_millisecond()).ok()?))
 }
 
-/// How long before `now` the RFC 3339 text of an answer is; zero when it lies ahead.
+/// Returns the time since an RFC 3339 time, or zero if it is in the future.
 pub(crate) fn since(text: &str, now: WallTime) -> Duration {
     let then = WallTime::parse(text).unwrap_or(now);
     Duration::from_millis(now.as_millis().saturating_sub(then.as_millis()))
 }
 
-/// How long after `now` it is; zero when it is past.
+/// Returns the time until an RFC 3339 time, or zero if it is in the past.
 pub(crate) fn until(text: &str, now: WallTime) -> Duration {
     let then = WallTime::parse(text).unwrap_or(now);
     Duration::from_millis(then.as_millis().saturating_sub(now.as_millis()))

@@ -1,15 +1,16 @@
-//! Which known name a misspelled one was meant to be. A name of one or two letters is never a guess.
+//! Guesses the known name for a misspelled one. Names of one or two letters are never guessed.
 
 use groundstate_units::text::name::slips;
 
-/// The candidate that `text` was probably meant to be.
+/// Returns the most likely candidate for `text`.
 pub(crate) fn nearest<'a>(text: &str, among: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let allowed = slips(text.chars().count());
     among
         .filter(|candidate| !candidate.starts_with("__"))
         .map(|candidate| {
             let distance = strsim::damerau_levenshtein(text, candidate);
-            // Of two that are as near, the one as long: letters are swapped more often than lost.
+            // Among equally near ones, prefers the same length: letters are swapped more often than
+            // lost.
             (distance, candidate.len().abs_diff(text.len()), candidate)
         })
         .filter(|(distance, _, _)| *distance <= allowed)

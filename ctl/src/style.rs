@@ -1,5 +1,5 @@
-//! How things look: colours, glyphs, widths, spans of time. Colour never stands alone:
-//! the word and the glyph say the same.
+//! Text style: colours, glyphs, widths, time spans. Word and glyph always carry the same
+//! information as the colour.
 
 use anstyle::{AnsiColor, Style as Paint};
 use groundstate_units::control::answer::{Cause, Reason, System};
@@ -12,35 +12,35 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// What the place we print to can show.
+/// The abilities of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Style {
     /// With colours.
     pub(crate) colour: bool,
-    /// Columns; None: as long as it takes (a pipe).
+    /// Columns; `None` for a pipe.
     pub(crate) width: Option<usize>,
 }
 
-/// A unit's look, by what an operator should do about it.
+/// The look of a unit, by its urgency for the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Tone {
-    /// Look at it.
+    /// Needs attention.
     Bad,
-    /// Look at it when there is time.
+    /// Needs attention later.
     Uneasy,
-    /// On its way.
+    /// In transition.
     Moving,
-    /// As it should be.
+    /// Healthy.
     Good,
-    /// Of no concern.
+    /// Irrelevant.
     Quiet,
 }
 
 impl Style {
-    /// Plain text of any length.
+    /// Plain text without a width limit.
     pub(crate) const PLAIN: Style = Style { colour: false, width: None };
 
-    /// `text` in the colour of `tone`.
+    /// Paints `text` in the colour of `tone`.
     pub(crate) fn paint(&self, tone: Tone, text: &str) -> String {
         let paint = match tone {
             Tone::Bad => AnsiColor::Red.on_default().bold(),
@@ -66,7 +66,7 @@ impl Style {
         }
     }
 
-    /// `text` cut to what is left of the line after `used` columns.
+    /// Cuts `text` to the rest of the line after `used` columns.
     pub(crate) fn cut(&self, text: &str, used: usize) -> String {
         let Some(width) = self.width else { return text.to_string() };
         let room = width.saturating_sub(used).max(16);
@@ -78,8 +78,8 @@ impl Style {
         cut
     }
 
-    /// `text` in lines that fit after `used` columns, broken between words; what stands between
-    /// backticks is a command to be copied, and never broken.
+    /// Wraps `text` to lines that fit after `used` columns. Text in backticks is a command to copy
+    /// and is never broken.
     pub(crate) fn wrap(&self, text: &str, used: usize) -> Vec<String> {
         let room = self.width.map_or(usize::MAX, |width| width.saturating_sub(used).max(16));
         let mut is_command = false;
@@ -101,16 +101,15 @@ impl Style {
     }
 }
 
-/// What stands on both sides of a colour of ours until it is printed. No text can hold it: it is drawn
-/// anew by each process.
+/// Marks the start and end of our colours until printing. No text can contain the mark: each
+/// process draws a new one.
 fn mark() -> &'static str {
     static MARK: OnceLock<String> = OnceLock::new();
     let draw = || RandomState::new().build_hasher().finish();
     MARK.get_or_init(|| format!("\u{fdd0}{:016x}{:016x}", draw(), draw()))
 }
 
-/// Text as it is printed, on stdout and on stderr: everything that a terminal would act on is escaped,
-/// but for the colours of [`Style`].
+/// Escapes text for printing: only the colours of [`Style`] remain as control sequences.
 pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     if !text.contains(mark()) {
         return visible(text);
@@ -120,7 +119,7 @@ pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     Cow::Owned(parts.map(part).collect())
 }
 
-/// How a state looks.
+/// Returns the tone of a state.
 pub(crate) fn tone(state: State, degraded: bool) -> Tone {
     match state {
         State::Failed => Tone::Bad,
@@ -131,7 +130,8 @@ pub(crate) fn tone(state: State, degraded: bool) -> Tone {
     }
 }
 
-/// The word for a state: `failed (dependency)` where it is another's failure, and the flag.
+/// Returns the word for a state, with `(dependency)` for a failed dependency, and the degraded
+/// flag.
 pub(crate) fn word(state: State, degraded: bool, reason: Option<&Reason>) -> String {
     let by_another = matches!(
         reason.map(|reason| &reason.cause),
@@ -145,7 +145,7 @@ pub(crate) fn word(state: State, degraded: bool, reason: Option<&Reason>) -> Str
     }
 }
 
-/// The reason behind a state that was just taken: of a new start it is how the one before ended.
+/// Returns the reason for a new state; for a new start it is how the previous run ended.
 pub(crate) fn told(state: Option<State>, reason: Option<&Reason>) -> String {
     match (state, reason) {
         (_, None) => String::new(),
@@ -154,7 +154,7 @@ pub(crate) fn told(state: Option<State>, reason: Option<&Reason>) -> String {
     }
 }
 
-/// How the word for everything looks.
+/// Returns the tone of the system state.
 pub(crate) fn system_tone(system: System) -> Tone {
     match system {
         System::Failed => Tone::Bad,
@@ -164,7 +164,7 @@ pub(crate) fn system_tone(system: System) -> Tone {
     }
 }
 
-/// One character before the name, for those who see no colours.
+/// Returns the glyph of a state, for output without colours.
 pub(crate) fn glyph(state: State, degraded: bool) -> char {
     match state {
         State::Failed => 'x',
@@ -186,7 +186,7 @@ pub(crate) fn pad(text: &str, width: usize) -> String {
     padded
 }
 
-/// `3d 4h`, `12m 5s`, `3.2s`, `20ms`: the two largest parts.
+/// Formats a span by its two largest parts: `3d 4h`, `12m 5s`, `3.2s`, `20ms`.
 pub(crate) fn span(of: Duration) -> String {
     let seconds = of.as_secs();
     let parts = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
@@ -207,7 +207,7 @@ pub(crate) fn span(of: Duration) -> String {
         }
         if count > 0 {
             let gap = if written == 0 { "" } else { " " };
-            // Writing to a String can not fail.
+            // Writing to a String cannot fail.
             let _ = write!(text, "{gap}{count}{word}");
         }
         written += 1;

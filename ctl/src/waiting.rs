@@ -1,5 +1,5 @@
-//! `--wait`: until nothing is starting, stopping or waiting. One live line on a terminal,
-//! one line per event in a pipe, nothing with `--json`.
+//! `--wait`: waits until no unit is starting, stopping or waiting. It shows a live line on a
+//! terminal, one line per event in a pipe, and nothing with `--json`.
 
 use crate::arguments::Wait;
 use crate::connection::Connection;
@@ -18,14 +18,14 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Lines of each failed unit's log that are shown at the end.
+/// Log lines shown for each failed unit at the end.
 const TAIL: u64 = 10;
-/// Failed units whose log is shown; the others are named by `status`.
+/// Maximum number of failed units with a log; `status` names the others.
 const SHOWN: usize = 5;
-/// How often the live line is drawn anew.
+/// Interval for redrawing the live line.
 const TICK: Duration = Duration::from_millis(500);
 
-/// A wait that has been prepared before the change it is about, so that no event of it is missed.
+/// A wait that starts before the change, so that no event is missed.
 pub(crate) struct Waiting {
     events: Option<EventStream>,
     wait: Wait,
@@ -38,14 +38,14 @@ enum News {
 
 /// How a wait ended.
 pub(crate) enum Ended {
-    /// Nothing moves any more.
+    /// Nothing is in transition.
     Settled(System),
-    /// The time is over.
+    /// The timeout expired.
     TimedOut,
 }
 
 impl Waiting {
-    /// Begins to listen, if there is anything to wait for.
+    /// Starts to listen if there is anything to wait for.
     pub(crate) fn prepare(session: &Session, wait: Wait) -> Result<Waiting, Error> {
         if !wait.wait || session.json {
             return Ok(Waiting { events: None, wait });
@@ -55,7 +55,7 @@ impl Waiting {
         Ok(Waiting { events: Some(events), wait })
     }
 
-    /// Waits, if that was asked for; None: it was not.
+    /// Waits if requested; otherwise returns `None`.
     pub(crate) fn finish(self, session: &Session) -> Result<Option<Ended>, Error> {
         if !self.wait.wait {
             return Ok(None);
@@ -112,17 +112,17 @@ fn settle(mut connection: Connection, sender: Sender<News>) {
             Err(Error::Failed(Exit::NoInit, _)) => Err(gone()),
             Err(error) => Err(error),
         };
-        // Nobody waits any more: the time was over.
+        // After a timeout no receiver is left.
         let _ = sender.send(News::Settled(result));
     });
 }
 
 fn gone() -> Error {
-    let message = "init closed the connection while we waited";
+    let message = "init closed the connection during the wait";
     Error::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, "initctl status"))
 }
 
-/// What is seen while waiting.
+/// The progress shown while waiting.
 struct Progress {
     silent: bool,
     live: bool,
@@ -189,8 +189,8 @@ impl Progress {
     }
 }
 
-/// The exit code of an ended wait. When it ended badly, what failed is shown with the
-/// last lines of its log.
+/// Returns the exit code of a finished wait. After a failure it prints the failed units with their
+/// last log lines.
 pub(crate) fn conclude(session: &Session, ended: Option<Ended>) -> Result<Exit, Error> {
     match ended {
         None => Ok(Exit::Done),
@@ -224,7 +224,7 @@ fn failures(session: &Session) -> Result<(), Error> {
     Ok(())
 }
 
-/// A failed unit with the end of its log.
+/// Formats a failed unit with the end of its log.
 pub(crate) fn failure(session: &Session, unit: &UnitStatus) -> String {
     let style = &session.style;
     let why = unit.reason.as_ref().map(|why| why.text.clone()).unwrap_or_default();

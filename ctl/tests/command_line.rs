@@ -1,4 +1,4 @@
-//! The real `initctl` without an init: what it says, where, and how it ends.
+//! The real `initctl` without an init: its output and exit codes.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here ends the test")]
 
 mod place;
@@ -208,7 +208,7 @@ fn explain_tells_what_every_listed_key_means() {
 }
 
 fn as_nobody(place: &Place, words: &[&str]) -> Output {
-    // A user's own directories, so that root's are left alone.
+    // The user's own directories, to leave root's alone.
     let mut command = Command::new("setpriv");
     command
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
@@ -225,7 +225,7 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|found| found.uid() == 0)
 }
 
-/// A copy of the binary and a writable place that another user may reach.
+/// A copy of the binary and a writable folder for another user.
 fn open_to_all(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
@@ -318,7 +318,7 @@ fn completions_and_the_man_page_are_written_for_every_verb() {
     assert!(place.initctl(&["__targets"]).status.success());
 }
 
-/// What bash offers behind this line, of which it replaces `word`, in a world of a few targets.
+/// Returns bash's completions of this line, in which it replaces `word`, with a few targets.
 fn offered(place: &Place, line: &str, word: &str) -> Vec<String> {
     let bash = format!(
         "{}
@@ -346,7 +346,7 @@ fn bash_offers_names_whatever_stands_before_and_within_them() {
     let place = Place::new();
     for (line, word, want) in [
         ("why w", "w", &["web"][..]),
-        // The first of its breaks is part of what bash replaces, the other is not.
+        // bash replaces from its first word break on, not from the second.
         ("why job@", "@", &["@one", "@two"]),
         ("why job@t", "@t", &["@two"]),
         ("why a:", "", &["b"]),

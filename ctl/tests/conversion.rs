@@ -1,4 +1,4 @@
-//! `initctl convert` of files of each form: who takes a file, what is printed, and how it ends.
+//! `initctl convert` for each file format: acceptance, output and exit codes.
 #![allow(clippy::unwrap_used, reason = "what fails here ends the test")]
 
 use std::fs;
@@ -66,7 +66,7 @@ fn convert_says_which_part_of_a_directive_is_dropped() {
     for part in ["`b.servce`", "`a/b.service`", "`BAD`", "`FOO`", "`CAP_SYS_ADMNI`"] {
         assert_eq!(err(&said).matches(part).count(), 1, "{part}: {}", err(&said));
     }
-    // The whole directive is in the output, and said there alone.
+    // The whole directive is in the output, and only there.
     assert!(out(&said).contains("# dropped: line 9: FooBar=1"), "{}", out(&said));
     assert!(!err(&said).contains("FooBar"), "{}", err(&said));
     fs::remove_dir_all(&place).unwrap();

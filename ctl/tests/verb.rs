@@ -1,5 +1,5 @@
-//! Each verb that asks an init, where there is none and where one stands still. What the others say
-//! is in `command_line.rs`.
+//! Each verb that needs an init, without one and with one that hangs. The others are in
+//! `command_line.rs`.
 #![allow(clippy::unwrap_used, reason = "what fails here ends the test")]
 
 mod place;
@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;
 use std::process::Stdio;
 
-/// Each verb that can do nothing by itself.
+/// Verbs that need an init.
 const OF_AN_INIT: &[&[&str]] = &[
     &[],
     &["status", "web"],
@@ -60,7 +60,7 @@ fn every_verb_that_needs_an_init_ends_with_69_without_one() {
 #[test]
 fn no_verb_waits_for_who_stands_still_and_each_says_so_with_2() {
     let place = Place::new();
-    // Their callers are never let in.
+    // These sockets never accept a connection.
     let _still = ["control.sock", "log.sock"].map(|name| UnixListener::bind(place.0.join(name)));
     let others = [&["mask", "web"][..], &["events"], &["poweroff", "-ffy"]];
     let begun = OF_AN_INIT.iter().chain(&others).map(|words| {

@@ -1,10 +1,11 @@
-//! Whether a unit at init has come to an end, and to which. What is told of it is [`super`]'s.
+//! Classifies the state of a unit at init: final result, stopped, or replaced. [`super`] publishes
+//! it.
 
 use crate::record::Ended;
 use groundstate_units::control::answer::{Cause, UnitStatus};
 use groundstate_units::machine::reason::State;
 
-/// What came of it, as far as init does nothing more by itself.
+/// Returns the final result of a unit, once init does nothing more by itself.
 pub(super) fn ended(unit: &UnitStatus) -> Option<Ended> {
     let cause = unit.reason.as_ref().map(|reason| &reason.cause);
     match unit.state {
@@ -20,7 +21,7 @@ pub(super) fn ended(unit: &UnitStatus) -> Option<Ended> {
     }
 }
 
-/// Nothing runs any more of what was there before another one came under its name.
+/// Returns true if no process is left of the unit that previously had this name at init.
 pub fn has_given_way(unit: Option<&UnitStatus>) -> bool {
     unit.is_none_or(|unit| {
         let is_left = unit.state == State::Failed && !is_down(Some(unit));
@@ -28,13 +29,13 @@ pub fn has_given_way(unit: Option<&UnitStatus>) -> bool {
     })
 }
 
-/// Nothing of it runs, nor does init begin it (again) by itself.
+/// Returns true if the unit does not run and init will not start it by itself.
 pub fn is_out(unit: Option<&UnitStatus>) -> bool {
     is_down(unit) && unit.is_none_or(|unit| !unit.needed)
 }
 
-/// Nothing of it runs (any more). What init can not kill does, though init has given it up: its run
-/// goes on, and of one whose file is gone no more is said than that.
+/// Returns true if no process of the unit runs. An unkillable run counts as running although init
+/// has given it up. For such a run without a unit file, init only reports that the run exists.
 pub fn is_down(unit: Option<&UnitStatus>) -> bool {
     unit.is_none_or(|unit| {
         let cause = unit.reason.as_ref().map(|reason| &reason.cause);

@@ -1,5 +1,5 @@
-//! What a unit is at init: its file's name there, what init calls it, and its text; and whether init can
-//! have it at all. Which units those are is [`super`]'s.
+//! The form of a unit at init: its file name, its name and its text, and whether init accepts it.
+//! [`super`] decides which units those are.
 
 use super::Wanted;
 use crate::enabling;
@@ -14,11 +14,11 @@ use groundstate_units::text::name::Name;
 use groundstate_units::text::specifier::{self, Facts};
 use std::collections::BTreeSet;
 
-/// The key of a native unit with its other names.
+/// The key of a native unit with its aliases.
 const PROVIDES: &str = "provides";
 
-/// A unit as init is to have it. A native one has no suffix there, and an instance is made by
-/// init of the template in its own file: two of them may be of different texts.
+/// A unit in init's form. A native unit has no suffix there. A native instance gets its own file
+/// instead of a template, because two instances may have different texts.
 pub(super) struct Shape {
     pub(super) file: String,
     pub(super) target: String,
@@ -40,7 +40,7 @@ impl Shape {
     }
 }
 
-/// What init calls it.
+/// Returns the unit's name at init.
 pub(super) fn target(name: &UnitName, wanted: &Wanted) -> String {
     of_its_kind(targets(name), wanted.content.native().is_some())
 }
@@ -49,8 +49,8 @@ fn of_its_kind([imported, native]: [String; 2], is_native: bool) -> String {
     if is_native { native } else { imported }
 }
 
-/// All that init knows it by: what it calls it, its aliases, and of a service all of them without the
-/// suffix.
+/// Returns all names of a unit at init: its name, its aliases, and for a service also each without
+/// the suffix.
 pub(super) fn names(name: &UnitName, wanted: &Wanted) -> BTreeSet<String> {
     let file = &wanted.content.file;
     if let Some(native) = wanted.content.native() {
@@ -61,13 +61,13 @@ pub(super) fn names(name: &UnitName, wanted: &Wanted) -> BTreeSet<String> {
     }
     let behind = |word: &str| word.rsplit_once('.').map(|(_, suffix)| suffix.to_string());
     let suffix = behind(name.as_str());
-    // An empty one takes those before it back.
+    // An empty value resets the aliases before it.
     let given: Vec<&str> = file.values("Install", "Alias").collect();
     let given = given.rsplit(|value| value.is_empty()).next().unwrap_or_default();
     let aliases = given.iter().flat_map(|value| value.split_whitespace());
     let aliases = aliases.filter_map(|word| expanded(word.trim_matches(['"', '\'']), name));
     let aliases = aliases.filter(|word| behind(word) == suffix).map(|word| {
-        // `b@.service` is what each instance of `a@.service` is called too.
+        // `b@.service` becomes an alias of each instance of `a@.service`.
         word.replacen("@.", &format!("@{}.", name.instance().unwrap_or_default()), 1)
     });
     let is_short = matches!(suffix.as_deref(), Some("service" | "target"));
@@ -81,9 +81,9 @@ pub(super) fn names(name: &UnitName, wanted: &Wanted) -> BTreeSet<String> {
     names
 }
 
-/// With what its specifiers say of the unit's name: instances of one file have names of their own by them.
-/// What they say of the machine is the same for all units there, and stays as it is written. `None`: no
-/// word, or none for init either.
+/// Expands the specifiers that depend on the unit's name, because they distinguish instances of one
+/// file. Specifiers of the machine stay as written: they are the same for all units there. Returns
+/// `None` if the word is invalid, also for init.
 fn expanded(word: &str, name: &UnitName) -> Option<String> {
     let stays = |letter: char| Some(format!("%{letter}"));
     let fields = [
@@ -109,30 +109,30 @@ fn expanded(word: &str, name: &UnitName) -> Option<String> {
     specifier::expand(word, &name, &facts()).ok().filter(|word| !word.is_empty())
 }
 
-/// What init calls it, as a unit of fleet's kind and as a native one.
+/// Returns the unit's name at init as a fleet unit and as a native one.
 pub fn targets(name: &UnitName) -> [String; 2] {
     [name.to_string(), name.stem().to_string()]
 }
 
-/// The files it may have at init, in the same order.
+/// Returns the file names that the unit may have at init, in the same order.
 pub fn files(name: &UnitName) -> [String; 2] {
     [name.to_string(), native_file(name)]
 }
 
-/// Why the unit is not run, whatever else is here: it can not be enabled, or init can not have it. (One
-/// file that init does not take would keep it from taking all others.)
+/// Returns why the unit is not run, independent of other units: it cannot be enabled, or init
+/// cannot have it. One invalid file would make init reject the whole source.
 pub fn refusal(name: &UnitName, file: &UnitFile) -> Option<String> {
     let unable = || {
         let is_native = native_unit::is_one(file);
         let own = of_its_kind(files(name), is_native);
         let target = of_its_kind(targets(name), is_native);
         let is_fine = is_file_name(&own) && Name::new(&target).is_ok();
-        (!is_fine).then(|| format!("init can have no unit with the name {own:?}"))
+        (!is_fine).then(|| format!("{own:?} is not a valid unit name for init"))
     };
     enabling::refusal(name, file).or_else(unable)
 }
 
-/// Where this file comes to init, what runs of the one before it runs on.
+/// Returns true if the running process survives the arrival of this file at init.
 pub fn keeps_what_runs(wanted: &Wanted) -> bool {
     let Some(native) = wanted.content.native() else { return false };
     let says = |key| native.scalar(key);
@@ -144,20 +144,20 @@ fn native_file(name: &UnitName) -> String {
     format!("{}.yaml", name.stem())
 }
 
-/// Init has the very file that it is to have.
+/// Returns true if init has the unit's current file.
 pub fn is_put(put: &SourceSet, name: &UnitName, wanted: &Wanted) -> bool {
     let shape = Shape::of(name, wanted);
     put.files.get(&shape.file) == Some(&shape.text)
 }
 
-/// That unit of init's is this one, by its own name and from the kind of file that it has.
+/// Returns true if init's unit is this one: same name, from the same kind of file.
 pub fn is_of(name: &UnitName, wanted: &Wanted, unit: &UnitStatus) -> bool {
     let shape = Shape::of(name, wanted);
     let file = unit.file.rsplit('/').next().unwrap_or_default();
     unit.unit == shape.target && file == shape.file
 }
 
-/// Init has a file for it still, whichever kind it was.
+/// Returns true if init still has a file of either kind for the unit.
 pub fn holds(put: &SourceSet, name: &UnitName) -> bool {
     files(name).iter().any(|file| put.files.contains_key(file))
 }

@@ -1,5 +1,5 @@
-//! An answer of the API: status, body, and whether it says what the body is. The shapes
-//! are fleet's: 201 and most 204 have no Content-Type, a refusal is an error entity.
+//! An answer of the API: status, content type and body, in fleet's form: 201 and most 204 answers
+//! have no Content-Type, and a refusal is an error entity.
 
 use crate::transaction::Transaction;
 use crate::wire::{ErrorEntity, Fault};
@@ -7,31 +7,31 @@ use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 
-/// What a client is told when etcd does not answer.
+/// The message when etcd does not answer.
 pub const NO_REGISTRY: &str = "fleet server unable to communicate with etcd";
 
-/// One answer.
+/// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The HTTP status.
     pub status: u16,
-    /// What the body is; `None`: there is none to speak of.
+    /// The content type; `None` for an answer without a described body.
     pub content_type: Option<&'static str>,
     /// The body.
     pub body: Vec<u8>,
-    /// Where to look instead (301).
+    /// The target of a redirect (301).
     pub location: Option<String>,
-    /// When to ask again, in seconds (503).
+    /// Seconds until the client should retry (503).
     pub retry_after: Option<u32>,
 }
 
-/// What comes of a request.
+/// The result of deciding a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nothing is to be written.
+    /// An answer without a write.
     Answer(Answer),
-    /// Once this is written, that is the answer; if it does not hold, the request is
-    /// decided anew.
+    /// A write and the answer once it is committed. If a condition fails, the request is decided
+    /// again.
     Write(Transaction, Answer),
 }
 
@@ -42,41 +42,41 @@ impl From<Answer> for Outcome {
 }
 
 impl Answer {
-    /// Of that status, with nothing else.
+    /// An answer with a status and nothing else.
     pub fn empty(status: u16) -> Answer {
         Answer { status, content_type: None, body: Vec::new(), location: None, retry_after: None }
     }
 
-    /// 200, with a body of that kind.
+    /// 200 with a body.
     pub fn with(content_type: &'static str, body: Vec<u8>) -> Answer {
         Answer { content_type: Some(content_type), body, ..Answer::empty(200) }
     }
 
-    /// 200, with an entity.
+    /// 200 with an entity.
     pub fn json<T: Serialize>(entity: &T) -> Answer {
-        // Entities are strings, lists and maps with string keys: always JSON.
+        // Entities contain only strings, lists and maps with string keys, so they always encode.
         Answer::with("application/json", serde_json::to_vec(entity).unwrap_or_default())
     }
 
-    /// A refusal, with an error entity.
+    /// A refusal with an error entity.
     pub fn refusal(status: u16, message: impl Into<String>) -> Answer {
         let entity = ErrorEntity { error: Fault { code: status, message: message.into() } };
         Answer { status, ..Answer::json(&entity) }
     }
 
-    /// 403: this daemon is one of a machine alone.
+    /// 403: the etcd user of this fleetd may not write that.
     pub fn not_ours_to_write() -> Answer {
-        let words = "etcd does not let this fleetd write that: ask one whose user of etcd may, \
+        let words = "this fleetd's etcd user has no right to write that: ask a fleetd that has it, \
                      such as an engine's";
         Answer::refusal(403, words)
     }
 
-    /// 503: the registry does not answer; when to come again.
+    /// 503 with Retry-After: the registry does not answer.
     pub fn no_registry() -> Answer {
         Answer { retry_after: Some(1), ..Answer::refusal(503, NO_REGISTRY) }
     }
 
-    /// 301 to another path, of a server's own making: escapes and slashes.
+    /// 301 to another path, which the server built from escapes and slashes.
     pub fn moved(location: String) -> Answer {
         let shown = location.replace('&', "&amp;").replace('"', "&#34;").replace('\'', "&#39;");
         let shown = shown.replace('<', "&lt;").replace('>', "&gt;");
@@ -89,7 +89,7 @@ impl Answer {
     }
 }
 
-/// As HTTP.
+/// Converts an answer to an HTTP response.
 pub fn into_response(answer: Answer) -> Response<Body> {
     let mut response = Response::new(Body::from(answer.body));
     *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_REQUEST);

@@ -1,6 +1,6 @@
-//! Reads the body of a request, within its limits; but only where it counts. What the head alone
-//! decides (who may, which resource, which method) is decided before a byte of it is read, and the
-//! body of a GET is passed over, as fleet's server did. The connection ends where much was left.
+//! Reads the body of a request within its limits, and only if the answer depends on it.
+//! The server decides by the head first: caller, resource and method. It ignores the body of a GET,
+//! as fleet did. It closes the connection if much of a body is left unread.
 
 use super::answer::Answer;
 use super::request::Request;
@@ -10,13 +10,13 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Bytes a body may have: the largest unit, by a client that writes six bytes for one (fleet's own has
-/// `\u0026` for `&`), is one and a half MiB, and what names its options comes on top.
+/// Maximum size of a body. The largest unit takes 1.5 MiB from a client that escapes each byte with
+/// six (fleet's own writes `\u0026` for `&`), plus the names of its options.
 pub const LARGEST_BODY: usize = 2 * 1024 * 1024;
-/// Until a body has come.
+/// Maximum time until the body has arrived.
 pub const BODY_TIME: Duration = Duration::from_secs(10);
 
-/// The answer may depend on the body of that request, whose own is not read yet.
+/// Returns true if the answer may depend on the body, which is not read yet.
 pub fn counts(request: &Request, resource: &Resource) -> bool {
     let has_one = match resource {
         Resource::Unit(_) => {
@@ -42,20 +42,20 @@ pub fn counts(request: &Request, resource: &Resource) -> bool {
         && route::forbidden(request, resource).is_none()
 }
 
-/// All of it.
+/// Reads the whole body.
 ///
 /// # Errors
-/// What its sender is told: it is too large, or did not come.
+/// The refusal for the client: the body is too large or did not arrive.
 pub async fn read(body: Body) -> Result<Vec<u8>, Answer> {
     let told = hyper::body::Body::size_hint(&body).lower();
-    let too_large = || Answer::refusal(413, format!("a body has {LARGEST_BODY} bytes at most"));
+    let too_large = || Answer::refusal(413, format!("the body exceeds {LARGEST_BODY} bytes"));
     if usize::try_from(told).is_ok_and(|told| told > LARGEST_BODY) {
         return Err(too_large());
     }
     match timeout(BODY_TIME, Limited::new(body, LARGEST_BODY).collect()).await {
         Ok(Ok(whole)) => Ok(whole.to_bytes().to_vec()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(_)) => Err(Answer::refusal(400, "the body was cut short")),
-        Err(_) => Err(Answer::refusal(408, "the body did not come in time")),
+        Ok(Err(_)) => Err(Answer::refusal(400, "the body is incomplete")),
+        Err(_) => Err(Answer::refusal(408, "timed out waiting for the body")),
     }
 }

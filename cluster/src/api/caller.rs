@@ -1,55 +1,55 @@
-//! Who asks, and what they may. On the unix socket the file's mode has decided already:
-//! everything. On TCP the name in the client's certificate is looked up in
-//! `api_roles_file`; a name that is not there may do nothing.
+//! The caller of a request and its rights. The mode of the unix socket grants all rights. On TCP,
+//! `api_roles_file` maps the name in the client's certificate to a role; other names have no
+//! rights.
 
 use crate::unit_name::UnitName;
 use groundstate_units::text::yaml::{self, Limits, Node};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a role lets people do.
+/// The rights of a role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// Nothing at all.
+    /// No rights.
     #[default]
     Nothing,
-    /// Another machine of the cluster: read, and this machine's logs.
+    /// Another machine of the cluster: may read, also the logs of this machine.
     Machine,
-    /// Read.
+    /// May read.
     Reader,
-    /// Read and change.
+    /// May read and change.
     Operator,
 }
 
-/// Who asks.
+/// The caller of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
-    /// What they may.
+    /// The caller's role.
     pub role: Role,
-    /// Units they may see and touch begin so; `None`: all.
+    /// Prefixes of the units that the caller may see and change; `None` for all units.
     pub prefixes: Option<Vec<String>>,
 }
 
-/// What a request does, for the question who may.
+/// The kind of a request, for the check of rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Deed {
-    /// Looks at units, states, machines, events.
+    /// Reads units, states, machines or events.
     Read,
-    /// Reads what a unit wrote.
+    /// Reads the output of a unit.
     Logs,
-    /// Makes, changes or destroys a unit.
+    /// Creates, changes or destroys a unit.
     ChangeUnit,
-    /// Changes metadata of a machine, or empties it.
+    /// Changes the metadata of a machine, or drains it.
     ChangeMachine,
 }
 
 impl Caller {
-    /// Whom the unix socket let in.
+    /// A caller on the unix socket.
     pub fn local() -> Caller {
         Caller { role: Role::Operator, prefixes: None }
     }
 
-    /// May they, as far as the deed goes? Which units is [`Caller::sees`]'s.
+    /// Checks the role; [`Caller::sees`] checks the unit.
     pub fn may(&self, deed: Deed) -> bool {
         match (self.role, deed) {
             (Role::Nothing, _) => false,
@@ -60,7 +60,7 @@ impl Caller {
         }
     }
 
-    /// May they know of that unit?
+    /// Returns true if the caller may see the unit.
     pub fn sees(&self, unit: &str) -> bool {
         let within = |prefixes: &Vec<String>| {
             prefixes.iter().any(|prefix| unit.starts_with(prefix.as_str()))
@@ -68,14 +68,14 @@ impl Caller {
         self.prefixes.as_ref().is_none_or(within)
     }
 
-    /// May what they make move, or keep away, the units that a pattern names? All it can match
-    /// must begin as theirs do.
+    /// Returns true if every unit that the pattern can match starts with one of the caller's
+    /// prefixes. Such a pattern in a new unit moves or blocks only the caller's units.
     pub fn reaches(&self, pattern: &str) -> bool {
         let literal = pattern.split(['*', '?', '[', '\\']).next().unwrap_or_default();
         self.sees(literal)
     }
 
-    /// A text of words, with the units that they may not know of left unnamed.
+    /// Replaces the names of units that the caller may not see in a text.
     pub fn conceal(&self, text: &str) -> String {
         let ends = |c: char| c.is_whitespace() || "()=,;\"'".contains(c);
         let unseen = |word: &str| {
@@ -92,23 +92,23 @@ impl Caller {
         told
     }
 
-    /// As [`Caller::sees`], for a name that is one.
+    /// Like [`Caller::sees`], for a unit name.
     pub fn sees_unit(&self, unit: &UnitName) -> bool {
         self.sees(unit.as_str())
     }
 }
 
-/// `api_roles_file`: the common name of a certificate, and what its holder may.
+/// `api_roles_file`: maps common names of certificates to callers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Roles {
     by_name: BTreeMap<String, Caller>,
 }
 
 impl Roles {
-    /// From YAML: `{CN: reader | operator | machine | {role: …, prefix: […]}}`.
+    /// Parses YAML: `{CN: reader | operator | machine | {role: …, prefix: […]}}`.
     ///
     /// # Errors
-    /// All that is wrong with it, a line each, with its place.
+    /// All faults with their places, one per line.
     pub fn parse(file: &str, text: &str) -> Result<Roles, String> {
         let all = |diagnostics: Vec<groundstate_units::text::diagnostic::Diagnostic>| {
             let told = diagnostics.iter().map(|one| one.message.clone());
@@ -121,7 +121,7 @@ impl Roles {
         let mut faults = Vec::new();
         for document in &documents {
             let Some(pairs) = document.root.map() else {
-                faults.push(format!("{file}: is to be a map of names to roles"));
+                faults.push(format!("{file}: must be a map of names to roles"));
                 continue;
             };
             for pair in pairs {
@@ -136,7 +136,7 @@ impl Roles {
         if faults.is_empty() { Ok(roles) } else { Err(faults.join("\n")) }
     }
 
-    /// What the holder of a certificate with that common name may.
+    /// Returns the rights of a common name.
     pub fn of(&self, name: &str) -> Caller {
         self.by_name.get(name).cloned().unwrap_or_default()
     }
@@ -147,7 +147,7 @@ fn role(text: &str) -> Result<Role, String> {
         "reader" => Ok(Role::Reader),
         "operator" => Ok(Role::Operator),
         "machine" => Ok(Role::Machine),
-        other => Err(format!("there is no role {other:?}: reader, operator or machine")),
+        other => Err(format!("unknown role {other:?}: use reader, operator or machine")),
     }
 }
 
@@ -156,10 +156,10 @@ fn caller(node: &Node) -> Result<Caller, String> {
         return Ok(Caller { role: role(&scalar.text)?, prefixes: None });
     }
     let mut made = Caller::default();
-    for pair in node.map().ok_or("is to be a role, or a map with role and prefix")? {
+    for pair in node.map().ok_or("must be a role, or a map with role and prefix")? {
         match pair.key.as_str() {
             "role" => {
-                let word = pair.node.scalar().ok_or("role: is to be one word")?;
+                let word = pair.node.scalar().ok_or("role: must be one word")?;
                 made.role = role(&word.text)?;
             }
             "prefix" => {
@@ -167,13 +167,13 @@ fn caller(node: &Node) -> Result<Caller, String> {
                 let nodes = pair.node.list().unwrap_or(one).iter();
                 let words = nodes.map(|node| node.scalar().map(|word| word.text.to_string()));
                 let prefixes: Option<Vec<String>> = words.collect();
-                made.prefixes = Some(prefixes.ok_or("prefix: is to be a list of words")?);
+                made.prefixes = Some(prefixes.ok_or("prefix: must be a list of words")?);
             }
-            other => return Err(format!("{other:?} means nothing here: role, prefix")),
+            other => return Err(format!("unknown key {other:?}: use role or prefix")),
         }
     }
     if made.role == Role::Nothing {
-        return Err("role: is missing".to_string());
+        return Err("role: missing".to_string());
     }
     Ok(made)
 }

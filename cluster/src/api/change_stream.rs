@@ -1,5 +1,5 @@
-//! `/events`: what changes in the cluster, as server-sent events. One event a batch, its
-//! data a list of [`wire::Event`]; a `resync` says that something may have been missed.
+//! `/events`: changes in the cluster as server-sent events. Each event is one batch with a list of
+//! [`wire::Event`]; a `resync` means that events may have been missed.
 
 use super::caller::Caller;
 use super::connection_limits::{ConnectionLimits, Seat, Side};
@@ -16,21 +16,21 @@ use tokio_stream::wrappers::BroadcastStream;
 use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 use tokio_stream::{Stream, StreamExt};
 
-/// A sign of life, when nothing changes.
+/// Keepalive interval of an idle stream.
 const PULSE: Duration = Duration::from_secs(15);
 
-/// Streams at once, of all callers and of one address or user.
+/// Maximum number of streams of all callers, and of one address or user.
 const STREAMS: usize = 256;
 /// See [`STREAMS`].
 pub const STREAMS_OF_ONE: usize = 32;
 
-/// For streams.
+/// The limits on streams.
 pub struct Places {
     all: Arc<Semaphore>,
     crowd: ConnectionLimits,
 }
 
-/// One of them; it is free again when this is dropped.
+/// A slot for one stream, freed on drop.
 pub struct Place {
     _one: OwnedSemaphorePermit,
     _seat: Option<Seat>,
@@ -46,7 +46,8 @@ impl Default for Places {
 }
 
 impl Places {
-    /// `None`: that side has its share, or all are taken. Who comes by no listener is on no side.
+    /// Takes a slot. Returns `None` if the peer has its share or all are taken. A caller without a
+    /// listener has no peer.
     pub fn enter(&self, side: Option<Side>) -> Option<Place> {
         let seat = match side {
             Some(side) => Some(self.crowd.enter(side)?),
@@ -56,7 +57,7 @@ impl Places {
     }
 }
 
-/// The changes from now on. The place goes with the stream.
+/// Streams changes from now on. The stream holds its slot.
 pub fn stream(
     cache: &EtcdCache,
     caller: Caller,
@@ -94,7 +95,7 @@ fn batch_of(
     }
 }
 
-/// A change as clients see it; `None`: it is nothing of theirs.
+/// Returns a change as clients see it, or `None` if it is not for clients.
 pub fn told(keys: &Keys, change: &Change) -> Option<wire::Event> {
     let (key, revision, value) = match change {
         Change::Put(entry) => (&entry.key, entry.modified, Some(&entry.value)),
@@ -111,7 +112,7 @@ pub fn told(keys: &Keys, change: &Change) -> Option<wire::Event> {
         Subject::Metadata(id, _) => ("metadata", String::new(), id.to_string()),
         Subject::Drain(id) => ("drain", String::new(), id.to_string()),
         Subject::State(id, name) => ("state", name.to_string(), id.to_string()),
-        // The same again, for machines.
+        // Copies of other keys, for the machines.
         Subject::Schedule(..) | Subject::Global(_) => return None,
         Subject::Cluster => return None,
     };

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Connections of one listener at once; more wait to be accepted.
+/// Maximum number of connections of a listener; further ones wait to be accepted.
 pub const MOST_CONNECTIONS: usize = 512;
-/// Connections from one address, or of one user on a unix socket.
+/// Maximum number of connections of one address, or of one user on a unix socket.
 pub const MOST_OF_ONE: usize = 128;
 
-/// From where a connection comes.
+/// The peer of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
     /// Over TCP.
@@ -20,8 +20,8 @@ pub enum Side {
 }
 
 impl Side {
-    /// Who has one address of version 6 has all that begin with the same 64 bits; one of version
-    /// 4 in the clothes of the other is what it is.
+    /// All IPv6 addresses with the same 64-bit prefix count as one peer, and an IPv4-mapped address
+    /// as its IPv4 address.
     pub fn of(address: IpAddr) -> Side {
         Side::Address(match address.to_canonical() {
             IpAddr::V6(six) => {
@@ -33,14 +33,14 @@ impl Side {
     }
 }
 
-/// Who is there; clones count together.
+/// Connections per peer; clones share the counts.
 #[derive(Clone, Debug)]
 pub struct ConnectionLimits {
     most: usize,
     by: Arc<Mutex<BTreeMap<Side, usize>>>,
 }
 
-/// One connection; it counts until it is dropped.
+/// A connection, counted until it is dropped.
 #[derive(Debug)]
 pub struct Seat {
     crowd: ConnectionLimits,
@@ -48,12 +48,12 @@ pub struct Seat {
 }
 
 impl ConnectionLimits {
-    /// In which one side has so many places at most.
+    /// Allows each peer at most this many connections.
     pub fn with(most: usize) -> ConnectionLimits {
         ConnectionLimits { most, by: Arc::default() }
     }
 
-    /// `None`: that side has enough of them.
+    /// Counts a connection. Returns `None` if the peer has reached its limit.
     pub fn enter(&self, side: Side) -> Option<Seat> {
         let mut by = self.by.lock().unwrap_or_else(PoisonError::into_inner);
         let count = by.entry(side).or_default();

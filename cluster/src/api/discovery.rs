@@ -1,5 +1,5 @@
-//! `/discovery`: the description of the API that client generators read. One fixed
-//! document; its `rootUrl` is for clients to fill in.
+//! `/discovery`: the API description for client generators, a fixed document. Clients fill in its
+//! `rootUrl`.
 
 use super::answer::Answer;
 use super::request::Request;

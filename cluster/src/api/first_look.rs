@@ -1,8 +1,8 @@
-//! The first look of fleetctl 1.0. Its `restart` wishes a unit loaded and then waits until the
-//! unit is *launched*: a slip, which fleet's machines hid, for they were seconds behind and the
-//! first look, 250 ms later, still saw the unit as it was. Ours have stopped it by then, and it
-//! would wait for ever. So for a moment after such a wish that client, and no other, is shown the
-//! unit as it was; if it waits for loaded, it looks again.
+//! Works around a bug in fleetctl 1.0.
+//! Its `restart` sets a unit to loaded and then waits until the unit is *launched*. With fleet that
+//! worked because machines were seconds behind: the first poll after 250 ms still saw the old
+//! state. A Groundstate machine has stopped the unit by then, and fleetctl would wait forever. So
+//! for a short time that client alone is shown the old state.
 
 use super::answer::Answer;
 use super::request::Request;
@@ -12,26 +12,26 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long: several of its looks, on a slow way to us.
+/// How long the old state is shown: several polls over a slow connection.
 const MOMENT: Duration = Duration::from_secs(1);
-/// Units that are remembered at once.
+/// Maximum number of units remembered.
 const MOST: usize = 1024;
-/// How the library it asks with names itself; newer ones of that name are other people's.
+/// User agent of its HTTP library; newer versions belong to other clients.
 const LIBRARY: &str = "google-api-go-client/0.5";
 
-/// That client asks.
+/// Returns true for fleetctl 1.0.
 pub fn is_original(user_agent: &str) -> bool {
     user_agent.trim() == LIBRARY
 }
 
-/// Units that it has just wished loaded, and since when.
+/// Units that it has just set to loaded, with the time.
 #[derive(Debug, Default)]
 pub struct FirstLook {
     since: Mutex<BTreeMap<String, Duration>>,
 }
 
 impl FirstLook {
-    /// The answer as it goes out. `before`: what was wished for the unit when the request came.
+    /// Returns the answer to send. `before` is the desired state when the request arrived.
     pub fn passed(
         &self,
         request: &Request,
@@ -75,7 +75,7 @@ mod tests {
         Request { method: method.to_string(), body, is_original, ..Request::default() }
     }
 
-    /// What a look sees, so many milliseconds after the wish for the unit, which is loaded.
+    /// Returns the state that a poll sees, `millis` after the unit was set to loaded.
     fn sees(looks: &FirstLook, is_original: bool, millis: u64) -> String {
         let loaded = Unit { current_state: "loaded".to_string(), ..Unit::default() };
         let (request, now) = (request("GET", "", is_original), Duration::from_millis(millis));

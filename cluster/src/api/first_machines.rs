@@ -1,4 +1,4 @@
-//! `machines` in a PUT: those that take the file of a global unit before the others do.
+//! `machines` in a PUT: the machines that take the file of a global unit first.
 
 use super::answer::Answer;
 use crate::machine::MachineId;
@@ -9,28 +9,31 @@ use crate::unit_name::UnitName;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// As many may be named.
+/// Maximum number of machines.
 const MOST: usize = 4096;
 
+/// Reads the list.
+///
 /// # Errors
-/// What is wrong with them.
+/// The fault of the list.
 pub fn read(all: &[Value]) -> Result<BTreeSet<MachineId>, String> {
     if all.len() > MOST {
-        return Err(format!("machines may be {MOST} at most"));
+        return Err(format!("machines has more than {MOST} entries"));
     }
     let id = |one: &Value| {
-        let text = one.as_str().ok_or("a machine is to be a string")?;
+        let text = one.as_str().ok_or("a machine must be a string")?;
         MachineId::new(text).map_err(|error| error.to_string())
     };
     all.iter().map(id).collect()
 }
 
-/// They are named for what is on all machines, and stays so: else it would be off those that keep what
-/// they have. `new`: a file that is not the one there, and what is wished for it; nothing wished: they
-/// are named for a file that stood there before.
+/// Allows `machines` only for a unit that is global before and after the write; otherwise the unit
+/// would stop on the machines that keep the old file. `new` is a file that differs from the stored
+/// one, with the desired state. An empty desired state means that the machines were chosen for an
+/// earlier file.
 ///
 /// # Errors
-/// What the client is told.
+/// The refusal for the client.
 pub fn check(
     name: &UnitName,
     machines: Option<&BTreeSet<MachineId>>,
@@ -39,17 +42,15 @@ pub fn check(
 ) -> Result<(), Answer> {
     let Some(machines) = machines else { return Ok(()) };
     if new.is_some_and(|(_, wish)| wish.is_empty()) {
-        return Err(Answer::refusal(409, "the unit has another file by now, or is gone"));
+        return Err(Answer::refusal(409, "the unit's file has changed, or the unit is gone"));
     }
     let is_global = snapshot.units.get(name).is_some_and(|kept| kept.record.asks.global);
     let stays_so = new.is_none_or(|(file, _)| Requirement::of(file, Some(name)).global);
     let words = match (is_global, stays_so) {
         _ if machines.is_empty() => return Ok(()),
         (true, true) => return Ok(()),
-        (true, false) => {
-            "machines can be named for a global unit alone: by its new file it is none"
-        }
-        (false, _) => "machines can be named for a global unit that is there alone",
+        (true, false) => "machines is only valid for a global unit: the new file is not global",
+        (false, _) => "machines is only valid for an existing global unit",
     };
     Err(Answer::refusal(400, words))
 }

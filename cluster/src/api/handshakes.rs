@@ -1,18 +1,18 @@
-//! TLS connections whose sides have not agreed yet. Whoever connects may begin one, without any
-//! certificate, and take its time; so they are few, and where there are too many, the one that has
-//! been at it the longest gives way to the one that comes: an honest one takes milliseconds.
+//! Limits TLS handshakes in progress.
+//! Any peer can start one without a certificate and stall it. When there are too many, the oldest
+//! one is dropped for a new one: an honest handshake takes milliseconds.
 
 use super::connection_limits::{MOST_CONNECTIONS, Side};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::oneshot;
 
-/// Of one listener: a quarter of its connections.
+/// Maximum per listener: a quarter of its connections.
 pub const MOST: usize = MOST_CONNECTIONS / 4;
-/// Of one address.
+/// Maximum per address.
 pub const MOST_OF_ONE: usize = 32;
 
-/// See the head of the module; clones count together.
+/// Counts handshakes; clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct Handshakes {
     under_way: Arc<Mutex<UnderWay>>,
@@ -22,11 +22,11 @@ pub struct Handshakes {
 struct UnderWay {
     begun: u64,
     count: usize,
-    /// Of each side, in the order in which they began. Dropped, it gives way.
+    /// Handshakes per peer, in the order of their start. Dropping a sender ends its handshake.
     by: BTreeMap<Side, BTreeMap<u64, oneshot::Sender<()>>>,
 }
 
-/// One of them; it counts until it is dropped.
+/// A handshake, counted until it is dropped.
 #[derive(Debug)]
 pub struct Handshake {
     all: Handshakes,
@@ -36,7 +36,7 @@ pub struct Handshake {
 }
 
 impl UnderWay {
-    /// The one whose turn it is to give way, before that side begins one more.
+    /// Returns the handshake to drop before this peer starts one more.
     fn in_the_way(&self, side: Side) -> Option<(Side, u64)> {
         let oldest = |of: &BTreeMap<u64, oneshot::Sender<()>>| of.keys().next().copied();
         let own = self.by.get(&side).filter(|of| of.len() >= MOST_OF_ONE);
@@ -46,7 +46,7 @@ impl UnderWay {
         if self.count < MOST {
             return None;
         }
-        // Of those who have most of them, the oldest.
+        // The oldest handshake of the peers that have the most.
         let first = |(side, of): (&Side, _)| Some((*side, oldest(of)?));
         let most = self.by.values().map(BTreeMap::len).max()?;
         let fullest = self.by.iter().filter(|(_, of)| of.len() == most);
@@ -65,7 +65,7 @@ impl UnderWay {
 }
 
 impl Handshakes {
-    /// One more, for which another one may have to give way.
+    /// Starts a handshake, and drops another one if the limit is reached.
     pub fn begin(&self, side: Side) -> Handshake {
         let mut all = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((side, number)) = all.in_the_way(side) {
@@ -81,7 +81,7 @@ impl Handshakes {
 }
 
 impl Handshake {
-    /// Until it has to give way.
+    /// Completes when this handshake must end for another one.
     pub async fn gives_way(&mut self) {
         let _ = (&mut self.goes_on).await;
     }

@@ -1,7 +1,6 @@
-//! The sockets the API stands behind: unix sockets (0660, group `fleet` where it exists),
-//! TCP only with TLS and client certificates, and those an init passes. Who is slow, or
-//! too many, is kept from holding up others. What is said over them is
-//! [`super::server`]'s.
+//! The sockets of the API: unix sockets (0660, group `fleet` if it exists), TCP with TLS and client
+//! certificates, and sockets passed by init. Limits keep slow or numerous clients from blocking
+//! others. [`super::server`] answers the requests.
 
 use super::caller::Caller;
 use super::connection_limits::{ConnectionLimits, MOST_CONNECTIONS, MOST_OF_ONE, Side};
@@ -29,18 +28,18 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
-/// Until the head of a request has come; an idle connection ends then, too.
+/// Maximum time until the head of a request has arrived, and for an idle connection.
 pub const HEAD_TIME: Duration = Duration::from_secs(10);
-/// Until the two sides of a TLS connection agree.
+/// Maximum time of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Bytes the head of a request may have.
+/// Maximum size of a request's head in bytes.
 const LARGEST_HEAD: usize = 64 * 1024;
-/// Until requests that are being answered must be done, when it ends.
+/// Time for open requests to finish at shutdown.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// After a failed accept (too many files).
+/// Delay after a failed accept, such as for too many open files.
 const BREATHER: Duration = Duration::from_millis(100);
 
-/// A place to listen at, as the config names it.
+/// A listen address from the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// `unix:///PATH`
@@ -49,45 +48,44 @@ pub enum Place {
     Tcp(SocketAddr),
 }
 
-/// What TCP needs.
+/// Access control for TCP.
 #[derive(Clone, Debug, Default)]
 pub struct Security {
-    /// The files; `None`: no TLS.
+    /// The TLS files; `None` disables TLS.
     pub tls: Option<ServerFiles>,
-    /// What names may do: `api_roles_file`.
+    /// `api_roles_file`: the rights of names.
     pub roles_file: Option<PathBuf>,
-    /// TCP without TLS is let through on loopback addresses, and there alone: everyone on
-    /// this machine may do everything.
+    /// Allows TCP without TLS on loopback addresses only; every local user then has all rights.
     pub insecure_loopback_only: bool,
 }
 
-/// A socket that listens.
+/// A listening socket.
 pub struct Listener {
     socket: Socket,
     gate: Gate,
 }
 
 enum Socket {
-    /// Not tokio's own, whose `accept` panics where the other end has a path of 108 bytes (mio).
+    /// Not tokio's own: its `accept` panics when the peer has a path of 108 bytes (mio).
     Unix(AsyncFd<UnixListener>),
     Tcp(TcpListener),
 }
 
-/// Who comes in.
+/// Access control of a socket.
 #[derive(Clone)]
 enum Gate {
-    /// Whom the file's mode lets.
+    /// The mode of the socket file.
     File,
-    /// Everyone here.
+    /// Any local user.
     Loopback,
-    /// Who has a certificate.
+    /// A client certificate.
     Tls(Arc<Door>),
 }
 
-/// `listen`: a list with commas.
+/// Parses `listen`: a comma-separated list.
 ///
 /// # Errors
-/// The first part that is no place.
+/// The first part that is not a listen address.
 pub fn places(text: &str) -> Result<Vec<Place>, String> {
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     let place = |part: &str| {
@@ -98,16 +96,18 @@ pub fn places(text: &str) -> Result<Vec<Place>, String> {
         }
         let address = part.strip_prefix("tcp://").and_then(|address| address.parse().ok());
         let hint = "unix:///PATH or tcp://ADDRESS:PORT";
-        address.map(Place::Tcp).ok_or_else(|| format!("listen: {part:?} is no place: {hint}"))
+        address
+            .map(Place::Tcp)
+            .ok_or_else(|| format!("listen: invalid address {part:?}: use {hint}"))
     };
     parts.map(place).collect()
 }
 
 impl Security {
-    /// A socket there would be opened.
+    /// Checks whether a socket may be opened there.
     ///
     /// # Errors
-    /// What it wants.
+    /// The missing settings.
     pub fn permits(&self, place: &Place) -> Result<(), String> {
         match place {
             Place::Unix(_) => Ok(()),
@@ -128,10 +128,10 @@ impl Security {
 }
 
 impl Listener {
-    /// Listens there.
+    /// Opens the socket.
     ///
     /// # Errors
-    /// What is in the way, and where.
+    /// The address and the reason.
     pub async fn bind(place: &Place, security: &Security) -> Result<Listener, String> {
         match place {
             Place::Unix(path) => Ok(Listener { socket: bind_unix(path)?, gate: Gate::File }),
@@ -144,11 +144,11 @@ impl Listener {
         }
     }
 
-    /// The sockets that an init passed (`LISTEN_FDS`), and the descriptors as they were passed,
-    /// for another image of this process: they are there only once.
+    /// Returns the sockets passed by init (`LISTEN_FDS`), and their descriptors for re-executing
+    /// this program, because the variable can be read only once.
     ///
     /// # Errors
-    /// One of them is no socket that listens, or is TCP without TLS.
+    /// A descriptor is not a listening socket, or is TCP without TLS.
     pub fn passed(security: &Security) -> Result<(Vec<Listener>, Vec<OwnedFd>), String> {
         let mut passed = listenfd::ListenFd::from_env();
         let (mut listeners, mut kept) = (Vec::new(), Vec::new());
@@ -171,7 +171,7 @@ impl Listener {
         Ok((listeners, kept))
     }
 
-    /// Of a TCP listener.
+    /// The address of a TCP listener.
     pub fn address(&self) -> Option<SocketAddr> {
         match &self.socket {
             Socket::Tcp(tcp) => tcp.local_addr().ok(),
@@ -179,7 +179,8 @@ impl Listener {
         }
     }
 
-    /// Answers until `stop` is true (or its sender is gone), then lets go in good order.
+    /// Accepts connections until `stop` is true or its sender is dropped, then shuts down
+    /// gracefully.
     pub async fn serve(self, state: ApiState, stop: watch::Receiver<bool>) {
         let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
         let crowd = ConnectionLimits::with(MOST_OF_ONE);
@@ -195,7 +196,7 @@ impl Listener {
                 tokio::time::sleep(BREATHER).await;
                 continue;
             };
-            // One side too many: it is let go without a word.
+            // Drops a connection beyond the peer's limit without an answer.
             let Some(side) = connection.side() else { continue };
             let Some(seat) = crowd.enter(side) else { continue };
             let (state, gate, stop) = (state.clone(), self.gate.clone(), stop.clone());
@@ -233,7 +234,7 @@ enum Connection {
 }
 
 impl Connection {
-    /// `None`: it is gone already.
+    /// Returns `None` if the peer has already disconnected.
     fn side(&self) -> Option<Side> {
         match self {
             Connection::Unix(stream) => Some(Side::User(stream.peer_cred().ok()?.uid())),
@@ -242,15 +243,15 @@ impl Connection {
     }
 }
 
-/// Who calls, and from where.
+/// The caller and its peer.
 pub struct Origin {
-    /// What they may.
+    /// The rights of the caller.
     pub caller: Caller,
-    /// Whose places they take.
+    /// The peer whose limits apply.
     pub side: Side,
 }
 
-/// Who comes over TCP is asked for a certificate first.
+/// Serves a TCP connection, after a TLS handshake where the gate requires one.
 async fn meet(
     (stream, side): (tokio::net::TcpStream, Side),
     state: ApiState,
@@ -285,8 +286,8 @@ async fn meet(
     }
 }
 
-/// Answers one that is connected, whatever carries the bytes, until it goes or `stop` is true.
-/// `names`: over TCP, the names this server goes by.
+/// Serves a connection over any transport until the peer closes it or `stop` is true. `names` are
+/// the host names of this server, for TCP.
 pub async fn attend<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     state: ApiState,
@@ -324,8 +325,8 @@ pub async fn attend<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let _ = tokio::time::timeout(FAREWELL, connection).await;
 }
 
-/// Why a request is not for us: a page of some other site made a browser send it, or its
-/// name was bent to this address.
+/// Returns why a request is refused: a browser sent it for another site's page, or DNS rebinding
+/// changed its host name.
 fn stranger(headers: &HeaderMap, names: Option<&[String]>) -> Option<(StatusCode, &'static str)> {
     let text =
         |name| headers.get(name).and_then(|value: &axum::http::HeaderValue| value.to_str().ok());
@@ -334,7 +335,10 @@ fn stranger(headers: &HeaderMap, names: Option<&[String]>) -> Option<(StatusCode
         let origin = origin.to_str().unwrap_or_default();
         let from = origin.split_once("://").map_or("", |(_, from)| from);
         if from != host || from.is_empty() {
-            return Some((StatusCode::FORBIDDEN, "a page of another origin may not ask this"));
+            return Some((
+                StatusCode::FORBIDDEN,
+                "requests from pages of another origin are not allowed",
+            ));
         }
     }
     let names = names?;
@@ -344,10 +348,7 @@ fn stranger(headers: &HeaderMap, names: Option<&[String]>) -> Option<(StatusCode
     if is_address || bare == "localhost" || names.contains(&bare) {
         return None;
     }
-    Some((
-        StatusCode::MISDIRECTED_REQUEST,
-        "the Host of the request is none of this server's names",
-    ))
+    Some((StatusCode::MISDIRECTED_REQUEST, "the Host header is not a name of this server"))
 }
 
 fn bind_unix(path: &Path) -> Result<Socket, String> {
@@ -357,7 +358,7 @@ fn bind_unix(path: &Path) -> Result<Socket, String> {
     }
     if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
         if std::os::unix::net::UnixStream::connect(path).is_ok() {
-            return Err(bad(&"another daemon listens there"));
+            return Err(bad(&"another daemon is listening there"));
         }
         std::fs::remove_file(path).map_err(|error| bad(&error))?;
     }
@@ -367,13 +368,13 @@ fn bind_unix(path: &Path) -> Result<Socket, String> {
     let groups = std::fs::read("/etc/group").unwrap_or_default();
     let accounts = Accounts::parse("", &String::from_utf8_lossy(&groups));
     if let Some(group) = accounts.group("fleet") {
-        // Without the right to it the group stays that of fleetd.
+        // Without the right to change the group, the group stays that of fleetd.
         let _ = nix::unistd::chown(path, None, Some(Gid::from_raw(group.gid)));
     }
     watched(socket).map_err(|error| bad(&error))
 }
 
-#[allow(deprecated, reason = "what replaces it is unsafe, and a UnixListener stays what it is")]
+#[allow(deprecated, reason = "the replacement is unsafe")]
 fn watched(socket: UnixListener) -> std::io::Result<Socket> {
     socket.set_nonblocking(true)?;
     AsyncFd::with_interest(socket, Interest::READABLE).map(Socket::Unix)
@@ -434,7 +435,7 @@ mod tests {
         assert_eq!(stranger(&headers(&[(header::HOST, "domain-sock")]), None), None);
     }
 
-    /// Nothing else here binds all of the 108 bytes that a path can have (unix(7)).
+    /// No other program here can bind all 108 bytes of a path (unix(7)).
     const FROM_THE_LONGEST_PATH: &str = r#"
         socket(S, AF_UNIX, SOCK_STREAM, 0) or die; unlink $ARGV[0];
         bind(S, pack("S", AF_UNIX) . $ARGV[0]) or die; unlink $ARGV[0];

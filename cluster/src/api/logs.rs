@@ -1,7 +1,7 @@
-//! `/logs/NAME`: what a unit wrote, wherever it runs. On this machine it is read from the
-//! logger's socket; another machine is asked at the address it publishes, over TLS with
-//! this machine's certificate. One that publishes none is named, and its client goes
-//! there by ssh. Behind what the unit wrote stands why it does not run, where it does not.
+//! `/logs/NAME`: the output of a unit, from any machine.
+//! Logs of this machine come from the logger's socket. Another machine is asked at its published
+//! address, over TLS with this machine's certificate. If it publishes none, the client uses ssh. If
+//! the unit does not run, the reason follows its output.
 
 use super::answer::{Answer, into_response};
 use super::reloaded_files::ReloadedFiles;
@@ -28,26 +28,26 @@ use tokio::time::timeout;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 
-/// Until the logger, or another machine, has answered.
+/// Timeout for the logger or another machine.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Lines that wait for a slow reader.
+/// Lines buffered for a slow reader.
 const BACKLOG: usize = 64;
-/// Until the first line of a unit that is followed: after that the answer begins without one.
+/// Time to wait for the first line of a followed unit before the answer starts without one.
 const FIRST_LINE: Duration = Duration::from_secs(1);
-/// Lines that are asked for at most.
+/// Maximum number of lines per request.
 const MOST_LINES: u64 = 100_000;
 const TEXT: &str = "text/plain; charset=utf-8";
-/// Lines, when nothing is said.
+/// Default number of lines.
 const LINES: u64 = 10;
 
-/// Where it is read, and as whom others are asked.
+/// The sources of logs.
 #[derive(Clone)]
 pub struct Logs {
     /// This machine.
     pub machine: MachineId,
     /// The logger's socket.
     pub socket: PathBuf,
-    /// What this machine shows to others; `None`: they can not be asked.
+    /// The client certificate of this machine; without it other machines cannot be asked.
     pub tls: Option<Arc<ReloadedFiles<Arc<rustls::ClientConfig>>>>,
 }
 
@@ -67,8 +67,8 @@ pub async fn answer(
     }
 }
 
-/// Why the unit does not run there, for a caller who knows all that it names. Who asks for another
-/// machine says it to its own caller; what is followed has no end to say it at.
+/// Returns why the unit does not run there, with hidden names as the caller's rights require. A
+/// forwarding machine adds the reason itself; a followed log has no end to add it to.
 fn reason(cache: &EtcdCache, request: &Request, name: &str, machine: &MachineId) -> Option<String> {
     if request.filter("forwarded").is_some() || follows(request) {
         return None;
@@ -78,7 +78,7 @@ fn reason(cache: &EtcdCache, request: &Request, name: &str, machine: &MachineId)
     told.record.reason.as_ref().map(|reason| request.caller.conceal(reason))
 }
 
-/// The same, and then those words.
+/// Appends the reason to the output.
 fn behind(mut response: Response<Body>, reason: &str) -> Response<Body> {
     let written = std::mem::take(response.body_mut()).into_data_stream();
     let told = tokio_stream::once(Ok(Bytes::from(format!("fleetd: {reason}\n"))));
@@ -93,7 +93,8 @@ async fn read(
     name: &str,
 ) -> Result<(Response<Body>, MachineId), Answer> {
     let refused = |words: String| Answer::refusal(409, words);
-    let logs = logs.ok_or_else(|| refused("this daemon reads no logs".to_string()))?;
+    let logs =
+        logs.ok_or_else(|| refused("reading logs is not enabled in this fleetd".to_string()))?;
     let name = UnitName::new(name).map_err(|error| Answer::refusal(400, error.to_string()))?;
     let (machine, listen) = whereabouts(logs, cache, request, &name)?;
     if machine == logs.machine {
@@ -101,7 +102,7 @@ async fn read(
         let native = |kept: &crate::snapshot::Kept<Arc<crate::snapshot::Content>>| {
             crate::native_unit::text(&kept.record.file).is_some()
         };
-        // To its init it has no suffix.
+        // init knows a native unit without its suffix.
         let is_native = kept.units.get(&name).is_some_and(native);
         let state = kept.states.get(&name).and_then(|on| on.get(&machine));
         let explained = state.is_some_and(|state| state.record.reason.is_some());
@@ -116,7 +117,7 @@ async fn read(
         refused(format!("machine {machine} publishes no address to read logs from"))
     })?;
     let tls = logs.tls.as_ref().map(|tls| tls.get()).ok_or_else(|| {
-        refused(format!("{} has no certificate to show to machine {machine}", logs.machine))
+        refused(format!("{} has no client certificate for machine {machine}", logs.machine))
     })?;
     let asked = timeout(PATIENCE, forward(&listen, &machine, tls, request, &name)).await;
     let silent = |why: &str| Answer {
@@ -130,7 +131,7 @@ async fn read(
     }
 }
 
-/// Which machine has it, and where that one listens.
+/// Returns the unit's machine and its published address.
 fn whereabouts(
     logs: &Logs,
     cache: &EtcdCache,
@@ -164,7 +165,8 @@ fn follows(request: &Request) -> bool {
     request.filter("follow").is_some_and(|word| word == "true" || word == "1")
 }
 
-/// From the logger of this machine. `explained`: the unit's state says why it does not run.
+/// Reads from the logger of this machine. `explained` is true if the unit's state has a reason why
+/// it does not run.
 async fn local(
     logs: &Logs,
     request: &Request,
@@ -197,7 +199,7 @@ async fn local(
         Err(_) => return Err(silent(&"no answer in time")),
     };
     let mut objects = BufReader::new(stream).lines();
-    // A refusal is the first object of the answer, and becomes the status.
+    // A refusal is the first object of the answer and becomes the HTTP status.
     let patience = if query.follow { FIRST_LINE } else { PATIENCE };
     let first = match timeout(patience, objects.next_line()).await {
         Ok(object) => Some(told(object)),
@@ -205,7 +207,7 @@ async fn local(
         Err(_) => return Err(silent(&"no answer in time")),
     };
     match first {
-        // A unit that init never took has no logs; its state says why.
+        // init has no logs of a unit that it never accepted; the unit's state has the reason.
         Some(Told::Refused(failure)) if explained && failure.kind == Failure::UNKNOWN_TARGET => {
             let line = format!("fleetd: {}\n", failure.message);
             Ok(into_response(Answer::with(TEXT, line.into_bytes())))
@@ -216,7 +218,7 @@ async fn local(
     }
 }
 
-/// The status of what the logger refuses.
+/// Returns the HTTP status for a refusal of the logger.
 fn refused(failure: &Failure) -> Answer {
     let words = match failure.hint.is_empty() {
         true => failure.message.clone(),
@@ -226,7 +228,7 @@ fn refused(failure: &Failure) -> Answer {
         Failure::DENIED => Answer::refusal(
             403,
             format!(
-                "init does not let this fleetd read logs: {words}; add the user of fleetd to that \
+                "init denied this fleetd access to logs: {words}; add fleetd's user to that \
                  group (supplementary-groups in its unit)"
             ),
         ),
@@ -237,8 +239,8 @@ fn refused(failure: &Failure) -> Answer {
     }
 }
 
-/// The logger's lines as text. A stream that fails is cut off, so that its reader does not take
-/// what it has for the whole.
+/// Streams the logger's lines as text. A failing stream is aborted, so that the client notices that
+/// it is incomplete.
 fn streamed(mut objects: Lines<BufReader<UnixStream>>, mut first: Option<Told>) -> Response<Body> {
     let (sender, receiver) = mpsc::channel::<Result<Bytes, std::io::Error>>(BACKLOG);
     tokio::spawn(async move {
@@ -247,7 +249,8 @@ fn streamed(mut objects: Lines<BufReader<UnixStream>>, mut first: Option<Told>) 
                 Some(object) => object,
                 None => tokio::select! {
                     object = objects.next_line() => told(object),
-                    // A unit that is silent for long keeps no logger's client for a reader that left.
+                    // Stops when the reader has disconnected, so that a silent unit does not hold a
+                    // logger client.
                     () = sender.closed() => break,
                 },
             };
@@ -273,11 +276,11 @@ fn streamed(mut objects: Lines<BufReader<UnixStream>>, mut first: Option<Told>) 
     response
 }
 
-/// What one object of the logger's stream says.
+/// An object of the logger's stream.
 #[derive(Debug, PartialEq)]
 enum Told {
     Line(String),
-    /// Nothing follows.
+    /// The logger refused; the stream ends.
     Refused(Failure),
     /// The stream broke off before its end record, or cannot be read: the reason.
     Broken(String),
@@ -335,15 +338,15 @@ async fn forward(
     handed_on(head.status, Body::new(body))
 }
 
-/// What another machine answers, under a head of our own: who takes a machine over is given no
-/// word in this one's name.
+/// Passes on another machine's answer under our own headers: an attacker who controls that machine
+/// must not speak for this one.
 ///
 /// # Errors
-/// It answers what logs are not answered.
+/// The status is not one of a log answer.
 fn handed_on(theirs: StatusCode, body: Body) -> Result<Response<Body>, String> {
     let known = [200, 403, 404, 409, 503].contains(&theirs.as_u16());
     if !known {
-        return Err(format!("it answers {}", theirs.as_u16()));
+        return Err(format!("unexpected status {}", theirs.as_u16()));
     }
     let answer = Answer::with(TEXT, Vec::new());
     let mut response = into_response(Answer { status: theirs.as_u16(), ..answer });

@@ -1,5 +1,4 @@
-//! `/machines`: who is there, and what is laid over what they say of themselves; and
-//! `/drain`, which empties one.
+//! `/machines`: the registered machines and their metadata overrides; `/drain`: drains a machine.
 
 use super::answer::{Answer, Outcome};
 use super::page::List;
@@ -26,7 +25,7 @@ pub fn collection(request: &Request, view: &View<'_>) -> Outcome {
     }
 }
 
-/// `/drain/ID`: PUT empties it, DELETE lets it take units again.
+/// `/drain/ID`: PUT drains the machine, DELETE lets it take units again.
 pub fn drain(request: &Request, id: &str, snapshot: &Snapshot) -> Outcome {
     let draining = match request.method.as_str() {
         "PUT" => true,
@@ -46,7 +45,7 @@ pub fn drain(request: &Request, id: &str, snapshot: &Snapshot) -> Outcome {
     }
 }
 
-/// A machine as clients see it; `None` when it is not there.
+/// Returns a machine as clients see it, or `None` if it is not registered.
 pub fn entity(snapshot: &Snapshot, id: &MachineId) -> Option<wire::Machine> {
     let machine = snapshot.machine(id)?;
     Some(wire::Machine {
@@ -74,20 +73,21 @@ fn list(request: &Request, view: &View<'_>) -> Answer {
     Answer::json(&wire::MachinePage { machines, next_page_token: cut.next })
 }
 
-/// Operations of one patch: each is a condition of its write, and that of the cluster is one more.
+/// Maximum operations of one patch: each is a condition of its write, and the cluster id is one
+/// more.
 const MOST_PATCHED: usize = MOST_OPERATIONS - 1;
 
-/// All operations are judged before the first is carried out.
+/// Checks all operations before it carries out any.
 fn patch(body: &[u8], snapshot: &Snapshot) -> Result<Transaction, String> {
     let operations = match first_value(body)? {
         Value::Null => Vec::new(),
         Value::Array(operations) => operations,
         Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
-            return Err("a patch is to be a list".to_string());
+            return Err("a patch must be a list".to_string());
         }
     };
     if operations.len() > MOST_PATCHED {
-        return Err(format!("a patch has {MOST_PATCHED} operations at most"));
+        return Err(format!("a patch has more than {MOST_PATCHED} operations"));
     }
     let mut read = Vec::new();
     for operation in &operations {
@@ -110,21 +110,21 @@ fn patch(body: &[u8], snapshot: &Snapshot) -> Result<Transaction, String> {
     Ok(all)
 }
 
-/// op, path, value of one operation; what is not there is empty.
+/// Returns op, path and value of an operation; a missing field is empty.
 fn fields(operation: &Value) -> Result<(String, String, String), String> {
     let text = |value: Option<&Value>, what: &str| match value {
         None | Some(Value::Null) => Ok(String::new()),
         Some(Value::String(text)) => Ok(text.clone()),
         Some(_) => Err(what.to_string()),
     };
-    let fields = operation.as_object().ok_or("an operation is to be an object")?;
+    let fields = operation.as_object().ok_or("an operation must be an object")?;
     let value = match field(fields, "value") {
         None | Some(Value::Null) => String::new(),
-        Some(Value::Object(inner)) => text(field(inner, "value"), "value is to be a string")?,
-        Some(_) => return Err("value is to be an object with a value".to_string()),
+        Some(Value::Object(inner)) => text(field(inner, "value"), "value must be a string")?,
+        Some(_) => return Err("value must be an object with a value".to_string()),
     };
-    let op = text(field(fields, "op"), "op is to be a string")?;
-    Ok((op, text(field(fields, "path"), "path is to be a string")?, value))
+    let op = text(field(fields, "op"), "op must be a string")?;
+    Ok((op, text(field(fields, "path"), "path must be a string")?, value))
 }
 
 /// `/ID/metadata/KEY`

@@ -1,4 +1,4 @@
-//! `/metrics`: what Prometheus reads. The daemon adds the engine's own lines.
+//! `/metrics` for Prometheus. The daemon adds the engine's lines.
 
 use crate::snapshot::Snapshot;
 use std::collections::BTreeMap;
@@ -7,22 +7,22 @@ use std::sync::{Mutex, PoisonError};
 
 const METHODS: [&str; 7] = ["GET", "PUT", "DELETE", "PATCH", "POST", "HEAD", "OPTIONS"];
 
-/// Requests so far.
+/// Counters of requests.
 #[derive(Debug, Default)]
 pub struct Counters {
     requests: Mutex<BTreeMap<(&'static str, u16), u64>>,
 }
 
 impl Counters {
-    /// One more.
+    /// Counts a request.
     pub fn count(&self, method: &str, status: u16) {
-        // A client chooses its methods: the table must not grow with them.
+        // Clients choose the method, so unknown methods share one entry.
         let method = METHODS.iter().find(|own| **own == method).copied().unwrap_or("other");
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         *requests.entry((method, status)).or_default() += 1;
     }
 
-    /// As Prometheus reads it.
+    /// Writes the metrics in Prometheus' format.
     pub fn text(&self, snapshot: &Snapshot, healthy: bool) -> String {
         let mut text = String::new();
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,7 +52,7 @@ impl Counters {
     }
 }
 
-/// Whether etcd is one that others may write to; nothing, while that is not known.
+/// The metric for insecure access to etcd; empty while it is unknown.
 pub fn safety(insecure: Option<&[String]>) -> String {
     let Some(why) = insecure else { return String::new() };
     let name = "fleet_registry_insecure";

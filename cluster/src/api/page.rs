@@ -1,19 +1,20 @@
-//! Lists in pages. A token is opaque to clients: it carries which list it is of, the list's
-//! revision and the last name of the page before, so that the pages of one list come from one
-//! snapshot, and, once that is forgotten, go on behind that name and skip nothing that stayed. It
-//! begins as a token of fleet 1.0 does (limit and page, 16 bits each), so that the same
-//! faults have the same words; a token of those four bytes alone is answered by counting.
+//! Lists in pages.
+//! A token is opaque to clients. It holds the list, its revision, and the last name of the previous
+//! page. The pages of one list come from one snapshot. Once that snapshot is dropped, the next page
+//! starts after that name, and no item that still exists is skipped.
+//! A token starts like one of fleet 1.0 (limit and page, 16 bits each), so that errors have the
+//! same words. A four-byte fleet token is answered by counting pages.
 
-/// Items on a page, unless `token_limit` says otherwise.
+/// Items on a page, unless `token_limit` is set.
 pub const LIMIT: u16 = 100;
-/// What is said of a token that is none of this list.
+/// Error for a token that is not of this list.
 const INVALID: &str = "invalid value of nextPageToken query parameter";
 const HEAD: usize = 4;
 const REVISION: usize = 8;
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// Which list. Its number stands in a token where one of the form before had the first letter of a name,
-/// which none of these is: who changes the form takes others.
+/// A list. Its number is at the place where an older token format had the first letter of a name,
+/// and differs from all such letters. A new format needs new numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum List {
     /// `/units`
@@ -24,45 +25,47 @@ pub enum List {
     Machines = 3,
 }
 
-/// Where a page begins.
+/// The start of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
     /// At the first item.
     First,
-    /// After so many pages, counted.
+    /// After this number of pages.
     Counted(u16),
-    /// Behind an item of an earlier page.
+    /// After an item of an earlier page.
     Behind {
-        /// Of the list.
+        /// Revision of the list.
         revision: i64,
-        /// How many pages were before.
+        /// Number of pages before.
         page: u16,
-        /// The item.
+        /// The last item.
         last: String,
     },
 }
 
-/// One page, and where the next is.
+/// A page and the token of the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
-    /// Its items.
+    /// The items.
     pub items: Vec<T>,
-    /// Empty: it is the last.
+    /// Empty for the last page.
     pub next: String,
 }
 
-/// A list as it is cut.
+/// A list and its page size.
 #[derive(Clone, Copy, Debug)]
 pub struct Pages {
-    /// Which.
+    /// The list.
     pub list: List,
     /// Items on a page.
     pub limit: u16,
 }
 
 impl Pages {
+    /// Parses the token of a request.
+    ///
     /// # Errors
-    /// What the client is told of its token, in fleet's words.
+    /// The fault of the token, in fleet's words.
     pub fn start(self, tokens: &[String]) -> Result<Start, String> {
         let token = match tokens {
             [] => return Ok(Start::First),
@@ -93,7 +96,7 @@ impl Pages {
         Ok(Start::Behind { revision: i64::from_le_bytes(*revision), page, last })
     }
 
-    /// Cuts a page out of items in the order of their keys.
+    /// Cuts a page from items in the order of their keys.
     pub fn cut<T>(
         self,
         items: impl Iterator<Item = (String, T)>,
@@ -128,7 +131,7 @@ impl Pages {
     }
 }
 
-/// Base64 with the alphabet for URLs, padded.
+/// Encodes base64 with the URL alphabet and padding.
 pub fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {

@@ -9,28 +9,28 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Between two looks at whether a guest may stay.
+/// Interval between checks of open sessions.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What a listener lets people in by, as the files are whenever it is asked for.
+/// Certificates and roles of a listener, reloaded when their files change.
 pub struct Door {
     identity: ReloadedFiles<Identity>,
-    /// `None`: nobody has a role.
+    /// Without roles no name has rights.
     roles: Option<ReloadedFiles<Arc<Roles>>>,
 }
 
-/// One who came in.
+/// The session of a TLS peer.
 pub struct PeerSession {
-    /// What they may.
+    /// The rights of the peer.
     pub caller: Caller,
     chain: Vec<CertificateDer<'static>>,
 }
 
 impl Door {
-    /// By those files.
+    /// Reads the files.
     ///
     /// # Errors
-    /// One of them can not be read or says what means nothing.
+    /// A file cannot be read or is invalid.
     pub fn of(files: &ServerFiles, roles_file: Option<&PathBuf>) -> Result<Door, String> {
         let roles = match roles_file {
             Some(path) => {
@@ -42,7 +42,7 @@ impl Door {
         Ok(Door { identity: Identity::follow(files)?, roles })
     }
 
-    /// What is shown to who comes now.
+    /// The current server identity.
     pub fn identity(&self) -> Identity {
         self.identity.get()
     }
@@ -53,7 +53,7 @@ impl Door {
         name.zip(roles).map(|(name, roles)| roles.of(&name)).unwrap_or_default()
     }
 
-    /// Who showed those certificates, and was let in by that.
+    /// Creates the session of a peer that was admitted by these certificates.
     pub fn guest(&self, chain: &[CertificateDer<'_>]) -> PeerSession {
         let kept = chain.iter().map(|one| one.clone().into_owned()).collect();
         PeerSession { caller: self.caller(chain), chain: kept }
@@ -61,11 +61,11 @@ impl Door {
 }
 
 impl PeerSession {
-    /// Ends when they may not stay.
+    /// Completes when the peer may no longer stay.
     pub async fn until_unwelcome(self, door: Arc<Door>) {
         loop {
             tokio::time::sleep(LOOK).await;
-            // Its time may have come, or the files may say other things.
+            // The certificate may have expired, or the files may have changed.
             if !door.identity().admits(&self.chain) {
                 return;
             }
@@ -76,10 +76,10 @@ impl PeerSession {
     }
 }
 
-/// `api_roles_file`
+/// Reads `api_roles_file`.
 ///
 /// # Errors
-/// It can not be read, or what is wrong with it.
+/// The file cannot be read or is invalid.
 pub fn read_roles(path: &Path) -> Result<Roles, String> {
     let shown = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| format!("{shown}: {error}"))?;

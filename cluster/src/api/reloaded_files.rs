@@ -1,16 +1,17 @@
 //! Values made from files that change while the daemon runs: certificates, keys, revocation lists.
-//! When new files cannot be read, or do not fit each other, the old value stays; the log says why once.
+//! If new files cannot be read or do not match, the old value stays and fleetd logs the reason
+//! once.
 
 use crate::log;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Which file it is, and as of when; `None`: it is not there.
+/// Identity and time of a file; `None` if it does not exist.
 type Stamp = Option<(u64, u64, i64, i64, u64)>;
 type Make<T> = Box<dyn Fn() -> Result<T, String> + Send + Sync>;
 
-/// See the head of the module.
+/// A value that is made again when its files change.
 pub struct ReloadedFiles<T> {
     files: Vec<PathBuf>,
     make: Make<T>,
@@ -24,10 +25,10 @@ struct Made<T> {
 }
 
 impl<T: Clone> ReloadedFiles<T> {
-    /// Of those files, by `make`.
+    /// Makes the value from the files with `make`.
     ///
     /// # Errors
-    /// It can not be made of what is there now.
+    /// `make` failed.
     pub fn of(
         files: Vec<PathBuf>,
         make: impl Fn() -> Result<T, String> + Send + Sync + 'static,
@@ -37,20 +38,21 @@ impl<T: Clone> ReloadedFiles<T> {
         Ok(ReloadedFiles { files, make: Box::new(make), made: Mutex::new(made) })
     }
 
-    /// As the files are now.
+    /// Returns the value for the current files.
     pub fn get(&self) -> T {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        // Looked at before they are read: what changes meanwhile is found the next time.
+        // Stamps are taken before reading, so that a change during the reading is found the next
+        // time.
         let now = stamps(&self.files);
         if now != made.stamps {
             match (self.make)() {
                 Ok(value) => {
                     let first = self.files.first().map(|file| file.display().to_string());
-                    log::info(format_args!("{} is taken anew", first.unwrap_or_default()));
+                    log::info(format_args!("reloaded {}", first.unwrap_or_default()));
                     *made = Made { stamps: now, value, fault: String::new() };
                 }
                 Err(fault) if fault != made.fault => {
-                    log::error(format_args!("what was there before is shown on: {fault}"));
+                    log::error(format_args!("cannot reload, keeping the old files: {fault}"));
                     made.fault = fault;
                 }
                 Err(_) => {}

@@ -1,25 +1,25 @@
-//! A request as the API judges it: method, path, query and the two headers that count.
-//! Reads paths and queries as fleet's server did (percent escapes, first value of a
-//! repeated key). Knows no resource; [`super::route`] does.
+//! A request as the API judges it: method, path, query and two headers. Paths and queries are read
+//! as in fleet's server (percent escapes, first value of a repeated key). [`super::route`] knows
+//! the resources.
 
 use super::caller::Caller;
 
-/// A request, whole.
+/// A complete request.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// `GET`, `PUT`…
     pub method: String,
-    /// As it came, escapes and all.
+    /// The path as sent, with escapes.
     pub path: String,
-    /// Behind the `?`, as it came.
+    /// The text after the `?`, as sent.
     pub query: String,
     /// Every Content-Type header.
     pub content_types: Vec<String>,
     /// The body.
     pub body: Vec<u8>,
-    /// Who asks.
+    /// The caller.
     pub caller: Caller,
-    /// By fleetctl 1.0: [`super::first_look`] says what for.
+    /// True for a request of fleetctl 1.0; see [`super::first_look`].
     pub is_original: bool,
 }
 
@@ -38,7 +38,7 @@ impl Request {
     }
 }
 
-/// Takes the percent escapes out; `None`: it is not UTF-8, or an escape is none.
+/// Decodes percent escapes. Returns `None` for an invalid escape or text that is not UTF-8.
 pub fn unescape(text: &str, plus_is_blank: bool) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -56,7 +56,7 @@ pub fn unescape(text: &str, plus_is_blank: bool) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Writes a name so that it is one part of a path: what fleetctl 1.0 escapes, too.
+/// Escapes a name so that it is one part of a path; escapes at least what fleetctl 1.0 does.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -70,7 +70,7 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// The path without empty, `.` and `..` parts, where it had such; `None`: it is clean.
+/// Removes empty, `.` and `..` parts from a path. Returns `None` if there are none.
 pub fn cleaned(path: &str) -> Option<String> {
     let dirty = |part: &str| part.is_empty() || part == "." || part == "..";
     let inner = path.strip_prefix('/').unwrap_or(path);

@@ -1,5 +1,5 @@
-//! Which resource a request is about, and who may ask: the one place that knows the
-//! paths. Each resource answers in its own module.
+//! Maps paths to resources and checks rights; no other module knows the paths. Each resource
+//! answers in its own module.
 
 use super::answer::{Answer, Outcome};
 use super::caller::{Deed, Role};
@@ -8,10 +8,10 @@ use super::request::{Request, cleaned, unescape};
 use super::view::View;
 use super::{discovery, machines, states, units, why};
 
-/// Both prefixes mean the same.
+/// Equivalent prefixes.
 pub const PREFIXES: [&str; 2] = ["/fleet/v1", "/v1-alpha"];
 
-/// What a path is about.
+/// The resource of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resource {
     /// `/`, or a prefix alone.
@@ -28,26 +28,26 @@ pub enum Resource {
     Machines,
     /// `/discovery`
     Discovery,
-    /// `/why/NAME`; ours.
+    /// `/why/NAME`; an extension.
     Why(String),
-    /// `/drain/ID`; ours.
+    /// `/drain/ID`; an extension.
     Drain(String),
-    /// `/events`; ours.
+    /// `/events`; an extension.
     Events,
-    /// `/logs/NAME`; ours.
+    /// `/logs/NAME`; an extension.
     Logs(String),
     /// `/metrics`
     Metrics,
-    /// `/healthz`; ours.
+    /// `/healthz`; an extension.
     Health,
-    /// `/ui`; ours.
+    /// `/ui`; an extension.
     Page,
-    /// Nothing we know.
+    /// An unknown path.
     Unknown,
 }
 
 impl Resource {
-    /// One that is answered in pages.
+    /// The list of a paged resource.
     pub fn list(&self) -> Option<List> {
         match self {
             Resource::Units => Some(List::Units),
@@ -69,7 +69,7 @@ impl Resource {
     }
 }
 
-/// What a path is about; the path is clean.
+/// Returns the resource of a clean path.
 pub fn resource(path: &str) -> Resource {
     match path {
         "/" => return Resource::Root,
@@ -105,9 +105,9 @@ pub fn resource(path: &str) -> Resource {
     }
 }
 
-/// What the request is answered. [`Resource::Events`], [`Resource::Logs`],
-/// [`Resource::Metrics`], [`Resource::Health`] and [`Resource::Page`] are the shell's:
-/// their answers come from elsewhere than the snapshot.
+/// Decides a request. The server answers [`Resource::Events`], [`Resource::Logs`],
+/// [`Resource::Metrics`], [`Resource::Health`] and [`Resource::Page`], which do not come from the
+/// snapshot.
 pub fn decide(request: &Request, view: &View<'_>) -> Outcome {
     if let Some(mut path) = cleaned(&request.path) {
         if !request.query.is_empty() {
@@ -138,7 +138,7 @@ pub fn decide(request: &Request, view: &View<'_>) -> Outcome {
     }
 }
 
-/// 403, where the caller's role does not let them.
+/// Returns 403 if the caller's role does not allow the request.
 pub fn forbidden(request: &Request, resource: &Resource) -> Option<Answer> {
     let reads = matches!(request.method.as_str(), "GET" | "HEAD" | "OPTIONS");
     let deed = match resource {
@@ -160,7 +160,7 @@ pub fn forbidden(request: &Request, resource: &Resource) -> Option<Answer> {
     };
     let caller = &request.caller;
     if caller.role == Role::Nothing {
-        return Some(Answer::refusal(403, "no role is given to the name in your certificate"));
+        return Some(Answer::refusal(403, "the name in your certificate has no role"));
     }
     if !caller.may(deed) {
         return Some(Answer::refusal(403, "your role does not permit this"));

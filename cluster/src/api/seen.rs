@@ -1,5 +1,5 @@
-//! What this daemon has answered from: nobody is shown less than was told before, even while
-//! the watch that keeps the cache up to date is behind or lost.
+//! The newest state that this daemon has answered from. No client sees an older state than was
+//! answered before, even while the cache lags or has lost its watch.
 
 use crate::etcd_cache::EtcdCache;
 use crate::key::Subject;
@@ -8,22 +8,22 @@ use crate::store::Fault;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// See the head of the module.
+/// The newest reading and the newest write.
 #[derive(Default)]
 pub struct Seen {
-    /// The newest reading that is newer than the cache.
+    /// The newest reading, if it is newer than the cache.
     fresh: Mutex<Option<Arc<Snapshot>>>,
     /// The newest revision that was written and answered.
     written: AtomicI64,
 }
 
 impl Seen {
-    /// That was written.
+    /// Records a write.
     pub fn written(&self, revision: i64) {
         self.written.fetch_max(revision, Ordering::Relaxed);
     }
 
-    /// That was read.
+    /// Records a reading.
     pub fn keep(&self, fresh: Snapshot) -> Arc<Snapshot> {
         let fresh = Arc::new(fresh);
         let mut kept = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
@@ -33,7 +33,7 @@ impl Seen {
         fresh
     }
 
-    /// The newest that is known here.
+    /// The newest snapshot known here.
     fn known(&self, cache: &EtcdCache) -> Arc<Snapshot> {
         let cached = cache.snapshot();
         let mut kept = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
@@ -46,10 +46,10 @@ impl Seen {
         }
     }
 
-    /// With all that was answered by this daemon before.
+    /// Returns a snapshot that includes every write answered by this daemon.
     ///
     /// # Errors
-    /// It had to be read, and was not.
+    /// The store had to be read and did not answer.
     pub async fn latest(&self, cache: &EtcdCache) -> Result<Arc<Snapshot>, Fault> {
         let known = self.known(cache);
         match known.revision >= self.written.load(Ordering::Relaxed) {
@@ -58,17 +58,17 @@ impl Seen {
         }
     }
 
-    /// What the store holds at this moment; read whole only where this daemon is behind.
+    /// Returns the current state of the store. It reads everything only if this daemon lags.
     ///
     /// # Errors
-    /// No answer.
+    /// The store did not answer.
     pub async fn newest(&self, cache: &EtcdCache) -> Result<Arc<Snapshot>, Fault> {
         let key = cache.keys().of(&Subject::Cluster);
         let now = cache.store().read(&key).await?;
         let known = self.known(cache);
         let ours = known.cluster.as_ref().map(|kept| kept.modified);
         if ours.is_some() && ours != now.entries.first().map(|entry| entry.modified) {
-            return Err(Fault::Unavailable("another cluster answers".to_string()));
+            return Err(Fault::Unavailable("etcd has another cluster now".to_string()));
         }
         match known.revision >= now.revision {
             true => Ok(known),

@@ -1,6 +1,5 @@
-//! The shell around [`super::route`]: reads a request within its limits, shows it to the
-//! decision, writes what was decided, answers. Which sockets it stands behind is
-//! [`super::listener`]'s.
+//! The shell around [`super::route`]: reads a request within its limits, has it decided, writes the
+//! decision, answers. [`super::listener`] owns the sockets.
 
 use super::answer::{Answer, NO_REGISTRY, Outcome, into_response};
 use super::body;
@@ -33,20 +32,20 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-/// A store that did not answer for that long is said to be away.
+/// A store without an answer for this long counts as unavailable.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Until this daemon sees what it wrote itself.
+/// Time to wait until the cache shows this daemon's own write.
 const SIGHT: Duration = Duration::from_secs(1);
-/// Between two tries while it is away.
+/// Delay between attempts while the store is unavailable.
 const BREATHER: Duration = Duration::from_millis(250);
-/// How often a write is decided anew.
+/// Number of attempts for one write.
 const TRIES: u32 = 8;
-/// Snapshots that are kept for lists in pages, and for how long.
+/// Snapshots kept for paged lists, and for how long.
 const PINS: usize = 16;
 const PINNED: Duration = Duration::from_secs(60);
-/// What a browser may do with an answer: show it.
+/// Content-Security-Policy of answers: a browser may only show them.
 const POLICY: &str = "default-src 'none'; frame-ancestors 'none'; sandbox";
-/// What all requests share; clones are the same.
+/// State shared by all requests; clones share it.
 #[derive(Clone)]
 pub struct ApiState {
     inner: Arc<Inner>,
@@ -63,7 +62,7 @@ struct Inner {
 }
 
 impl ApiState {
-    /// Of a cluster.
+    /// Creates the state for a cluster.
     pub fn new(cache: EtcdCache, settings: Settings) -> ApiState {
         let inner = Inner {
             cache,
@@ -77,7 +76,7 @@ impl ApiState {
         ApiState { inner: Arc::new(inner) }
     }
 
-    /// The registry answers.
+    /// Returns true if the registry answers.
     pub fn is_healthy(&self) -> bool {
         let health = self.inner.cache.health();
         let health = health.borrow();
@@ -87,7 +86,7 @@ impl ApiState {
             && (health.fault.is_none() || health.last_contact.is_some_and(recently))
     }
 
-    /// Why etcd is not safe, as far as that is known.
+    /// Returns why etcd is insecure, if known.
     fn insecure(&self) -> Option<Vec<String>> {
         self.inner.settings.insecure.as_ref().and_then(|why| why.borrow().clone())
     }
@@ -97,12 +96,12 @@ impl ApiState {
         View { now, then, limit: self.inner.settings.token_limit, insecure }
     }
 
-    /// What is answered while the cluster can not be spoken for.
+    /// Returns the answer while this daemon cannot speak for the cluster.
     fn absence(&self) -> Option<Answer> {
         self.turned_away().or_else(|| (!self.is_healthy()).then(|| self.away()))
     }
 
-    /// 503; where etcd answers and is not believed, with the remedy.
+    /// 503; with a hint if etcd's contents are not accepted.
     fn away(&self) -> Answer {
         let health = self.inner.cache.health();
         match health.borrow().doubt() {
@@ -114,15 +113,15 @@ impl ApiState {
         }
     }
 
-    /// What is answered while the cluster does not let this machine in.
+    /// Returns the answer while the cluster refuses this machine.
     fn turned_away(&self) -> Option<Answer> {
         let why = self.inner.settings.turned_away.as_ref()?.borrow().clone()?;
-        // As of any that can not speak for the cluster, and then why.
-        let told = format!("{NO_REGISTRY}: this machine is not let into the cluster: {why}");
+        // Starts like the answer of any daemon without a registry, then gives the reason.
+        let told = format!("{NO_REGISTRY}: the cluster refuses this machine: {why}");
         Some(Answer { retry_after: Some(5), ..Answer::refusal(503, told) })
     }
 
-    /// The cluster.
+    /// The cache of the cluster.
     pub fn cache(&self) -> &EtcdCache {
         &self.inner.cache
     }
@@ -140,7 +139,7 @@ impl ApiState {
             .map(|(_, kept)| kept.clone())
     }
 
-    /// Keeps the snapshot a list began with, for its next pages.
+    /// Keeps the snapshot of a list for its next pages.
     fn pin(&self, snapshot: &Arc<Snapshot>) {
         let clock = self.inner.cache.clock();
         let mut pins = self.inner.pins.lock().unwrap_or_else(PoisonError::into_inner);
@@ -150,7 +149,7 @@ impl ApiState {
         if pins.len() >= PINS {
             pins.pop_front();
         }
-        // The simulation has no runtime, and ends soon enough.
+        // The simulation has no runtime and is short.
         if pins.is_empty()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
@@ -159,7 +158,7 @@ impl ApiState {
         pins.push_back((clock.now(), snapshot.clone()));
     }
 
-    /// As [`ApiState::answer`], with what fleetctl 1.0 has to see at its first look.
+    /// Like [`ApiState::answer`], with the workaround for fleetctl 1.0.
     async fn shown(&self, request: &Request, resource: &Resource) -> Answer {
         let Resource::Unit(name) = resource else { return self.answer(request).await };
         let wished = |snapshot: &Snapshot| {
@@ -174,7 +173,7 @@ impl ApiState {
         self.inner.first_look.passed(request, name, before, now, answer)
     }
 
-    /// The whole of a request whose answer comes from the registry.
+    /// Answers a request from the registry.
     pub async fn answer(&self, request: &Request) -> Answer {
         if let Some(absence) = self.absence() {
             return absence;
@@ -182,10 +181,11 @@ impl ApiState {
         let Ok(latest) = self.inner.seen.latest(&self.inner.cache).await else {
             return Answer::no_registry();
         };
-        // Given away before each wait: a snapshot that somebody holds is copied when it changes.
+        // Released before each wait, because the cache copies a snapshot that is still held when it
+        // changes.
         let mut next = Some(latest);
         let mut lost: Option<UncertainWrite> = None;
-        let mut proved = request.method == "GET" || planted(Mutant::OldPictureAnswers);
+        let mut proved = request.method == "GET" || planted(Mutant::StaleSnapshotAnswers);
         let clock = self.inner.cache.clock();
         let began = clock.now();
         for _ in 0..TRIES {
@@ -197,7 +197,7 @@ impl ApiState {
             let view = self.view(&snapshot, then.as_deref());
             let (transaction, answer) = match route::decide(request, &view) {
                 Outcome::Answer(answer) if !proved && is_settled(&answer) => {
-                    // What others wrote just now may not be seen here yet.
+                    // The cache may lag behind writes of others.
                     match self.inner.seen.newest(&self.inner.cache).await {
                         Ok(newest) => (next, proved) = (Some(newest), true),
                         Err(_) if clock.since(began) < PATIENCE => clock.sleep(BREATHER).await,
@@ -238,7 +238,7 @@ impl ApiState {
             }
             match self.inner.cache.read().await {
                 Ok(fresh) => (next, proved) = (Some(self.inner.seen.keep(fresh)), true),
-                // Its members elect a leader, or another of them answers.
+                // etcd's members may elect a leader, or another member may answer.
                 Err(_) if clock.since(began) < PATIENCE => clock.sleep(BREATHER).await,
                 Err(_) => return Answer::no_registry(),
             }
@@ -247,7 +247,7 @@ impl ApiState {
     }
 }
 
-/// There is a next page.
+/// Returns true if the answer has a next page.
 fn holds_token(request: &Request, answer: &Answer) -> bool {
     let key = b"\"nextPageToken\":";
     request.method == "GET"
@@ -257,12 +257,12 @@ fn holds_token(request: &Request, answer: &Answer) -> bool {
         && answer.body.windows(key.len()).any(|part| part == key)
 }
 
-/// There is nothing to do (any more).
+/// Returns true if the answer needs no write.
 fn is_settled(answer: &Answer) -> bool {
     matches!(answer.status, 204 | 404 | 409 | 412)
 }
 
-/// The API, for one kind of caller; [`super::listener`] says who calls by an extension.
+/// The API for one listener, which passes the caller as an extension.
 pub fn router(state: ApiState) -> axum::Router {
     axum::Router::new().fallback(handle).with_state(state)
 }
@@ -288,7 +288,7 @@ async fn handle(
     };
     let resource = route::resource(&request.path);
     let is_read = body::counts(&request, &resource) && state.absence().is_none();
-    // An unread body costs the connection, and the client is told so.
+    // An unread body costs the connection, and the answer tells the client so.
     let mut is_left = !is_read && !hyper::body::Body::is_end_stream(&body);
     let read = if is_read { body::read(body).await } else { Ok(Vec::new()) };
     let mut response = match read {
@@ -316,13 +316,13 @@ async fn handle(
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    // The page has one of its own.
+    // The page sets its own policy.
     let policy = headers.entry(header::CONTENT_SECURITY_POLICY);
     policy.or_insert(HeaderValue::from_static(POLICY));
     response
 }
 
-/// What is answered from elsewhere than the snapshot.
+/// Answers resources that do not come from the snapshot.
 async fn special(
     state: &ApiState,
     request: &Request,
@@ -347,7 +347,7 @@ async fn special(
         let words = "only GET supported against this resource";
         return Some(into_response(Answer::refusal(405, words)));
     }
-    // What its units wrote is asked for where etcd is away, too, but not of a machine of another's id.
+    // Logs are readable while etcd is away, but not from a machine that uses another machine's id.
     let of_cluster = matches!(resource, Resource::Events | Resource::Logs(_));
     if let Some(answer) = state.turned_away().filter(|_| of_cluster) {
         return Some(into_response(answer));
@@ -388,8 +388,8 @@ async fn special(
     })
 }
 
-/// Lets go of snapshots whose time is over, until there are none. A snapshot of many units is large, and
-/// the next list may never come.
+/// Drops expired snapshots until none is left. A snapshot of many units is large, and the next list
+/// may never come.
 async fn unpin(inner: Weak<Inner>, clock: Clock) {
     loop {
         clock.sleep(PINNED).await;
@@ -402,7 +402,7 @@ async fn unpin(inner: Weak<Inner>, clock: Clock) {
     }
 }
 
-/// A stream of changes, where there is a place for one more.
+/// Opens a stream of changes if a slot is free.
 fn events(state: &ApiState, request: &Request, side: Option<Side>) -> Response<Body> {
     let Some(place) = state.inner.streams.enter(side) else {
         let answer = Answer::refusal(503, "too many streams of changes");

@@ -1,26 +1,25 @@
-//! What the API is told by the daemon it is part of, when it begins and as it goes on. How it
-//! answers is [`super::server`]'s.
+//! Settings and live inputs of the API from its daemon. [`super::server`] uses them.
 
 use super::logs::Logs;
 use super::page;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// What the API is told when it begins.
+/// Settings of the API.
 #[derive(Clone)]
 pub struct Settings {
     /// Items on a page.
     pub token_limit: u16,
-    /// Of fleetd, for the header `Server`.
+    /// The version of fleetd, for the `Server` header.
     pub version: String,
-    /// More lines for `/metrics`.
+    /// Extra lines for `/metrics`.
     pub more_metrics: Option<Arc<dyn Fn() -> String + Send + Sync>>,
-    /// Where what units wrote is read.
+    /// The sources of logs.
     pub logs: Option<Logs>,
-    /// Why the cluster does not let this machine in, while it does not: then nothing is
-    /// answered in the cluster's name.
+    /// Why the cluster refuses this machine, if it does; the API then answers nothing for the
+    /// cluster.
     pub turned_away: Option<watch::Receiver<Option<String>>>,
-    /// Why etcd is not safe; `None`: it was not looked at yet.
+    /// Why etcd is insecure; `None` if it was not checked yet.
     pub insecure: Option<watch::Receiver<Option<Vec<String>>>>,
 }
 

@@ -1,4 +1,4 @@
-//! `/state`: what units are doing, as their machines say.
+//! `/state`: states of units, as their machines report them.
 
 use super::answer::Answer;
 use super::page::List;
@@ -33,25 +33,25 @@ pub fn list(request: &Request, view: &View<'_>) -> Answer {
         .states
         .iter()
         .flat_map(|(name, on)| on.iter().map(move |(id, kept)| (name, id, &kept.record)));
-    // A byte that no name has keeps the order of the two maps.
+    // A byte that no name contains keeps the order of the two maps.
     let items = all
         .filter(|(name, id, _)| wanted(name, id))
         .map(|(name, id, record)| (format!("{name}\0{id}"), (name, id, record)));
     let cut = pages.cut(items, &start, snapshot.revision);
     let states: Vec<_> =
         cut.items.into_iter().map(|(name, id, record)| entity(name, id, record)).collect();
-    // fleet's own clients know an empty page by its being empty.
+    // fleet's clients detect the end by an empty page.
     let insecure = view.insecure && !states.is_empty();
     Answer::json(&wire::UnitStatePage { insecure, states, next_page_token: cut.next })
 }
 
-/// `/state/NAME`: on the first machine, where there are several.
+/// `/state/NAME`: the state on one machine, if there are several.
 pub fn item(request: &Request, name: &str, snapshot: &Snapshot) -> Answer {
     if request.method != "GET" {
         return Answer::refusal(405, ONLY_GET);
     }
     let found = snapshot.states.get_key_value(name).and_then(|(name, on)| {
-        // Where the unit was moved from, its old state may still be there.
+        // The machine that the unit left may still have a state.
         let placed = snapshot.place_of(name).and_then(|id| on.get_key_value(id));
         let (id, kept) = placed.or_else(|| on.iter().next())?;
         Some(entity(name, id, &kept.record))
@@ -62,7 +62,7 @@ pub fn item(request: &Request, name: &str, snapshot: &Snapshot) -> Answer {
     }
 }
 
-/// A state as clients see it.
+/// Returns a state as clients see it.
 pub fn entity(name: &UnitName, machine: &MachineId, record: &StateRecord) -> wire::UnitState {
     wire::UnitState {
         ended: record.ended.map(|ended| ended.as_str().to_string()).unwrap_or_default(),

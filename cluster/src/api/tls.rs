@@ -1,6 +1,6 @@
-//! TLS, on both sides: the API lets in only who shows a certificate of the client CA;
-//! who calls it checks the server's. Only TLS 1.2 and 1.3, only ring's algorithms (no
-//! RSA below 2048 bits). What a name may do is [`super::caller`]'s.
+//! TLS for server and client: the API accepts only client certificates of its client CA, and
+//! clients check the server's certificate. TLS 1.2 and 1.3 only, with ring's algorithms (RSA keys
+//! of at least 2048 bits). [`super::caller`] maps names to rights.
 
 use super::reloaded_files::ReloadedFiles;
 use rustls::pki_types::pem::PemObject;
@@ -12,28 +12,28 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// Where Debian keeps the authorities that a system trusts.
+/// Debian's bundle of trusted CAs.
 const SYSTEM_CA: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// The files of a TLS listener.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerFiles {
-    /// `tls_cert_file`: the certificate and what leads from it to its authority.
+    /// `tls_cert_file`: the certificate and its chain.
     pub cert: PathBuf,
     /// `tls_key_file`
     pub key: PathBuf,
-    /// `tls_client_ca_file`: who signs clients.
+    /// `tls_client_ca_file`: the CA of clients.
     pub client_ca: PathBuf,
-    /// `tls_client_crl_file`: certificates of clients that do not count any more.
+    /// `tls_client_crl_file`: revoked client certificates.
     pub client_crl: Option<PathBuf>,
 }
 
 /// The files of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientFiles {
-    /// Who signs servers; none: who the system trusts.
+    /// The CA of servers; `None` for the system's CAs.
     pub ca: Option<PathBuf>,
-    /// What the client shows, and its key.
+    /// The client's certificate and key.
     pub own: Option<(PathBuf, PathBuf)>,
 }
 
@@ -64,7 +64,7 @@ fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// Judges certificates of clients.
+/// Verifies client certificates.
 type Verifier = Arc<dyn ClientCertVerifier>;
 
 fn client_verifier(files: &ServerFiles) -> Result<Verifier, String> {
@@ -86,16 +86,17 @@ fn server(files: &ServerFiles, verifier: Verifier) -> Result<Arc<ServerConfig>, 
         .with_client_cert_verifier(verifier)
         .with_single_cert(certificates(&files.cert)?, key(&files.key)?)
         .map_err(|error| told(&files.cert, &error))?;
-    // Who goes on with an old session is not looked at again: everybody shows a certificate anew.
+    // Resumed sessions would skip the check of the certificate, so every connection starts with a
+    // full handshake.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
 }
 
-/// For who calls.
+/// Builds the configuration of a client.
 ///
 /// # Errors
-/// A file can not be read or does not fit the others; which and why.
+/// The file that cannot be read or does not match the others, with the reason.
 pub fn client(files: &ClientFiles) -> Result<Arc<ClientConfig>, String> {
     let ca = files.ca.clone().unwrap_or_else(|| PathBuf::from(SYSTEM_CA));
     let builder = ClientConfig::builder_with_provider(provider())
@@ -111,21 +112,21 @@ pub fn client(files: &ClientFiles) -> Result<Arc<ClientConfig>, String> {
     Ok(Arc::new(config))
 }
 
-/// What a listener shows, and the names it goes by.
+/// A listener's server certificate, and its host names.
 #[derive(Clone)]
 pub struct Identity {
-    /// For who comes in.
+    /// For incoming connections.
     pub config: Arc<ServerConfig>,
-    /// As [`host_names`] finds them.
+    /// The names from [`host_names`].
     pub names: Arc<Vec<String>>,
     clients: Verifier,
 }
 
 impl Identity {
-    /// That of these files, as they are whenever it is asked for.
+    /// Returns the identity of these files, reloaded when they change.
     ///
     /// # Errors
-    /// A file can not be read or does not fit the others; which and why.
+    /// The file that cannot be read or does not match the others, with the reason.
     pub fn follow(files: &ServerFiles) -> Result<ReloadedFiles<Identity>, String> {
         let all = [&files.cert, &files.key, &files.client_ca].into_iter();
         let all = all.chain(&files.client_crl).cloned().collect();
@@ -137,7 +138,7 @@ impl Identity {
         })
     }
 
-    /// Who shows those certificates is let in, now.
+    /// Returns true if the certificates are valid for a client now.
     pub fn admits(&self, chain: &[CertificateDer<'_>]) -> bool {
         let shown = chain.split_first();
         let verified = shown
@@ -146,7 +147,7 @@ impl Identity {
     }
 }
 
-/// The common name in a certificate; `None`: there is none, or several.
+/// Returns the common name in a certificate, or `None` unless there is exactly one.
 pub fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
     let mut names = parsed.subject().iter_common_name();
@@ -154,10 +155,10 @@ pub fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
     names.next().is_none().then_some(name)
 }
 
-/// The names a server's certificate is for, in lower case.
+/// Returns the host names of a server certificate, in lower case.
 ///
 /// # Errors
-/// The file can not be read.
+/// The file cannot be read.
 pub fn host_names(path: &Path) -> Result<Vec<String>, String> {
     let all = certificates(path)?;
     let Some(first) = all.first() else { return Ok(Vec::new()) };

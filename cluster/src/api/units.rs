@@ -1,5 +1,5 @@
-//! `/units`: reads and writes them. The order of the checks of a PUT is fleet's, because
-//! a client sees which one speaks first.
+//! `/units`: reads and writes units. The checks of a PUT have fleet's order, because a client sees
+//! which one fails first.
 
 use super::answer::{Answer, Outcome};
 use super::first_machines;
@@ -38,7 +38,7 @@ pub fn list(request: &Request, view: &View<'_>) -> Answer {
 }
 
 impl<'p> View<'p> {
-    /// The snapshot that page is cut from.
+    /// The snapshot that the page is cut from.
     pub fn of(&self, start: &Start) -> &'p Snapshot {
         match start {
             Start::Behind { revision, .. } if *revision != self.now.revision => {
@@ -61,7 +61,7 @@ pub fn item(request: &Request, name: &str, snapshot: &Snapshot) -> Outcome {
     }
 }
 
-/// A unit as clients see it; `None` when it is not there.
+/// Returns a unit as clients see it, or `None` if it does not exist.
 pub fn entity(snapshot: &Snapshot, name: &UnitName) -> Option<wire::Unit> {
     let content = &snapshot.units.get(name)?.record;
     let global = content.asks.global;
@@ -96,7 +96,7 @@ fn get(name: &str, snapshot: &Snapshot) -> Answer {
     }
 }
 
-/// 404; of a unit whose value can not be read that is said.
+/// 404; for an unreadable unit with the reason.
 fn missing(name: &str, snapshot: &Snapshot) -> Answer {
     match unreadable(name, snapshot) {
         Some(words) => Answer::refusal(404, words),
@@ -108,7 +108,7 @@ fn unreadable(name: &str, snapshot: &Snapshot) -> Option<String> {
     let subject = crate::key::Subject::Unit(UnitName::new(name).ok()?);
     let key = snapshot.keys().of(&subject);
     let error = snapshot.set_aside.get(&key)?;
-    Some(format!("the value of {key} can not be read: {error}; DELETE removes it"))
+    Some(format!("the value of {key} cannot be read: {error}; DELETE removes it"))
 }
 
 fn destroy(name: &str, snapshot: &Snapshot) -> Outcome {
@@ -119,18 +119,18 @@ fn destroy(name: &str, snapshot: &Snapshot) -> Outcome {
     }
 }
 
-/// What a PUT says.
+/// The contents of a PUT.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Wish {
     name: String,
     file: UnitFile,
     desired: String,
     signature: Option<Signature>,
-    /// Which machines take the file first; empty: all take it.
+    /// The machines that take the file first; empty for all.
     machines: Option<BTreeSet<MachineId>>,
-    /// The hash of the file that is to stand there; empty: whichever does.
+    /// The hash of the file that must be stored; empty for any.
     instead_of: String,
-    /// What is to be wished for it; empty: whatever is.
+    /// The desired state that must be stored; empty for any.
     instead_of_state: String,
 }
 
@@ -145,7 +145,7 @@ fn checked_put(request: &Request, in_url: &str, snapshot: &Snapshot) -> Result<O
     let bad = |words: String| Answer::refusal(400, words);
     check_content_type(request)?;
     let wish = read(&request.body).map_err(bad)?;
-    // Before anything is made of it: the one thread that answers keeps the leases, too.
+    // Checked before the unit is processed: the same thread keeps the leases.
     wish.file.check_size().map_err(|error| bad(error.to_string()))?;
     if !wish.name.is_empty() && wish.name != in_url {
         let inner = &wish.name;
@@ -193,12 +193,13 @@ fn checked_put(request: &Request, in_url: &str, snapshot: &Snapshot) -> Result<O
     }
     let told = snapshot.desired.get(&name).is_some_and(|kept| kept.record.desired == desired);
     let known = there.and_then(|kept| kept.record.signature.as_ref());
-    // Of the file that is there: a wish alone says nothing of it.
+    // A signature counts only together with the stored file; a change of desired state says nothing
+    // about the file.
     let anew = wish.signature.filter(|new| !file.options.is_empty() && Some(new) != known);
     let wished = (!told).then(|| registry::set_desired(snapshot, &name, desired)).flatten();
     let signed = anew.and_then(|signature| registry::sign(snapshot, &name, &signature));
     if wished.is_some() && wish.machines.is_some() {
-        let words = "another desiredState and machines are to be wished one after the other";
+        let words = "desiredState and machines cannot be changed in one request";
         return Err(bad(words.to_string()));
     }
     let spread = wish.machines.as_ref().and_then(|_| registry::spread(snapshot, &name, first));
@@ -209,22 +210,24 @@ fn checked_put(request: &Request, in_url: &str, snapshot: &Snapshot) -> Result<O
     })
 }
 
+/// Checks the required file and desired state.
+///
 /// # Errors
-/// What it is to be instead of is not there.
+/// The stored ones differ.
 fn check_instead(wish: &Wish, there: Option<&str>, wished: Desired) -> Result<(), Answer> {
     if !wish.instead_of.is_empty() && there != Some(&wish.instead_of) {
-        return Err(Answer::refusal(412, "the unit has another file by now, or is gone"));
+        return Err(Answer::refusal(412, "the unit's file has changed, or the unit is gone"));
     }
     match wish.instead_of_state.is_empty() || wish.instead_of_state == wished.as_str() {
         true => Ok(()),
-        false => Err(Answer::refusal(412, format!("the unit is wished {wished} by now"))),
+        false => Err(Answer::refusal(412, format!("the unit's desired state is now {wished}"))),
     }
 }
 
-/// What is wished; `None`: nothing is said of that.
+/// Returns the desired state, or `None` if the word is empty.
 ///
 /// # Errors
-/// A word that is none.
+/// The word is not a desired state.
 fn said(word: &str) -> Result<Option<Desired>, String> {
     match word {
         "" => Ok(None),
@@ -234,10 +237,10 @@ fn said(word: &str) -> Result<Option<Desired>, String> {
     }
 }
 
-/// 415, unless the head says that the body is JSON.
+/// Requires that the head declares a JSON body.
 ///
 /// # Errors
-/// What the client is told.
+/// 415, for the client.
 pub fn check_content_type(request: &Request) -> Result<(), Answer> {
     let [one] = request.content_types.as_slice() else {
         let count = request.content_types.len();
@@ -249,24 +252,26 @@ pub fn check_content_type(request: &Request) -> Result<(), Answer> {
     Ok(())
 }
 
-/// A unit must not move, or keep away, units that its maker may not touch.
+/// Checks that the unit cannot move or block units that its creator may not change.
 ///
 /// # Errors
-/// The pattern that would.
+/// The pattern that could.
 fn check_reach(name: &UnitName, file: &UnitFile, request: &Request) -> Result<(), Answer> {
     let asks = Requirement::of(file, Some(name));
     let mut patterns = asks.conflicts.iter().chain(&asks.replaces);
     match patterns.find(|pattern| !request.caller.reaches(pattern)) {
         Some(pattern) => {
-            let told = format!("your role does not cover the units that {pattern:?} names");
+            let told = format!("your role does not cover the units that match {pattern:?}");
             Err(Answer::refusal(403, told))
         }
         None => Ok(()),
     }
 }
 
+/// Checks a unit file.
+///
 /// # Errors
-/// What the client is told.
+/// The fault, for the client.
 fn check_file(name: &UnitName, file: &UnitFile, snapshot: &Snapshot) -> Result<(), String> {
     file.check().map_err(|error| error.to_string())?;
     UnitFile::parse(&file.text()).map_err(|error| error.to_string())?;
@@ -282,7 +287,7 @@ fn check_file(name: &UnitName, file: &UnitFile, snapshot: &Snapshot) -> Result<(
     }
 }
 
-/// The ring that `name` would close by its Replaces, through units that are there.
+/// Returns the ring of Replaces that `name` would close through existing units.
 fn ring(name: &UnitName, asks: &Requirement, snapshot: &Snapshot) -> Option<Vec<UnitName>> {
     if asks.replaces.is_empty() || name.is_template() {
         return None;
@@ -317,10 +322,10 @@ fn ring(name: &UnitName, asks: &Requirement, snapshot: &Snapshot) -> Option<Vec<
     None
 }
 
-/// The first JSON value of a body; what follows it does not count.
+/// Returns the first JSON value of a body and ignores the rest.
 ///
 /// # Errors
-/// What the client is told.
+/// The fault, for the client.
 pub fn first_value(body: &[u8]) -> Result<Value, String> {
     let mut values = serde_json::Deserializer::from_slice(body).into_iter::<Value>();
     match values.next() {
@@ -331,14 +336,14 @@ pub fn first_value(body: &[u8]) -> Result<Value, String> {
     }
 }
 
-/// What a PUT with that body wishes for its unit; `None`: nothing, or nothing that we know.
+/// Returns the desired state in the body of a PUT, or `None` if it has none or an unknown one.
 pub fn wished(body: &[u8]) -> Option<Desired> {
     read(body).ok()?.desired.parse().ok()
 }
 
 type Fields = serde_json::Map<String, Value>;
 
-/// As Go reads JSON, on which clients may count: the case of a key's letters does not matter.
+/// Finds a field ignoring the case of its key, as Go's JSON decoder does; clients may rely on it.
 pub fn field<'f>(fields: &'f Fields, key: &str) -> Option<&'f Value> {
     let alike = || fields.iter().find(|(name, _)| name.eq_ignore_ascii_case(key));
     fields.get(key).or_else(|| alike().map(|(_, value)| value))
@@ -350,27 +355,27 @@ fn read(body: &[u8]) -> Result<Wish, String> {
     let text = |object: &Fields, key: &str| match field(object, key) {
         None | Some(Value::Null) => Ok(String::new()),
         Some(Value::String(text)) => Ok(text.clone()),
-        Some(_) => Err(told(&format!("{key} is to be a string"))),
+        Some(_) => Err(told(&format!("{key} must be a string"))),
     };
     let fields = match value {
         Value::Object(fields) => fields,
         Value::Null => serde_json::Map::new(),
         Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            return Err(told("a unit is to be an object"));
+            return Err(told("a unit must be an object"));
         }
     };
     let mut file = UnitFile::default();
     match field(&fields, "options") {
         None | Some(Value::Null) => {}
         Some(Value::Array(all)) => {
-            // One more than a unit may have is refused as well as all of them.
+            // One option more than allowed is enough to refuse the unit.
             for one in all.iter().take(MOST_OPTIONS + 1) {
-                let one = one.as_object().ok_or_else(|| told("an option is to be an object"))?;
+                let one = one.as_object().ok_or_else(|| told("an option must be an object"))?;
                 let (section, name) = (text(one, "section")?, text(one, "name")?);
                 file.options.push(UnitOption { section, name, value: text(one, "value")? });
             }
         }
-        Some(_) => return Err(told("options is to be a list")),
+        Some(_) => return Err(told("options must be a list")),
     }
     let signature: Option<Signature> = match field(&fields, "signature") {
         None | Some(Value::Null) => None,
@@ -378,13 +383,13 @@ fn read(body: &[u8]) -> Result<Wish, String> {
             .map_err(|error| told(&format!("signature: {error}")))?,
     };
     if signature.as_ref().is_some_and(|signature| !signature.is_well_formed()) {
-        return Err(told("the value of a signature is to be 128 digits of hex"));
+        return Err(told("the value of a signature must be 128 hex digits"));
     }
     let desired = text(&fields, "desiredState")?;
     let machines = match field(&fields, "machines") {
         None | Some(Value::Null) => None,
         Some(Value::Array(all)) => Some(first_machines::read(all).map_err(|what| told(&what))?),
-        Some(_) => return Err(told("machines is to be a list")),
+        Some(_) => return Err(told("machines must be a list")),
     };
     let (name, instead_of) = (text(&fields, "name")?, text(&fields, "insteadOf")?);
     let instead_of_state = text(&fields, "insteadOfState")?;

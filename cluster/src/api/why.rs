@@ -1,6 +1,6 @@
-//! `/why/NAME`: where a unit is, or why it is nowhere. The engine writes its reasons into
-//! the registry ([`crate::registry::explain`]); here they are put into words together
-//! with what else is known.
+//! `/why/NAME`: where a unit is, or why it has no place. The engine records its reasons in the
+//! registry ([`crate::registry::explain`]); this module combines them with other facts in a
+//! sentence.
 
 use super::answer::Answer;
 use super::request::Request;
@@ -20,7 +20,7 @@ pub fn item(request: &Request, name: &str, snapshot: &Snapshot) -> Answer {
     match snapshot.units.get_key_value(name) {
         Some((name, _)) => {
             let mut why = entity(snapshot, name);
-            // A prefix keeps the names of all other units.
+            // A caller with prefixes must not see the names of other units.
             let caller = &request.caller;
             why.text = caller.conceal(&why.text);
             why.machines.values_mut().for_each(|words| *words = caller.conceal(words));
@@ -37,7 +37,7 @@ pub fn item(request: &Request, name: &str, snapshot: &Snapshot) -> Answer {
     }
 }
 
-/// What is known of where the unit is.
+/// Returns what is known about the unit's place.
 pub fn entity(snapshot: &Snapshot, name: &UnitName) -> wire::Why {
     let desired = snapshot.desired_of(name);
     let is_global = snapshot.units.get(name).is_some_and(|kept| kept.record.asks.global);
@@ -53,7 +53,7 @@ pub fn entity(snapshot: &Snapshot, name: &UnitName) -> wire::Why {
     why.text = if name.is_template() {
         "it is a template: only its instances run".to_string()
     } else if desired == Desired::Inactive {
-        "it is not wished on any machine (desired state inactive)".to_string()
+        "not placed: the desired state is inactive".to_string()
     } else if is_global {
         global(snapshot, name, &mut why)
     } else if let Some(id) = place {
@@ -76,8 +76,8 @@ pub fn entity(snapshot: &Snapshot, name: &UnitName) -> wire::Why {
     why
 }
 
-/// How a global unit fares: counts in the sentence it gives, and in `why` a line for each machine where it
-/// is not active.
+/// Describes a global unit: counts in the returned sentence, and in `why` a line for each machine
+/// where it is not active.
 fn global(snapshot: &Snapshot, name: &UnitName, why: &mut wire::Why) -> String {
     let Some(kept) = snapshot.units.get(name) else { return String::new() };
     let states = snapshot.states.get(name);

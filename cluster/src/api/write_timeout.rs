@@ -14,27 +14,27 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// Without a byte taken.
+/// Maximum time without progress.
 pub const STALLED: Duration = Duration::from_secs(30);
-/// Until the peer must have closed its side, once the server has closed its own.
+/// Time for the peer to close its side after the server has closed its own.
 pub const LINGER: Duration = Duration::from_secs(2);
-/// Bytes that are discarded in that time: the rest of a body that is refused for its size.
+/// Bytes discarded in that time: the rest of a body that is refused for its size.
 pub const LINGER_BYTES: usize = 2 * LARGEST_BODY;
-/// Bytes of one read that are discarded.
+/// Bytes discarded per read.
 const DISCARDED: usize = 16 * 1024;
 
-/// See the head of the module.
+/// A connection with limits on slow peers.
 pub struct WriteTimeout<S> {
     inner: S,
     patience: Duration,
     deadline: Pin<Box<Sleep>>,
     waiting: bool,
-    /// Bytes that may still be discarded; `None`: the server's side is open.
+    /// Bytes that may still be discarded; `None` while the server's side is open.
     lingers: Option<usize>,
 }
 
 impl<S> WriteTimeout<S> {
-    /// Around a connection.
+    /// Wraps a connection.
     pub fn new(inner: S) -> WriteTimeout<S> {
         WriteTimeout::within(inner, STALLED)
     }
@@ -54,7 +54,7 @@ impl<S> WriteTimeout<S> {
             self.deadline.as_mut().reset(Instant::now() + self.patience);
         }
         ready!(self.deadline.as_mut().poll(cx));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the other side does not read")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer does not read")))
     }
 }
 
@@ -136,7 +136,7 @@ mod tests {
             });
             let began = Instant::now();
             WriteTimeout::within(near, patience).shutdown().await.unwrap();
-            // The peer keeps its side open: time ends the wait, or too many bytes do.
+            // The peer keeps its side open: the time limit or the byte limit ends the wait.
             match peer.await.unwrap() {
                 Ok(_open) => assert!(sent == 100 && began.elapsed() >= patience),
                 Err(_) => assert!(sent > LINGER_BYTES),

@@ -1,4 +1,4 @@
-//! `fleetctl`: commands a cluster. All of it is [`cluster::fleetctl`].
+//! `fleetctl`: controls a cluster; see [`cluster::fleetctl`].
 
 fn main() -> std::process::ExitCode {
     cluster::fleetctl::main()

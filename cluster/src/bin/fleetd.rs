@@ -1,5 +1,5 @@
-//! `fleetd`: the daemon of the cluster on each machine. Its parts are
-//! [`cluster::fleetd`]'s; here are its beginning and end and its configuration's files.
+//! `fleetd`: the cluster daemon of a machine. [`cluster::fleetd`] has its parts; this file reads
+//! the configuration and handles start and exit.
 
 use cluster::fleetd::arguments::Arguments;
 use cluster::fleetd::config::{Config, DEFAULT_FILE};
@@ -46,16 +46,16 @@ fn main() -> ExitCode {
     let ended = match runtime {
         Ok(runtime) => {
             let ended = runtime.block_on(life::run(config, read));
-            // Tasks that wait for etcd or init are not waited for.
+            // Does not wait for tasks that wait for etcd or init.
             runtime.shutdown_background();
             ended
         }
-        Err(error) => Err(format!("no runtime: {error}")),
+        Err(error) => Err(format!("cannot start the runtime: {error}")),
     };
     match ended {
         Ok(End::Stopped) => ExitCode::SUCCESS,
         Ok(End::Anew(passed)) => {
-            log::error(format_args!("to go on anew: {}", reexec(&passed)));
+            log::error(format_args!("cannot re-execute fleetd: {}", reexec(&passed)));
             ExitCode::FAILURE
         }
         Err(why) => {
@@ -65,11 +65,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// The same process as a new image of the same program; comes back only with why not.
+/// Re-executes the running program in this process. Returns only on failure.
 fn reexec(passed: &[OwnedFd]) -> std::io::Error {
     use std::os::unix::process::CommandExt;
     for socket in passed {
-        // They stand where init put them, from descriptor 3 on.
+        // init passed the sockets from descriptor 3 on, and they are still there.
         if let Err(error) = fcntl(socket, FcntlArg::F_SETFD(FdFlag::empty())) {
             return error.into();
         }
@@ -84,10 +84,10 @@ fn reexec(passed: &[OwnedFd]) -> std::io::Error {
     command.exec()
 }
 
-/// What is text of it: all else is not ours.
+/// Returns the environment variables that are valid text.
 ///
 /// # Errors
-/// A variable of ours that is none.
+/// A variable of fleetd is not valid text.
 fn environment() -> Result<BTreeMap<String, String>, Vec<String>> {
     let mut all = BTreeMap::new();
     for (name, value) in std::env::vars_os() {
@@ -97,7 +97,7 @@ fn environment() -> Result<BTreeMap<String, String>, Vec<String>> {
                 all.insert(name, value);
             }
             Err(_) if name.starts_with("FLEET_") => {
-                return Err(vec![format!("{name}: it is no text")]);
+                return Err(vec![format!("{name}: not valid UTF-8")]);
             }
             Err(_) => {}
         }

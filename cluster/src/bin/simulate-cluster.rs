@@ -1,12 +1,11 @@
-//! Whole clusters simulated, many of them; what is checked is [`cluster::sim`]'s.
-//!
+//! Simulates many whole clusters; see [`cluster::sim`].
 //! - `simulate-cluster --schedules 10000 --seed S --threads T --commit C`: seeds S, S+1, …;
-//!   prints what happened how often; exits 1 on a failure, or when a kind of fault is missing.
-//! - `simulate-cluster --replay SEED`: one schedule; when it fails, made small and printed.
-//! - `simulate-cluster --schedules 500000 --ledger FILE`: one line for every block of seeds
-//!   done; called again it goes on where the file ends.
-//! - `simulate-cluster --mutants [--sample]`: each planted mistake must be found within the number of
-//!   schedules stated for it; the sample is those that few schedules find.
+//!   prints counts of what happened; exits 1 on a failure, or when a kind of fault never occurred.
+//! - `simulate-cluster --replay SEED`: one schedule; if it fails, it is shrunk and printed.
+//! - `simulate-cluster --schedules 500000 --ledger FILE`: appends one line for each finished block
+//!   of seeds; the next call continues at the end of the file.
+//! - `simulate-cluster --mutants [--sample]`: each mutant must be found within its number of
+//!   schedules; the sample has those that few schedules find.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a report")]
 
 use cluster::mutant::{self, Mutant};
@@ -19,21 +18,21 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// Seeds of one line in the ledger.
+/// Seeds per line of the ledger.
 const BLOCK: u64 = 5_000;
-/// Schedules from which on every kind of fault must have happened.
+/// From this number of schedules on, every kind of fault must have occurred.
 const FLOORS_FROM: u64 = 1_000;
-/// How often: once in so many schedules.
+/// Required frequency: once in this many schedules.
 const FLOOR: u64 = 100;
-/// A mutant that so many schedules must find is in the sample.
+/// Mutants that need at most this many schedules are in the sample.
 const FEW: u64 = 400;
-/// One schedule in so many is played twice: both times the same must happen.
+/// One schedule in this many is played twice; both runs must be identical.
 const TWICE: u64 = 64;
 
 #[derive(Clone, Default)]
 struct Options {
     schedules: u64,
-    /// That many, whatever is stated for a mutant.
+    /// Uses `schedules` for every mutant instead of its own number.
     named: bool,
     seed: u64,
     replay: Option<u64>,
@@ -69,7 +68,7 @@ fn options() -> Result<Options, String> {
         Options { schedules: 10_000, seed: 1, threads: cores, commit, ..Options::default() };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or(format!("{word} wants a value"));
+        let mut value = || words.next().ok_or(format!("{word} needs a value"));
         match word.as_str() {
             "--schedules" => {
                 (options.schedules, options.named) = (number(&value()?)?, true);
@@ -82,7 +81,7 @@ fn options() -> Result<Options, String> {
             "--mutants" => options.mutants = true,
             "--sample" => options.sample = true,
             "--mutant" => options.only = Some(value()?),
-            other => return Err(format!("{other} is no option")),
+            other => return Err(format!("unknown option {other}")),
         }
     }
     Ok(options)
@@ -93,10 +92,10 @@ fn number(text: &str) -> Result<u64, String> {
         Some(hex) => u64::from_str_radix(hex, 16),
         None => text.parse(),
     };
-    parsed.map_err(|_| format!("{text} is no number"))
+    parsed.map_err(|_| format!("{text} is not a number"))
 }
 
-/// One seed; the message says all that a report needs.
+/// Plays one seed; the message has everything that a report needs.
 fn one(seed: u64, coverage: &mut Coverage) -> Result<(), String> {
     let plan = plan::draw(seed);
     let told = |failure: run::Failure| format!("seed {seed}: {}: {}", failure.what, failure.detail);
@@ -104,13 +103,13 @@ fn one(seed: u64, coverage: &mut Coverage) -> Result<(), String> {
     if seed.is_multiple_of(TWICE) {
         let again = run::run(&plan, &mut Coverage::default(), false).map_err(told)?;
         if again != digest {
-            return Err(format!("seed {seed}: C16 determinism: played twice, two things happened"));
+            return Err(format!("seed {seed}: C16 determinism: two runs of one seed differ"));
         }
     }
     Ok(())
 }
 
-/// Seeds from, from+1, … on all threads: what happened, and what failed.
+/// Plays `count` seeds from `from` on, on all threads. Returns the coverage and the failures.
 fn many(from: u64, count: u64, threads: u64) -> (Coverage, Vec<String>) {
     let next = AtomicU64::new(0);
     let work = || {
@@ -180,7 +179,7 @@ fn replay(seed: u64, options: &Options) -> ExitCode {
         return ExitCode::SUCCESS;
     };
     failure.log.iter().for_each(|line| println!("{line}"));
-    println!("the smallest schedule that fails so:");
+    println!("the smallest schedule with this failure:");
     let Plan { machines, ttl, interval, grace, .. } = &plan;
     println!("{machines} machines, ttl {ttl:?}, interval {interval:?}, grace {grace:?}");
     println!("drift {:?}, {:?}", plan.drift, plan.rates);
@@ -191,7 +190,7 @@ fn replay(seed: u64, options: &Options) -> ExitCode {
     ExitCode::from(1)
 }
 
-/// Block after block, from where the file ends.
+/// Plays block after block from the end of the ledger.
 fn ledger(file: &str, options: &Options) -> ExitCode {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let counts =
@@ -224,12 +223,12 @@ fn ledger(file: &str, options: &Options) -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }
 
-/// Schedules it may take to find a mutant.
+/// The number of schedules allowed for a mutant.
 fn allowed(mutant: Mutant, options: &Options) -> u64 {
     if options.named { options.schedules } else { mutant::tries(mutant) }
 }
 
-/// What found a mutant: the invariant, the seed, how many schedules it took.
+/// Hunts a mutant. Returns the violated invariant, the seed, and the number of schedules it took.
 fn hunt(mutant: Mutant, options: &Options) -> Option<(&'static str, u64, u64)> {
     mutant::plant(Some(mutant));
     let found = (0..allowed(mutant, options)).find_map(|at| {

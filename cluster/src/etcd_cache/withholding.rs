@@ -1,5 +1,5 @@
-//! What a reading that has less in it than there is does not stop: the parts of [`super::Follower`] that
-//! ask etcd what became of units of which it says nothing. By which measure: [`crate::suspicious_read_guard`].
+//! Asks etcd about units that a reading does not mention, so that an incomplete reading does not
+//! stop them. [`crate::suspicious_read_guard`] has the rules.
 
 use super::Follower;
 use crate::agent::Goal;
@@ -12,18 +12,18 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// For what was told between two readings, where the second has too little in it.
+/// Time limit for fetching the changes between two readings.
 const HISTORY: Duration = Duration::from_secs(5);
 
 impl Follower {
-    /// It is told by this what is not run there, though it is to be: that is no measure of what is.
+    /// Sets the channel of units that are wanted here but do not run; they do not count as running.
     #[must_use]
     pub fn told_of(self, refused: watch::Receiver<BTreeSet<UnitName>>) -> Follower {
         Follower { refused: Some(refused), ..self }
     }
 
-    /// Units of this machine that a reading has nothing of, and of which nothing was told meanwhile; those
-    /// that were withheld before, too: it may have been told while nobody listened.
+    /// Returns units of this machine that the reading lacks without an event about them. Includes
+    /// units withheld before, because the event may have passed while fleetd was not listening.
     pub(super) async fn withheld(
         &self,
         goal: &Goal,
@@ -55,7 +55,7 @@ impl Follower {
                     suspicious_read_guard::hear(&mut still, &self.keys, &changes);
                 }
                 Some(Err(fault)) => return Err(fault),
-                // Nobody can tell any more, or nothing more is told.
+                // The events are compacted, or no further event arrives.
                 Some(Ok(Batch::Compacted)) | None => break,
             }
         }

@@ -1,18 +1,19 @@
-//! The command line. Flags may stand before or after the command; those of all commands
-//! have a variable `FLEETCTL_…`, and a flag that is given wins over it.
+//! The command line. Flags may precede or follow the command. Flags of all commands have a variable
+//! `FLEETCTL_…`, which an explicit flag overrides.
 
 use clap::builder::Resettable;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Where the server is, when nothing is said.
+/// The default endpoint.
 pub(super) const ENDPOINT: &str = "unix:///var/run/fleet.sock";
 
-/// The command line, with the variables that are not empty: an empty one says nothing, as in Go.
+/// Parses the command line and the variables that are not empty: as in Go, an empty variable counts
+/// as unset.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault of the command line.
 pub(super) fn read(arguments: Vec<OsString>) -> Result<Line, clap::Error> {
     let is_empty = |name: &std::ffi::OsStr| std::env::var_os(name).is_some_and(|is| is.is_empty());
     let command = super::help::dressed(Line::command()).mut_args(|arg| {
@@ -26,7 +27,8 @@ pub(super) fn read(arguments: Vec<OsString>) -> Result<Line, clap::Error> {
     Ok(Line { globals: line.globals.renewed(), ..line })
 }
 
-/// `--no-block=true` is `--no-block`, and `--no-block=false` is nothing: Go's flags have it so.
+/// Normalizes switches as in Go's flag package: `--no-block=true` becomes `--no-block`, and
+/// `--no-block=false` is dropped.
 fn switches(command: &clap::Command, arguments: Vec<OsString>) -> Vec<OsString> {
     let commands = command.get_subcommands().chain([command]);
     let switch = |arg: &&clap::Arg| matches!(arg.get_action(), ArgAction::SetTrue);
@@ -52,10 +54,10 @@ fn switches(command: &clap::Command, arguments: Vec<OsString>) -> Vec<OsString> 
     arguments.into_iter().filter_map(read).collect()
 }
 
-/// Commands a cluster of machines that run units.
+/// Control a cluster of machines that run units.
 #[derive(Debug, Parser)]
 #[command(name = "fleetctl", disable_version_flag = true, infer_subcommands = true)]
-#[command(about = "Commands a cluster of machines that run units")]
+#[command(about = "Control a cluster of machines that run units")]
 #[command(after_help = concat!("fleetctl version v", env!("CARGO_PKG_VERSION")))]
 pub(super) struct Line {
     #[command(flatten)]
@@ -67,31 +69,31 @@ pub(super) struct Line {
     pub(super) command: Option<Command>,
 }
 
-/// What all commands take.
+/// Options of all commands.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub(super) struct Globals {
-    /// Where the server is: unix:///PATH, http://HOST:PORT or https://HOST:PORT
+    /// The server's address: unix:///PATH, http://HOST:PORT or https://HOST:PORT
     #[arg(long, global = true, env = "FLEETCTL_ENDPOINT", default_value = ENDPOINT)]
     pub(super) endpoint: String,
-    /// API; etcd is not spoken any more
+    /// API; the driver etcd is no longer supported
     #[arg(long, global = true, env = "FLEETCTL_DRIVER", default_value = "API", hide = true)]
     pub(super) driver: String,
     #[arg(long, global = true, env = "FLEETCTL_ETCD_KEY_PREFIX", hide = true)]
     pub(super) etcd_key_prefix: Option<String>,
-    /// The key of the certificate to show
+    /// The key of the client certificate
     #[arg(long, global = true, env = "FLEETCTL_KEY_FILE")]
     pub(super) key_file: Option<PathBuf>,
-    /// The certificate to show
+    /// The client certificate
     #[arg(long, global = true, env = "FLEETCTL_CERT_FILE")]
     pub(super) cert_file: Option<PathBuf>,
-    /// Who must have signed the server; without it whom the system trusts
+    /// The CA of the server's certificate [default: the system's CAs]
     #[arg(long, global = true, env = "FLEETCTL_CA_FILE")]
     pub(super) ca_file: Option<PathBuf>,
-    /// Go through this host by ssh: HOST[:PORT]
+    /// Connect through this host by ssh: HOST[:PORT]
     #[arg(long, global = true, env = "FLEETCTL_TUNNEL")]
     pub(super) tunnel: Option<String>,
-    /// Keys of hosts that ssh knows
+    /// File with the host keys known to ssh
     #[arg(
         long,
         global = true,
@@ -99,7 +101,7 @@ pub(super) struct Globals {
         default_value = "~/.fleetctl/known_hosts"
     )]
     pub(super) known_hosts_file: String,
-    /// Refuse hosts whose key is another than the known one; false: ask for nothing, keep nothing
+    /// Refuse hosts whose key differs from the known one; false: neither check nor store keys
     #[arg(
         long,
         global = true,
@@ -112,32 +114,32 @@ pub(super) struct Globals {
         value_parser = clap::builder::BoolishValueParser::new()
     )]
     pub(super) strict_host_key_checking: bool,
-    /// Sign what is put into the cluster, with the key of this file (openssl genpkey -algorithm ed25519)
+    /// Sign submitted units with the key in this file (openssl genpkey -algorithm ed25519)
     #[arg(long, global = true, env = "FLEETCTL_SIGN_KEY", requires = "cluster_name")]
     pub(super) sign_key: Option<PathBuf>,
-    /// The cluster that it is signed for: as cluster_name in fleet.conf
+    /// The cluster to sign for, as cluster_name in fleet.conf
     #[arg(long, global = true, env = "FLEETCTL_CLUSTER_NAME")]
     pub(super) cluster_name: Option<String>,
-    /// Seconds until ssh gives up to connect
+    /// Timeout of ssh connections in seconds
     #[arg(long, global = true, env = "FLEETCTL_SSH_TIMEOUT", default_value_t = 10.0)]
     pub(super) ssh_timeout: f64,
-    /// Whom to be on other machines
+    /// The user name on other machines
     #[arg(long, global = true, env = "FLEETCTL_SSH_USERNAME", default_value = "core")]
     pub(super) ssh_username: String,
-    /// Seconds until a request is given up
+    /// Timeout of requests in seconds
     #[arg(long, global = true, env = "FLEETCTL_REQUEST_TIMEOUT", default_value_t = 30.0)]
     pub(super) request_timeout: f64,
-    /// Show each request on stderr
+    /// Print each request to stderr
     #[arg(long, global = true, env = "FLEETCTL_DEBUG", value_parser = clap::builder::FalseyValueParser::new())]
     pub(super) debug: bool,
-    /// JSON instead of text
+    /// Print JSON instead of text
     #[arg(long, global = true, env = "FLEETCTL_JSON", value_parser = clap::builder::FalseyValueParser::new())]
     pub(super) json: bool,
     #[command(flatten)]
     pub(super) former: Former,
 }
 
-/// Flags that fleet 1.0 had given other names already.
+/// Flags that were already deprecated in fleet 1.0.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Former {
     #[arg(long, global = true, hide = true, env = "FLEETCTL_ETCD_KEYFILE")]
@@ -160,7 +162,7 @@ pub(super) struct Former {
 }
 
 impl Globals {
-    /// What flags of former names say is what their new ones say, where those say nothing.
+    /// Takes values from deprecated flags where the new ones are not set.
     fn renewed(mut self) -> Globals {
         let Former { etcd_keyfile, etcd_certfile, etcd_cafile, experimental_api } = &self.former;
         if *experimental_api == Some(false) {
@@ -173,68 +175,68 @@ impl Globals {
     }
 }
 
-/// What is to be done. A beginning that was enough for one of fleet's commands still is, beside
-/// those that are ours: that is what the aliases are for.
+/// The command. Each prefix that was unique among fleet's commands still works despite the new
+/// commands, through aliases.
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Write all units, and what is wished for them, into a file
+    /// Write all units and their desired states to a file
     Backup {
-        /// It is there as a whole afterwards, or as it was
+        /// The file; it is replaced as a whole or not at all
         file: PathBuf,
     },
-    /// Print what a unit's file says
+    /// Print a unit file
     #[command(alias = "c")]
     Cat { unit: String },
     /// Remove units from the cluster
     #[command(alias = "d")]
     Destroy(Down),
-    /// Move everything off a machine but what is global, and give it nothing new
+    /// Move all units except global ones off a machine, and place no new ones there
     Drain(Drain),
-    /// Show what changes, as it changes
+    /// Show changes as they happen
     Events,
     /// Copy between stdin/stdout and a unix socket
     FdForward { socket: PathBuf },
-    /// Show what a unit's processes wrote, by ssh and journalctl
+    /// Show the output of a unit, by ssh and journalctl
     Journal(Journal),
     /// List the machines
     ListMachines(List),
-    /// List the files of the units, and what is wished for them
+    /// List the unit files and their desired states
     ListUnitFiles(List),
-    /// List what units are doing
+    /// List the states of units
     ListUnits(ListUnits),
-    /// Put units on machines without starting them
+    /// Place units on machines without starting them
     #[command(alias = "lo")]
     Load(Up),
-    /// Show what a unit's processes wrote, through the API
+    /// Show the output of a unit, through the API
     Logs(Logs),
     /// Stop units and start them again
     #[command(aliases = ["r", "re", "res", "rest"])]
     Restart(Down),
-    /// Put the units of a backup into a cluster that has none
+    /// Restore a backup into a cluster without units
     Restore(Restore),
-    /// Put a new file in the place of units, a few at a time
+    /// Replace the file of units, a few at a time
     Rollout(Rollout),
-    /// Go to a machine, or the machine of a unit
+    /// Open a shell on a machine, or on the machine of a unit
     Ssh(Ssh),
-    /// Put units on machines and start them
+    /// Place units on machines and start them
     Start(Up),
-    /// Show what init says of units, by ssh
+    /// Show the status of units from their init, by ssh
     Status {
         #[arg(required = true)]
         units: Vec<String>,
         #[command(flatten)]
         ssh: SshPort,
     },
-    /// Stop units; they stay on their machines
+    /// Stop units; they keep their machines
     Stop(Down),
-    /// Put files of units into the cluster
+    /// Store unit files in the cluster
     Submit(Up),
     /// Let machines take units again
     Undrain(Machines),
-    /// Take units off their machines
+    /// Remove units from their machines
     #[command(aliases = ["u", "un"])]
     Unload(Down),
-    /// Say where a unit is and why, or why it is nowhere
+    /// Explain where a unit is, or why it is on no machine
     Why { unit: String },
     /// Print the version
     Version,
@@ -254,7 +256,7 @@ pub(super) enum Command {
     },
 }
 
-/// Of which something is written.
+/// A program with generated documents.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(super) enum Program {
     /// The client
@@ -263,13 +265,13 @@ pub(super) enum Program {
     Fleetd,
 }
 
-/// Waiting, as all that change units have it.
+/// Options for waiting, of all commands that change units.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(super) struct Waiting {
-    /// Do not wait for the units to get there
+    /// Do not wait for the units to reach the state
     #[arg(long)]
     pub(super) no_block: bool,
-    /// Wait so many times 2 s; 0: without end
+    /// Wait this many times 2 s; 0: no limit
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     pub(super) block_attempts: i64,
 }
@@ -279,7 +281,7 @@ pub(super) struct Up {
     pub(super) units: Vec<String>,
     #[command(flatten)]
     pub(super) waiting: Waiting,
-    /// Put the file in the place of one that is there
+    /// Replace an existing file
     #[arg(long)]
     pub(super) replace: bool,
     #[arg(long, hide = true)]
@@ -295,13 +297,13 @@ pub(super) struct Down {
 
 #[derive(Debug, Args)]
 pub(super) struct List {
-    /// Which columns, with commas
+    /// The columns, comma-separated
     #[arg(long)]
     pub(super) fields: Option<String>,
-    /// Do not shorten
+    /// Do not shorten values
     #[arg(long, short = 'l', visible_alias = "l")]
     pub(super) full: bool,
-    /// No head above the columns
+    /// Do not print the column headings
     #[arg(long)]
     pub(super) no_legend: bool,
 }
@@ -310,23 +312,23 @@ pub(super) struct List {
 pub(super) struct ListUnits {
     #[command(flatten)]
     pub(super) list: List,
-    /// Show it again whenever something changes
+    /// Print the list again after each change
     #[arg(long, short = 'w')]
     pub(super) watch: bool,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct Machines {
-    /// Ids, or how they begin
+    /// Machine ids or prefixes
     #[arg(required = true)]
     pub(super) machines: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct Restore {
-    /// Of `fleetctl backup`
+    /// File written by `fleetctl backup`
     pub(super) file: PathBuf,
-    /// Where there are units: replace those with the same names, and leave the others
+    /// If the cluster has units: replace those with the same names, and keep the others
     #[arg(long)]
     pub(super) force: bool,
 }
@@ -335,20 +337,20 @@ pub(super) struct Restore {
 pub(super) struct Drain {
     #[command(flatten)]
     pub(super) machines: Machines,
-    /// Wait until nothing but global units is there
+    /// Wait until only global units are left
     #[arg(long)]
     pub(super) wait: bool,
-    /// Seconds that --wait waits
+    /// Timeout of --wait in seconds
     #[arg(long, default_value_t = 300.0)]
     pub(super) timeout: f64,
-    /// Do not ask where units stop because no other machine can have them
+    /// Do not ask before stopping units that no other machine can have
     #[arg(long, short = 'y')]
     pub(super) yes: bool,
 }
 
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct SshPort {
-    /// Of the other machine's ssh
+    /// The ssh port of the other machine
     #[arg(long, default_value_t = 22)]
     pub(super) ssh_port: u16,
 }
@@ -356,16 +358,16 @@ pub(super) struct SshPort {
 #[derive(Debug, Args)]
 pub(super) struct Journal {
     pub(super) unit: String,
-    /// The last so many lines
+    /// Number of lines
     #[arg(long, default_value_t = 10)]
     pub(super) lines: u64,
-    /// Go on
+    /// Follow the log
     #[arg(long, short = 'f', visible_alias = "f")]
     pub(super) follow: bool,
-    /// As root
+    /// Run journalctl as root
     #[arg(long)]
     pub(super) sudo: bool,
-    /// As journalctl's --output
+    /// Output format, as journalctl's --output
     #[arg(long, default_value = "short")]
     pub(super) output: String,
     #[command(flatten)]
@@ -375,13 +377,13 @@ pub(super) struct Journal {
 #[derive(Debug, Args)]
 pub(super) struct Logs {
     pub(super) unit: String,
-    /// The last so many lines
+    /// Number of lines
     #[arg(long, short = 'n', default_value_t = 10)]
     pub(super) lines: u64,
-    /// Go on
+    /// Follow the log
     #[arg(long, short = 'f')]
     pub(super) follow: bool,
-    /// Of this machine, for a global unit
+    /// The machine, for a global unit
     #[arg(long)]
     pub(super) machine: Option<String>,
     #[command(flatten)]
@@ -390,36 +392,36 @@ pub(super) struct Logs {
 
 #[derive(Debug, Args)]
 pub(super) struct Ssh {
-    /// Go to this machine
+    /// The machine
     #[arg(long)]
     pub(super) machine: Option<String>,
-    /// Go to the machine of this unit
+    /// The unit
     #[arg(long)]
     pub(super) unit: Option<String>,
-    /// Let the other machine use our ssh agent
+    /// Forward our ssh agent
     #[arg(long, short = 'A', visible_alias = "A")]
     pub(super) forward_agent: bool,
     #[command(flatten)]
     pub(super) ssh: SshPort,
-    /// A machine or a unit (unless named by a flag), and a command
+    /// A machine or a unit (unless a flag names it), and a command
     #[arg(trailing_var_arg = true)]
     pub(super) rest: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct Rollout {
-    /// The new file; its name says which unit, which template's instances, or which global unit
+    /// The new file; its name selects the unit, the template's instances or the global unit
     pub(super) file: PathBuf,
-    /// So many at a time
+    /// Number of units or machines replaced at a time
     #[arg(long, default_value_t = 1)]
     pub(super) batch: usize,
     /// Seconds until a unit must be active
     #[arg(long, default_value_t = 60.0)]
     pub(super) timeout: f64,
-    /// Seconds for which units must stay active, in the same run, before the next ones are replaced
+    /// Seconds that units must stay active, in the same run, before the next ones are replaced
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     pub(super) healthy_for: f64,
-    /// Leave what was replaced as it is when a unit does not come up
+    /// Keep the new file if a unit does not come up
     #[arg(long)]
     pub(super) no_rollback: bool,
 }
@@ -457,7 +459,7 @@ mod tests {
 
     #[test]
     fn a_beginning_that_was_enough_for_a_command_of_fleet_still_is() {
-        // Those of 1.0: for each beginning the one command that it is of, or none.
+        // fleet 1.0's commands: each prefix must select the same command as there, or none.
         let fleets = [
             "cat",
             "destroy",

@@ -1,5 +1,5 @@
-//! backup and restore: all units of the cluster with what is wished for them, as one JSON document.
-//! States, machines and reasons are not in it: the cluster finds them again.
+//! backup and restore: all units of the cluster with their desired states, as one JSON document.
+//! States, machines and reasons are not included: the cluster determines them again.
 
 use super::arguments::Restore;
 use super::output::{say, warn};
@@ -17,9 +17,9 @@ use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The form of the document.
+/// Version of the format.
 const FORM: u32 = 1;
-/// Bytes of a document.
+/// Maximum size of a document in bytes.
 const LARGEST: u64 = 512 * 1024 * 1024;
 
 /// The document.
@@ -30,7 +30,7 @@ struct Backup {
     units: Vec<Kept>,
 }
 
-/// A unit in it.
+/// A unit of the backup.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Kept {
@@ -50,7 +50,7 @@ pub(super) async fn backup(session: &mut Session, path: &Path) -> Result<u8, Tro
     units.sort_by(|a, b| a.name.cmp(&b.name));
     for unit in units.iter().filter(|unit| unit.before.is_some()) {
         let name = &unit.name;
-        warn(&format!("{name}: a rollout is under way; only the new file is in the backup"));
+        warn(&format!("{name}: a rollout is in progress; the backup has only the new file"));
     }
     let kept = |unit: Unit| Kept {
         name: unit.name,
@@ -65,17 +65,17 @@ pub(super) async fn backup(session: &mut Session, path: &Path) -> Result<u8, Tro
         return Err(told(path, &format!("the backup is larger than {LARGEST} bytes")));
     }
     write_whole(path, &text).map_err(|error| told(path, &error))?;
-    say(&format!("{} units are in {}", backup.units.len(), path.display()));
+    say(&format!("saved {} units to {}", backup.units.len(), path.display()));
     Ok(0)
 }
 
-/// The file is there as a whole, or as it was before.
+/// Writes the file atomically: it is complete, or as before.
 fn write_whole(path: &Path, text: &[u8]) -> std::io::Result<()> {
-    let missing = || std::io::Error::other("it names no file");
+    let missing = || std::io::Error::other("not a file name");
     let mut beside = path.file_name().ok_or_else(missing)?.to_os_string();
     beside.push(format!(".{}.part", std::process::id()));
     let beside = path.with_file_name(beside);
-    // Files of units hold secrets.
+    // Unit files may hold secrets.
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
     let written = file.write_all(text).and_then(|()| file.sync_all());
     let written = written.and_then(|()| std::fs::rename(&beside, path));
@@ -93,7 +93,7 @@ pub(super) async fn restore(session: &mut Session, what: &Restore) -> Result<u8,
     let there = session.client.units().await?;
     if !there.is_empty() && !what.force {
         return Err(Trouble::new(format!(
-            "nothing is restored: the cluster has {} units; --force puts those of the backup in the \
+            "nothing restored: the cluster has {} units; --force puts those of the backup in the \
              place of those with their names, and leaves all others",
             there.len()
         )));
@@ -110,17 +110,17 @@ pub(super) async fn restore(session: &mut Session, what: &Restore) -> Result<u8,
         };
         session.client.put(&unit).await.map_err(|trouble| Trouble {
             message: format!(
-                "{done} of {count} units are restored, and not {name}: {}; restore --force goes on",
+                "restored {done} of {count} units; {name} failed: {}; restore --force continues",
                 trouble.message
             ),
             ..trouble
         })?;
     }
-    say(&format!("{count} units are restored"));
+    say(&format!("restored {count} units"));
     Ok(0)
 }
 
-/// The document, each unit of it checked before the first is written.
+/// Reads the document and checks all its units before the first is written.
 fn read(path: &Path) -> Result<Backup, Trouble> {
     let bad = |why: &dyn std::fmt::Display| told(path, why);
     let file = File::open(path).map_err(|error| bad(&error))?;
@@ -130,10 +130,12 @@ fn read(path: &Path) -> Result<Backup, Trouble> {
         return Err(bad(&format!("larger than {LARGEST} bytes")));
     }
     let backup: Backup =
-        serde_json::from_slice(&text).map_err(|error| bad(&format!("no backup: {error}")))?;
+        serde_json::from_slice(&text).map_err(|error| bad(&format!("not a backup: {error}")))?;
     if backup.form != FORM {
         let form = backup.form;
-        return Err(bad(&format!("a backup of form {form}: this fleetctl reads form {FORM}")));
+        return Err(bad(&format!(
+            "unsupported backup format {form}: this fleetctl reads format {FORM}"
+        )));
     }
     let mut names = BTreeSet::new();
     for kept in &backup.units {
@@ -141,11 +143,11 @@ fn read(path: &Path) -> Result<Backup, Trouble> {
         let name = UnitName::new(&kept.name).map_err(|error| bad(&error))?;
         let desired: Desired = kept.desired_state.parse().map_err(|error| bad(&error))?;
         if name.is_template() && desired != Desired::Inactive {
-            return Err(bad(&"a template cannot be wished for: name an instance"));
+            return Err(bad(&"a template cannot be loaded or launched: use an instance"));
         }
         UnitFile { options: kept.options.clone() }.check().map_err(|error| bad(&error))?;
         if !names.insert(&kept.name) {
-            return Err(bad(&"it is there twice"));
+            return Err(bad(&"duplicate unit"));
         }
     }
     Ok(backup)
@@ -171,17 +173,17 @@ mod tests {
         };
         assert_eq!(document(1, &good), Ok(1));
         for (form, units, words) in [
-            (2, good.clone(), "form 2"),
+            (2, good.clone(), "format 2"),
             (1, unit("a", "launched"), "a: unit name must contain"),
             (1, unit("a.service", "running"), "a.service: "),
             (1, unit("a@.service", "launched"), "template"),
-            (1, format!("{good},{good}"), "twice"),
-            (1, "3".to_string(), "no backup"),
+            (1, format!("{good},{good}"), "duplicate"),
+            (1, "3".to_string(), "not a backup"),
         ] {
             let why = document(form, &units).unwrap_err();
             assert!(why.contains(words), "{words}: {why}");
         }
-        assert!(refused("half").unwrap_err().contains("no backup"));
+        assert!(refused("half").unwrap_err().contains("not a backup"));
         std::fs::remove_file(&path).unwrap();
     }
 }

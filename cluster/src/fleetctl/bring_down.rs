@@ -1,4 +1,4 @@
-//! stop, unload, destroy: what takes units down. A name that is not there is no mistake.
+//! stop, unload, destroy: commands that take units down. An unknown unit is not an error.
 
 use super::arguments::Down;
 use super::output::{say, warn};
@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The units that are there, of those named.
+/// Returns the named units that exist.
 pub(super) async fn known(session: &mut Session, named: &[String]) -> Result<Vec<Unit>, Trouble> {
     if named.is_empty() {
         warn("No units given");
@@ -34,7 +34,7 @@ pub(super) async fn known(session: &mut Session, named: &[String]) -> Result<Vec
     Ok(found)
 }
 
-/// Of some that are there each absent one is named: it may be a typing mistake.
+/// Warns about unknown units, each by name if others exist: it may be a typing error.
 fn tell_absent(absent: &[String], none_is_there: bool) {
     if none_is_there {
         warn("Units not found in registry");
@@ -45,7 +45,7 @@ fn tell_absent(absent: &[String], none_is_there: bool) {
     }
 }
 
-/// A native file's name means its unit.
+/// Returns the unit name of an argument; a native file stands for its unit.
 pub(super) fn name_of(argument: &str) -> String {
     match crate::native_unit::stem(argument.rsplit('/').next().unwrap_or(argument)) {
         Some(_) => super::creation::name_of(argument),
@@ -97,7 +97,7 @@ async fn finish(
     waiting::until(session, &names, wished, what.waiting.patience(), command).await
 }
 
-/// fleet's last words, which name no global unit: nobody has waited for those.
+/// Prints fleet's final message, without global units, which the command does not wait for.
 fn told(known: &[Unit], changed: &[&Unit], done: &str) -> u8 {
     if !known.is_empty() {
         let names = changed.iter().filter(|unit| !is_global(unit)).map(|unit| unit.name.as_str());
@@ -128,7 +128,7 @@ pub(super) async fn destroy(session: &mut Session, what: &Down) -> Result<u8, Tr
     }
 }
 
-/// What is to be said behind that it was; `None`: there was none.
+/// Destroys a unit. Returns a suffix for the message, or `None` if the unit did not exist.
 async fn destroy_one(
     session: &mut Session,
     name: &str,
@@ -136,7 +136,7 @@ async fn destroy_one(
 ) -> Result<Option<&'static str>, Trouble> {
     let created = match patience {
         Patience::None => 0,
-        // Whether it is there at all is asked by what destroys it.
+        // The request itself finds out whether the unit exists.
         Patience::Attempts(_) | Patience::Endless => {
             created(session, name).await.ok().flatten().unwrap_or_default()
         }
@@ -150,12 +150,13 @@ async fn destroy_one(
     wait_until_gone(session, name, created, patience).await.map(Some)
 }
 
-/// The revision that made the unit of that name, 0 where the server does not know; `None`: there is none.
+/// Returns the revision that created the unit, or `None` if it does not exist. The revision is 0 if
+/// the server does not report it.
 async fn created(session: &mut Session, name: &str) -> Result<Option<i64>, Trouble> {
     Ok(session.client.why(name).await?.map(|why| why.created))
 }
 
-/// Until it is not there, or another is that was made since.
+/// Waits until the unit is gone, or a new one has its name.
 async fn wait_until_gone(
     session: &mut Session,
     name: &str,
@@ -170,7 +171,7 @@ async fn wait_until_gone(
             Some(Some(_)) if destroyed > 0 => {
                 let now = outage.bridged(created(session, name).await)?.flatten();
                 if now.is_some_and(|now| now > destroyed) {
-                    return Ok("; another one has its name by now");
+                    return Ok("; a new unit has the same name");
                 }
             }
             Some(Some(_)) | None => {}

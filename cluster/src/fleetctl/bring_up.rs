@@ -1,5 +1,4 @@
-//! submit, load, start: what brings units up. Each makes what is not there yet, then
-//! wishes, then waits.
+//! submit, load, start: create missing units, set the desired state, wait.
 
 use super::arguments::Up;
 use super::creation;
@@ -23,7 +22,8 @@ pub(super) async fn start(session: &mut Session, what: &Up) -> Result<u8, Troubl
     bring(session, what, Desired::Launched, "start").await
 }
 
-/// The names, each once; those before a mistake stay done.
+/// Creates the missing units and returns all names without duplicates. An error does not undo
+/// earlier units.
 async fn ensure_all(
     session: &mut Session,
     what: &Up,

@@ -1,5 +1,5 @@
-//! The API's calls, each as one function. Statuses become sentences here, in the words
-//! that fleetctl had (`googleapi: Error 400: …` is what people grep for).
+//! The API calls, one function each. Statuses become messages in fleetctl's words, because users
+//! grep for them (`googleapi: Error 400: …`).
 
 use super::connection::{Connection, Reply};
 use super::trouble::Trouble;
@@ -14,13 +14,13 @@ use crate::wire::{
 use serde::de::DeserializeOwned;
 
 const ROOT: &str = "/fleet/v1";
-/// Pages of one list that are followed.
+/// Maximum number of pages of a list.
 const MOST_PAGES: usize = 100_000;
 
-/// The cluster, as its API shows it.
+/// An API client.
 pub(super) struct Client {
     pub(super) connection: Connection,
-    /// What is put into the cluster is signed with it.
+    /// The key that signs submitted units.
     pub(super) signs: Option<SigningKey>,
 }
 
@@ -33,19 +33,19 @@ fn refusal(reply: &Reply) -> Trouble {
             format!("googleapi: got HTTP response code {status} with body: {body}")
         }
     };
-    // etcd does not answer the server, or the server whoever stands before it.
+    // etcd does not answer the server, or the server does not answer its proxy.
     match status {
         502..=504 => Trouble { later: reply.later, ..Trouble::passing(words) },
         _ => Trouble::new(words),
     }
 }
 
-/// Of its file.
+/// Returns the hash of the unit's file.
 pub(super) fn hash_of(unit: &Unit) -> String {
     UnitFile { options: unit.options.clone() }.hash()
 }
 
-/// What a PUT of a file says.
+/// Returns the body of a PUT.
 fn put_unit(
     name: &str,
     options: &[UnitOption],
@@ -63,8 +63,8 @@ fn put_unit(
     }
 }
 
-/// The same in the place of that file alone, and while that is wished: who stops a unit between a look at
-/// it and this is not overruled. A server that knows nothing of it takes the wish that is sent with it.
+/// Restricts a PUT to the unit with this file and desired state, so that it does not override a
+/// concurrent stop. A server without this feature applies the desired state that is sent along.
 fn instead_of(hash: String, wished: &str, unit: Unit) -> Unit {
     let state = Some(wished.to_string()).filter(|wished| !wished.is_empty());
     Unit { instead_of: Some(hash), instead_of_state: state, ..unit }
@@ -75,7 +75,7 @@ fn read<T: DeserializeOwned>(reply: &Reply) -> Result<T, Trouble> {
         return Err(refusal(reply));
     }
     serde_json::from_slice(&reply.body)
-        .map_err(|error| Trouble::new(format!("the server's answer can not be read: {error}")))
+        .map_err(|error| Trouble::new(format!("cannot read the server's answer: {error}")))
 }
 
 impl Client {
@@ -83,13 +83,13 @@ impl Client {
         self.connection.ask("GET", &format!("{ROOT}{path}"), None).await
     }
 
-    /// `None`: it is not there.
+    /// Returns `None` on 404.
     async fn find<T: DeserializeOwned>(&mut self, path: &str) -> Result<Option<T>, Trouble> {
         let reply = self.get(path).await?;
         if reply.status == 404 { Ok(None) } else { read(&reply).map(Some) }
     }
 
-    /// All pages of a list.
+    /// Fetches all pages of a list.
     async fn list<P: DeserializeOwned, T>(
         &mut self,
         path: &str,
@@ -110,7 +110,7 @@ impl Client {
             }
             token = next;
         }
-        Err(Trouble::new("the server's list has no end"))
+        Err(Trouble::new("the server's list has too many pages"))
     }
 
     pub(super) async fn units(&mut self) -> Result<Vec<Unit>, Trouble> {
@@ -133,21 +133,21 @@ impl Client {
         self.find(&format!("/state/{}", escape(name))).await
     }
 
-    /// `None`: the unit is not there, or the server knows no reasons (fleet 1.0).
+    /// Returns `None` if the unit does not exist or the server has no reasons (fleet 1.0).
     pub(super) async fn why(&mut self, name: &str) -> Result<Option<Why>, Trouble> {
         self.find(&format!("/why/{}", escape(name))).await
     }
 
     async fn ask_put(&mut self, unit: &Unit) -> Result<Reply, Trouble> {
         let body = serde_json::to_vec(unit)
-            .map_err(|error| Trouble::new(format!("the request can not be written: {error}")))?;
+            .map_err(|error| Trouble::new(format!("cannot encode the request: {error}")))?;
         let path = format!("{ROOT}/units/{}", escape(&unit.name));
         self.connection.ask("PUT", &path, Some(body)).await
     }
 
-    /// Only where what it is instead of is there still. False: that is not, and neither is this by our
-    /// doing. `lost`: this was asked before and may have been done, for the answer got lost; else another
-    /// has put the same there.
+    /// Puts a unit only if its condition holds. Returns false if the condition failed and the
+    /// stored unit is not the result of our own request. `lost` is true after an earlier attempt
+    /// with unknown result; only then can our request have stored it.
     async fn put_instead(&mut self, unit: &Unit, lost: &mut bool) -> Result<bool, Trouble> {
         let was_lost = std::mem::replace(lost, true);
         let reply = self.ask_put(unit).await?;
@@ -165,7 +165,7 @@ impl Client {
         Ok(self.unit(&unit.name).await?.is_some_and(|there| hash_of(&there) == hash_of(unit)))
     }
 
-    /// As it is: a file, its signature and a wish, or some of these.
+    /// Puts a file, its signature, a desired state, or some of these.
     pub(super) async fn put(&mut self, unit: &Unit) -> Result<(), Trouble> {
         let reply = self.ask_put(unit).await?;
         if (200..300).contains(&reply.status) || self.is_done_already(&reply, unit).await? {
@@ -174,7 +174,8 @@ impl Client {
         Err(refusal(&reply))
     }
 
-    /// A unit whose making was sent twice, and the second time refused because it is there.
+    /// Returns true if a creation was sent twice and the second attempt failed because the first
+    /// succeeded.
     async fn is_done_already(&mut self, reply: &Reply, unit: &Unit) -> Result<bool, Trouble> {
         if reply.status != 409 || !reply.repeated || unit.options.is_empty() {
             return Ok(false);
@@ -182,8 +183,8 @@ impl Client {
         self.is_there(unit).await
     }
 
-    /// Our key's word for a file under a name, as of now and later than what it said before: that
-    /// does not count any more where this was seen.
+    /// Signs a file under a name, with a serial newer than the last one of our key. It invalidates
+    /// older signatures that a machine has seen.
     async fn sign(
         &mut self,
         name: &str,
@@ -203,7 +204,7 @@ impl Client {
         Ok(Some(key.sign(&name, &file, serial)))
     }
 
-    /// The serial of a unit that the cluster shows, if it is our key that signed it.
+    /// Returns the serial of a stored unit, if our key signed it.
     fn own_serial(&self, unit: &Unit) -> Option<u64> {
         let (key, signature) = (self.signs.as_ref()?, unit.signature.as_ref()?);
         let file = UnitFile { options: unit.options.clone() };
@@ -211,21 +212,23 @@ impl Client {
         signed.then_some(signature.serial)
     }
 
+    /// Checks that our key may sign what the cluster shows.
+    ///
     /// # Errors
-    /// What the cluster shows is to be signed, and our key has not signed it before: whoever
-    /// writes to etcd would choose what it says.
+    /// Our key has not signed it before: an attacker who writes to etcd would choose what is
+    /// signed.
     pub(super) fn may_sign(&self, unit: &Unit) -> Result<(), Trouble> {
         if self.signs.is_none() || self.own_serial(unit).is_some() {
             return Ok(());
         }
         Err(Trouble::new(format!(
-            "Unit {} in the cluster is not signed with this key for this cluster, and so is not \
-             signed: give its file",
+            "Unit {} in the cluster is not signed with this key for this cluster; fleetctl does not \
+             sign it: give its file",
             unit.name
         )))
     }
 
-    /// Makes a unit, or puts that file in its place, and signs it: it is one that we vouch for.
+    /// Creates a unit or replaces its file, and signs it.
     pub(super) async fn create(
         &mut self,
         name: &str,
@@ -237,9 +240,9 @@ impl Client {
         self.put(&unit).await
     }
 
-    /// That file in the place of the one that a unit has been seen to have, on these machines first, where
-    /// it is a global one; signed as what we make is. False: it has another by now, though it be the same,
-    /// or is gone, or something else is wished for it. `lost`: as of `put_instead`.
+    /// Replaces the file of a unit, first on these machines if it is global, and signs it. Returns
+    /// false if the unit's file or desired state has changed since, or the unit is gone. `lost` as
+    /// in `put_instead`.
     pub(super) async fn replace(
         &mut self,
         old: &Unit,
@@ -248,15 +251,15 @@ impl Client {
         lost: &mut bool,
     ) -> Result<bool, Trouble> {
         let signature = self.sign(&old.name, options).await?;
-        // By now: where this is asked again somebody may have stopped it meanwhile.
+        // The unit as it is now: it may have been stopped since the last attempt.
         let Some(now) = self.unit(&old.name).await? else { return Ok(false) };
         let desired = Some(now.desired_state.parse().unwrap_or_default());
         let unit = put_unit(&old.name, options, signature, desired, first.map(<[_]>::to_vec));
         self.put_instead(&instead_of(hash_of(old), &now.desired_state, unit), lost).await
     }
 
-    /// These machines have that file of a global unit now; none: all. Where it has another file by now,
-    /// that is refused.
+    /// Rolls out a file of a global unit to these machines; an empty list means all. The server
+    /// refuses if the unit has another file.
     pub(super) async fn spread(
         &mut self,
         name: &str,
@@ -267,24 +270,26 @@ impl Client {
         self.put(&unit).await
     }
 
+    /// Checks that a rollout can restore the old file.
+    ///
     /// # Errors
-    /// The file that a rollout would put back could not run any more: the new one is signed later than it
-    /// was, and our key may not sign it anew.
+    /// The new file is signed with a newer serial, so the old one needs a new signature that our
+    /// key may not make.
     pub(super) fn may_go_back(&self, old: &Unit, new_is_signed: bool) -> Result<(), Trouble> {
         if !new_is_signed || old.signature.is_none() || self.own_serial(old).is_some() {
             return Ok(());
         }
         Err(Trouble::new(format!(
-            "Unit {} is signed with another key than this one, and so could not have its file back where \
+            "Unit {} is signed with another key, so its file could not be restored if \
              the new one fails: use that key, or --no-rollback",
             old.name
         )))
     }
 
-    /// Puts a unit as the cluster has shown it before: signed anew only if it was our key that had
-    /// signed it; else what was signed stands beside it again. `machines`: those that are to have it, where
-    /// the others have what was there before it. False: the file with the hash `new` is not there any more,
-    /// or something else is wished.
+    /// Restores a unit that the cluster showed before. It is signed again only if our key had
+    /// signed it; otherwise it gets its stored signature. `machines` get the file; the others keep
+    /// what they had before it. Returns false if the unit no longer has the file with hash `new`,
+    /// or its desired state has changed.
     pub(super) async fn put_back(
         &mut self,
         old: &Unit,
@@ -306,12 +311,12 @@ impl Client {
         self.put(&Unit { name, desired_state, ..Unit::default() }).await
     }
 
-    /// False: it was not there.
+    /// Returns false if the unit did not exist.
     pub(super) async fn destroy(&mut self, name: &str) -> Result<bool, Trouble> {
         let path = format!("{ROOT}/units/{}", escape(name));
         let reply = self.connection.ask("DELETE", &path, None).await?;
         match reply.status {
-            // Sent twice: it was there the first time, perhaps.
+            // If the request was sent twice, the first one may have destroyed the unit.
             404 => Ok(reply.repeated),
             200..300 => Ok(true),
             _ => Err(refusal(&reply)),

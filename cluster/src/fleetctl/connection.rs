@@ -1,5 +1,5 @@
-//! The way to the server: a unix socket, TCP, TLS, or a pair of pipes through ssh. One
-//! HTTP/1.1 connection that is kept, and opened anew when the server let it go.
+//! The connection to the server: a unix socket, TCP, TLS, or pipes through ssh. One HTTP/1.1
+//! connection is kept, and reopened if the server has closed it.
 
 use super::arguments::Globals;
 use super::ssh::SshOptions;
@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
-/// Where the server is.
+/// The server's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Endpoint {
     Unix(PathBuf),
@@ -25,27 +25,27 @@ pub(super) enum Endpoint {
 }
 
 impl Endpoint {
-    /// From the text of `--endpoint`.
+    /// Parses the text of `--endpoint`.
     pub(super) fn parse(text: &str) -> Result<Endpoint, Trouble> {
         let bad = |why: &str| Trouble::new(format!("Unable to initialize client: {text}: {why}"));
         let (scheme, rest) = text
             .split_once("://")
-            .ok_or_else(|| bad("an endpoint is unix:///PATH, http://HOST:PORT or https://…"))?;
+            .ok_or_else(|| bad("use unix:///PATH, http://HOST:PORT or https://HOST:PORT"))?;
         let tls = scheme == "https";
         match scheme {
             "unix" | "file" if rest.starts_with('/') => Ok(Endpoint::Unix(PathBuf::from(rest))),
-            "unix" | "file" => Err(bad(
-                "unable to connect to host: a path begins with /, so that is three slashes",
-            )),
+            "unix" | "file" => {
+                Err(bad("unable to connect to host: a path starts with /, so use three slashes"))
+            }
             "http" | "https" => {
                 let authority = rest.split('/').next().unwrap_or_default();
-                let port = |text: &str| text.parse().map_err(|_| bad("its port is none"));
+                let port = |text: &str| text.parse().map_err(|_| bad("invalid port"));
                 let (host, port) = match authority.rsplit_once(':') {
                     Some((host, text)) if !host.ends_with(':') => (host, port(text)?),
                     _ => (authority, if tls { 443 } else { 80 }),
                 };
                 if host.is_empty() {
-                    return Err(bad("its host is missing"));
+                    return Err(bad("missing host"));
                 }
                 let host = host.trim_matches(['[', ']']).to_string();
                 Ok(Endpoint::Tcp { host, port, tls })
@@ -63,7 +63,7 @@ impl Endpoint {
     }
 }
 
-/// See the head of the module.
+/// A connection to the server.
 pub(super) struct Connection {
     endpoint: Endpoint,
     tls: Option<Arc<rustls::ClientConfig>>,
@@ -71,41 +71,41 @@ pub(super) struct Connection {
     patience: Duration,
     debug: bool,
     sender: Option<SendRequest<Full<Bytes>>>,
-    /// What was asked last was sent twice: it may have been done the first time.
+    /// The last request was sent twice; the first one may have been executed.
     repeated: bool,
 }
 
-/// Why there was no answer.
+/// Why no answer arrived.
 struct Unanswered {
     trouble: Trouble,
-    /// The connection ended; else it may come still.
+    /// True if the connection ended; otherwise the answer may still arrive.
     broken: bool,
 }
 
-/// What was answered.
+/// An answer.
 #[derive(Clone, Debug)]
 pub(super) struct Reply {
     pub(super) status: u16,
     pub(super) body: Bytes,
-    /// The request was sent twice: what is answered may be the answer to the second of them.
+    /// The request was sent twice, and this may be the answer to the second one.
     pub(super) repeated: bool,
-    /// When it may be answered otherwise, as the server says.
+    /// The server's Retry-After.
     pub(super) later: Option<Duration>,
 }
 
-/// What the head of an answer says of that.
+/// Reads the Retry-After header.
 pub(super) fn later<B>(response: &Response<B>) -> Option<Duration> {
     let seconds = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
     Some(Duration::from_secs(seconds))
 }
 
 impl Connection {
-    /// Nothing is opened yet.
+    /// Creates a connection without opening it.
     pub(super) fn new(globals: &Globals) -> Result<Connection, Trouble> {
         let mut parts = globals.endpoint.split(',').map(str::trim);
         let first = parts.next().unwrap_or_default();
         if parts.next().is_some() {
-            super::output::warn(&format!("several endpoints: only the first is used, {first}"));
+            super::output::warn(&format!("several endpoints: using only the first, {first}"));
         }
         let endpoint = Endpoint::parse(first)?;
         let tls = match endpoint {
@@ -137,7 +137,7 @@ impl Connection {
         })
     }
 
-    /// Asks, and takes the whole answer.
+    /// Sends a request and reads the whole answer.
     pub(super) async fn ask(
         &mut self,
         method: &str,
@@ -155,7 +155,7 @@ impl Connection {
         }
     }
 
-    /// Asks, and hands on the answer while it comes.
+    /// Sends a request and returns the answer as a stream.
     pub(super) async fn send(
         &mut self,
         method: &str,
@@ -166,8 +166,8 @@ impl Connection {
             let now = jiff::Timestamp::now();
             super::output::warn(&format!("{now:.3} DEBUG {method} {path}"));
         }
-        // A kept connection may have been let go by the server just now: then once anew. One that
-        // is silent has not been: what was asked there may be done.
+        // The server may have closed a kept connection just now, so the request is sent once more.
+        // A timeout is not retried: the request may have been executed.
         let kept = self.sender.is_some();
         self.repeated = false;
         match self.send_once(method, path, body.clone()).await {

@@ -1,5 +1,5 @@
-//! From an argument to a unit in the cluster: one that is there already, a file, an
-//! instance of a template that is there, or of a template's file; in this order, which is fleet's.
+//! Finds the unit for an argument and stores it in the cluster. In fleet's order: an existing unit,
+//! a file, an instance of a stored template, an instance of a template's file.
 
 use super::output::{say, warn};
 use super::review::review;
@@ -14,7 +14,7 @@ use crate::unit_name::{UnitName, mangle};
 use crate::wire::Unit;
 use std::path::{Path, PathBuf};
 
-/// What `--replace` may replace, by command.
+/// Returns the states in which `--replace` may replace a unit, by command.
 pub(super) fn replaceable(command: &str) -> &'static [&'static str] {
     match command {
         "submit" => &["inactive"],
@@ -23,7 +23,7 @@ pub(super) fn replaceable(command: &str) -> &'static [&'static str] {
     }
 }
 
-/// One argument: its unit is in the cluster afterwards. The name of the unit.
+/// Ensures that the argument's unit is in the cluster. Returns its name.
 pub(super) async fn ensure(
     session: &mut Session,
     argument: &str,
@@ -58,7 +58,7 @@ pub(super) async fn ensure(
     Ok(name.to_string())
 }
 
-/// The unit's name that an argument means; a native file's own type is its suffix.
+/// Returns the unit name of an argument. The type in a native file determines the suffix.
 pub(super) fn name_of(argument: &str) -> String {
     let base = argument.rsplit('/').next().unwrap_or(argument);
     match native_unit::stem(base) {
@@ -82,7 +82,7 @@ async fn settle(session: &mut Session, name: &UnitName, patience: Patience) -> R
     Ok(())
 }
 
-/// It is there: true when another file was put in its place.
+/// Handles an existing unit. Returns true if its file was replaced.
 async fn replaced(
     session: &mut Session,
     argument: &str,
@@ -111,22 +111,22 @@ async fn replaced(
     if !replaceable(command).contains(&there.desired_state.as_str()) {
         let state = &there.desired_state;
         return Err(Trouble::new(format!(
-            "Warning: can not replace Unit({name}) in state '{state}', use the appropriate command"
+            "Warning: cannot replace Unit({name}) in state '{state}', use the appropriate command"
         )));
     }
     check(name, &file)?;
     review(name.as_str(), &path);
     if same && there.machines.is_some() {
-        // A rollout was left in the middle of it.
+        // Completes an interrupted rollout.
         session.client.spread(name.as_str(), &file.options, &[]).await?;
-        say(&format!("Unit {name} is replaced on all machines"));
+        say(&format!("Unit {name} is now replaced on all machines"));
     }
     if same && session.client.signs.is_none() {
         return Ok(false);
     }
     session.client.create(name.as_str(), &file.options, None).await?;
     if same {
-        say(&format!("Unit {name} is signed anew"));
+        say(&format!("Unit {name} has a new signature"));
     }
     Ok(!same)
 }
@@ -138,14 +138,15 @@ fn differs(name: &UnitName, local: &Path) -> String {
     )
 }
 
-/// Whose file is looked for.
+/// The file to look for.
 #[derive(Clone, Copy, PartialEq)]
 enum Whose {
     Own,
     Template,
 }
 
-/// The file at the argument's place, or that of its template beside it; with the path.
+/// Reads the file at the argument's path, or its template's file in the same folder. Returns it
+/// with its path.
 fn from_disk(
     argument: &str,
     name: &UnitName,
@@ -170,7 +171,7 @@ fn from_disk(
     Ok(None)
 }
 
-/// A file, of either kind.
+/// Reads a unit file of either kind.
 pub(super) fn read(path: &Path) -> Result<UnitFile, Trouble> {
     let place = path.display();
     let text = std::fs::read_to_string(path)
@@ -212,7 +213,7 @@ async fn from_template(
         .may_sign(&unit)
         .map_err(|trouble| Trouble::new(format!("Error creating units: {}", trouble.message)))?;
     let file = UnitFile { options: unit.options };
-    // One that can not be read is not the one that counts.
+    // An unreadable local file is ignored: the stored one counts.
     if let Ok(Some((path, local))) = local
         && local.hash() != file.hash()
     {
@@ -221,7 +222,7 @@ async fn from_template(
     Ok(file)
 }
 
-/// The server's own rules, before it is asked.
+/// Applies the server's checks before the request.
 pub(super) fn check(name: &UnitName, file: &UnitFile) -> Result<(), Trouble> {
     for doubt in doubts(file) {
         warn(&format!("{name}: {doubt}"));

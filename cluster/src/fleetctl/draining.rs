@@ -1,7 +1,8 @@
-//! drain and undrain: a machine is emptied of all but its global units, or takes units again.
+//! drain and undrain: moves all units except global ones off a machine, or lets it take units
+//! again.
 //!
-//! Before a drain the client plays the engine's decision ([`Scheduler`]) on what the API shows. It
-//! names each unit that would stop because no other machine can have it, and asks first.
+//! Before a drain, the client runs the engine's [`Scheduler`] on the data of the API. It lists the
+//! units that would stop because no other machine can have them, and asks for confirmation.
 
 use super::arguments::{Drain, Machines};
 use super::inspection::machine;
@@ -25,9 +26,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 const LOOK: Duration = Duration::from_millis(250);
-/// Bytes of an answer to a question.
+/// Maximum length of an answer in bytes.
 const LONGEST_ANSWER: u64 = 100;
-/// Units that one message names.
+/// Maximum number of units in one message.
 const NAMED: usize = 20;
 
 pub(super) async fn undrain(session: &mut Session, what: &Machines) -> Result<u8, Trouble> {
@@ -58,12 +59,12 @@ pub(super) async fn drain(session: &mut Session, what: &Drain) -> Result<u8, Tro
         }
         warn(&told);
         if !what.yes && !agreed()? {
-            return Err(Trouble::new("nothing is drained"));
+            return Err(Trouble::new("nothing drained"));
         }
     }
     for id in &ids {
         session.client.drain(id, true).await?;
-        say(&format!("Machine {id} drains"));
+        say(&format!("Machine {id} is draining"));
     }
     if !what.wait {
         return Ok(0);
@@ -73,14 +74,14 @@ pub(super) async fn drain(session: &mut Session, what: &Drain) -> Result<u8, Tro
     progress::beside(&label, "waiting to be empty", wait_until_empty(session, &ids, limit)).await
 }
 
-/// The answer of the user at the terminal.
+/// Asks the user at the terminal.
 ///
 /// # Errors
-/// There is no terminal to ask at.
+/// There is no terminal.
 fn agreed() -> Result<bool, Trouble> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
-        return Err(Trouble::new("nothing is drained: give --yes to stop them"));
+        return Err(Trouble::new("nothing drained: use --yes to stop these units"));
     }
     let mut err = std::io::stderr().lock();
     let asked = err.write_all(b"Drain anyway (yes/no)? ").and_then(|()| err.flush());
@@ -89,8 +90,8 @@ fn agreed() -> Result<bool, Trouble> {
     Ok(asked.is_ok() && read.is_ok() && matches!(answer.trim(), "yes" | "y"))
 }
 
-/// The units that are to run, are on one of these machines, and have no other machine to go to;
-/// each with the reasons of the machines that stay.
+/// Returns the wanted units on these machines that no other machine can have, with the reasons of
+/// the remaining machines.
 fn stopping(units: &[Unit], machines: &[Machine], drained: &[String]) -> Vec<(String, String)> {
     let mut scheduler = Scheduler::default();
     for one in machines {
@@ -133,7 +134,7 @@ fn stopping(units: &[Unit], machines: &[Machine], drained: &[String]) -> Vec<(St
     on_them.iter().filter_map(nowhere).collect()
 }
 
-/// Until these machines have no unit, and no state of one, but those of global units.
+/// Waits until these machines have only global units and their states.
 async fn wait_until_empty(
     session: &mut Session,
     ids: &[String],
@@ -154,7 +155,7 @@ async fn wait_until_empty(
             let names: Vec<String> = left.unwrap_or_default().into_iter().take(NAMED).collect();
             let seconds = limit.as_secs();
             return Err(Trouble::new(format!(
-                "timed out after {seconds} s: still there: {}",
+                "timed out after {seconds} s waiting for {}",
                 names.join(" ")
             )));
         }
@@ -162,17 +163,17 @@ async fn wait_until_empty(
     }
 }
 
-/// Units that still run on these machines.
+/// Returns the units that still run on these machines.
 ///
 /// # Errors
-/// One of them takes units again, by another's order.
+/// One of the machines takes units again, because someone undrained it.
 async fn left(session: &mut Session, ids: &[String]) -> Result<BTreeSet<String>, Trouble> {
     let units = session.client.units().await?;
     let states = session.client.states().await?;
     session.look_again();
     let back = |machine: &&Machine| ids.contains(&machine.id) && !machine.draining;
     if let Some(machine) = session.machines().await?.iter().find(back) {
-        let words = format!("Machine {} is not drained any more: it takes units again", machine.id);
+        let words = format!("Machine {} is no longer draining: it takes units again", machine.id);
         return Err(Trouble::new(words));
     }
     let globals: BTreeSet<&str> =

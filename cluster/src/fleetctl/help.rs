@@ -1,11 +1,11 @@
-//! The help texts: examples for each command, and the options of all commands once.
+//! The help texts: examples for each command, and the global options once.
 
 use clap::Command;
 
-/// Behind the help of each command.
+/// Appended to the help of each command.
 const COMMON: &str = "Options of all commands: fleetctl --help";
 
-/// By command.
+/// Examples by command.
 const EXAMPLES: [(&str, &[&str]); 24] = [
     ("backup", &["fleetctl backup /var/backups/fleet.json"]),
     ("cat", &["fleetctl cat web.service"]),
@@ -36,9 +36,9 @@ const EXAMPLES: [(&str, &[&str]); 24] = [
     ("completions", &["fleetctl completions bash"]),
 ];
 
-/// The command line with the examples, and the options of all commands in its own help alone.
+/// Adds the examples, and shows the global options only in the top-level help.
 pub(super) fn dressed(mut command: Command) -> Command {
-    // Options of all commands are those of each of them from here on.
+    // `build` copies the global options into each command.
     command.build();
     let names: Vec<String> =
         command.get_subcommands().map(|one| one.get_name().to_string()).collect();

@@ -1,4 +1,4 @@
-//! cat and why: one unit looked at; and the machine that a word means.
+//! cat and why: show one unit. Also resolves machine ids.
 
 use super::bring_down::name_of;
 use super::output::{say, say_json, write};
@@ -35,7 +35,7 @@ pub(super) async fn why(session: &mut Session, unit: &str) -> Result<u8, Trouble
     Ok(u8::from(why.unplaceable))
 }
 
-/// The id that begins so, if it is one.
+/// Returns the machine id with this prefix, if it is unique.
 pub(super) async fn machine(session: &mut Session, named: &str) -> Result<String, Trouble> {
     let machines = session.machines().await?;
     let mut found = machines.iter().map(|machine| &machine.id).filter(|id| id.starts_with(named));

@@ -1,4 +1,5 @@
-//! list-units, list-unit-files, list-machines: tables with the columns fleetctl had; list-units --watch.
+//! list-units, list-unit-files, list-machines: tables with fleetctl's columns; `list-units
+//! --watch`.
 
 use super::arguments::{List, ListUnits};
 use super::live::{SILENCE, Stream};
@@ -16,9 +17,9 @@ use std::io::IsTerminal;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Until the server is asked again, where it does not say when.
+/// Delay until the next attempt, without a Retry-After of the server.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Characters of a hash that are shown.
+/// Number of characters of a shortened hash.
 const SHORT_HASH: usize = 7;
 
 const UNITS: [&str; 6] = ["unit", "load", "active", "sub", "machine", "hash"];
@@ -26,7 +27,7 @@ const UNIT_FILES: [&str; 9] =
     ["unit", "global", "dstate", "target", "tmachine", "state", "hash", "desc", "reason"];
 const MACHINES: [&str; 4] = ["machine", "ip", "metadata", "draining"];
 
-/// The columns that are asked for.
+/// Returns the requested columns.
 fn columns(list: &List, default: &str, known: &[&str]) -> Result<Vec<String>, Trouble> {
     let text = list.fields.as_deref().unwrap_or(default);
     if text.is_empty() {
@@ -54,7 +55,7 @@ fn hash(hash: &str, full: bool) -> String {
     dash(&hash.chars().take(cut).collect::<String>())
 }
 
-/// A machine as the tables show it.
+/// Formats a machine for a table.
 fn place(id: &str, machines: &[Machine], full: bool) -> String {
     if id.is_empty() {
         return "-".to_string();
@@ -76,7 +77,7 @@ pub(super) async fn units(session: &mut Session, what: &ListUnits) -> Result<u8,
     Ok(0)
 }
 
-/// What `list-units` shows: the table, or a line of JSON.
+/// Formats the states for `list-units`: a table or a line of JSON.
 async fn units_shown(
     session: &mut Session,
     list: &List,
@@ -103,7 +104,7 @@ async fn units_shown(
     Ok(show(list, columns, states.iter().map(row).collect()))
 }
 
-/// Shows the units after each change. While no server answers, the last table stays.
+/// Prints the units after each change. While no server answers, the last table stays.
 async fn watch_units(
     session: &mut Session,
     list: &List,
@@ -113,7 +114,7 @@ async fn watch_units(
     let mut shown = None;
     loop {
         let Err(trouble) = show_changes(session, list, columns, &mut shown, &mut outage).await;
-        // Who never answered may be none at all.
+        // A server that never answered may not exist.
         if shown.is_none() && trouble.later.is_none() {
             return Err(trouble);
         }
@@ -146,7 +147,7 @@ async fn show_changes(
             *shown = Some(text);
         }
     }
-    Err(Trouble::passing("the server has ended the stream"))
+    Err(Trouble::passing("the server closed the stream"))
 }
 
 pub(super) async fn unit_files(session: &mut Session, what: &List) -> Result<u8, Trouble> {
@@ -192,7 +193,7 @@ fn global_of(unit: &Unit) -> bool {
     is_global(unit) && Requirement::of(&file, UnitName::new(&unit.name).ok().as_ref()).global
 }
 
-/// Why units that are wished are nowhere; asked only where the column is wanted.
+/// Returns why wanted units are unplaced, if the column is requested.
 async fn reasons(
     session: &mut Session,
     columns: &[String],
@@ -211,8 +212,8 @@ async fn reasons(
     Ok(reasons)
 }
 
-/// fleet's columns. At a terminal also which machines drain, while one does: scripts read the
-/// others by their place.
+/// The default columns are fleet's. At a terminal, `draining` is added while a machine drains;
+/// scripts rely on the positions of the others.
 fn machine_columns(machines: &[Machine], at_terminal: bool) -> &'static str {
     match at_terminal && machines.iter().any(|machine| machine.draining) {
         true => "machine,ip,metadata,draining",

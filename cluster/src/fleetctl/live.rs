@@ -1,4 +1,4 @@
-//! events, logs: what goes on until the user ends it.
+//! events, logs: commands that run until the user stops them.
 
 use super::arguments::Logs;
 use super::bring_down::name_of;
@@ -15,22 +15,22 @@ use hyper::body::Incoming;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Bytes an event may have before it is no event.
+/// Maximum size of an event in bytes.
 const LARGEST_EVENT: usize = 16 * 1024 * 1024;
-/// A server that is there shows a sign of life each 15 s.
+/// Maximum silence of a stream: the server sends a keepalive each 15 s.
 pub(super) const SILENCE: Duration = Duration::from_secs(60);
 
 /// The events of a stream, batch by batch.
 pub(super) struct Stream {
     response: Response<Incoming>,
     held: Vec<u8>,
-    /// A server that says nothing for as long is gone.
+    /// A server that sends nothing for this long is gone.
     silence: Duration,
 }
 
 impl Stream {
     pub(super) async fn open(session: &mut Session, silence: Duration) -> Result<Stream, Trouble> {
-        // A connection of its own: the stream never gives it back.
+        // The stream keeps its own connection until the end.
         let mut connection = Connection::new(&session.globals)?;
         let response = connection.send("GET", "/fleet/v1/events", None).await?;
         if response.status() != 200 {
@@ -39,7 +39,7 @@ impl Stream {
         Ok(Stream { response, held: Vec::new(), silence })
     }
 
-    /// `None`: the server has ended it.
+    /// Returns `None` if the server has closed the stream.
     pub(super) async fn next(&mut self) -> Result<Option<Vec<Event>>, Trouble> {
         loop {
             if let Some(end) = self.held.windows(2).position(|pair| pair == b"\n\n") {
@@ -51,17 +51,17 @@ impl Stream {
                 }
                 continue;
             }
-            let silent = || Trouble::passing("nothing comes from the server any more");
+            let silent = || Trouble::passing("the server has stopped sending");
             let frame = timeout(self.silence, self.response.body_mut().frame()).await;
             match frame.map_err(|_| silent())? {
                 None => return Ok(None),
                 Some(Err(error)) => {
-                    return Err(Trouble::passing(format!("the stream ended: {error}")));
+                    return Err(Trouble::passing(format!("the stream broke off: {error}")));
                 }
                 Some(Ok(frame)) => self.held.extend(frame.data_ref().into_iter().flatten()),
             }
             if self.held.len() > LARGEST_EVENT {
-                return Err(Trouble::new("the server's stream is none of events"));
+                return Err(Trouble::new("the server did not send an event stream"));
             }
         }
     }
@@ -89,7 +89,7 @@ pub(super) async fn events(session: &mut Session) -> Result<u8, Trouble> {
             }
         }
     }
-    Err(Trouble::new("the server has ended the stream"))
+    Err(Trouble::new("the server closed the stream"))
 }
 
 fn line(event: &Event) -> String {
@@ -100,17 +100,17 @@ fn line(event: &Event) -> String {
     format!("{} {}", event.revision, said.join(" "))
 }
 
-/// Bytes of lines that come in pieces: a character is not cut in two.
+/// Reassembles lines from chunks, so that no character is split.
 #[derive(Default)]
 struct Lines {
     begun: Vec<u8>,
 }
 
 impl Lines {
-    /// A line that is longer is shown as it comes.
+    /// Longer lines are shown in parts.
     const LONGEST: usize = 64 * 1024;
 
-    /// The lines that are whole with this piece.
+    /// Returns the lines completed by this chunk.
     fn whole(&mut self, piece: &[u8]) -> String {
         self.begun.extend_from_slice(piece);
         let end = self.begun.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
@@ -163,13 +163,13 @@ pub(super) async fn logs(session: &mut Session, what: &Logs) -> Result<u8, Troub
             write(&lines.rest());
             Ok(0)
         }
-        // The machine can not be asked: say why, and go there.
+        // The machine cannot be asked through the API; use ssh.
         409 | 503 => {
             let trouble = refusal(response).await;
             let unit = session.client.unit(&name).await?;
             let on = machine.or_else(|| unit.map(|unit| unit.machine_id));
             let Some(id) = on.filter(|id| !id.is_empty()) else { return Err(trouble) };
-            warn(&format!("{}; asking by ssh", trouble.message));
+            warn(&format!("{}; using ssh", trouble.message));
             let lines = what.lines.to_string();
             let mut words = vec!["journalctl", "--unit", &name, "--no-pager", "-n", &lines];
             if what.follow {
@@ -213,7 +213,7 @@ mod tests {
             let _ = stream.read(&mut asked).unwrap();
             let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
             stream.write_all(head.as_bytes()).unwrap();
-            // Until the other side lets go.
+            // Until the peer disconnects.
             let _ = stream.read(&mut asked);
         });
         let endpoint = format!("--endpoint=unix://{}", path.display());
@@ -225,7 +225,7 @@ mod tests {
             stream.next().await
         });
         let trouble = heard.unwrap_err();
-        assert!(trouble.passing && trouble.message.contains("nothing comes"), "{trouble:?}");
+        assert!(trouble.passing && trouble.message.contains("has stopped sending"), "{trouble:?}");
         drop(runtime);
         server.join().unwrap();
         std::fs::remove_file(&path).unwrap();

@@ -1,17 +1,17 @@
-//! What fleetctl writes to stdout and stderr. Text of machines and units is written without the
-//! characters that a terminal obeys.
+//! Output of fleetctl to stdout and stderr. Control characters in texts of machines and units are
+//! replaced.
 
 use super::progress;
 use super::table::plain;
 use groundstate_units::text::encoding::{visible, visible_json};
 use std::io::Write;
 
-/// Lines with what machines and units say of themselves, which may be anything.
+/// Replaces control characters in lines with texts of machines and units.
 fn cleaned(lines: &str) -> String {
     lines.split('\n').map(plain).collect::<Vec<_>>().join("\n")
 }
 
-/// A line on stdout, or several. Who closed it does not want to hear more.
+/// Prints one or more lines to stdout. A closed stdout is ignored.
 pub(super) fn say(line: &str) {
     progress::clear();
     let mut out = std::io::stdout().lock();
@@ -19,30 +19,30 @@ pub(super) fn say(line: &str) {
     let _ = out.flush();
 }
 
-/// Text on stdout. False: its reader is gone.
+/// Prints text to stdout. Returns false if stdout is closed.
 pub(super) fn write(text: &str) -> bool {
     progress::clear();
     let mut out = std::io::stdout().lock();
     out.write_all(visible(text).as_bytes()).and_then(|()| out.flush()).is_ok()
 }
 
-/// Clears the terminal and returns to its top.
+/// Clears the terminal and moves to its top.
 pub(super) fn clear_terminal() {
     let _ = std::io::stdout().lock().write_all(b"\x1b[H\x1b[2J");
 }
 
-/// A line on stderr, or several.
+/// Prints one or more lines to stderr.
 pub(super) fn warn(line: &str) {
     progress::clear();
     let _ = writeln!(std::io::stderr().lock(), "{}", cleaned(line));
 }
 
-/// One JSON value on stdout.
+/// Prints a JSON value to stdout.
 pub(super) fn say_json<T: serde::Serialize>(value: &T) {
     write(&json_line(value));
 }
 
-/// One JSON value, and the end of its line.
+/// Formats a JSON value with a line break.
 pub(super) fn json_line<T: serde::Serialize>(value: &T) -> String {
     let text = serde_json::to_string(value).unwrap_or_default();
     format!("{}\n", visible_json(&text))

@@ -1,5 +1,5 @@
-//! What a command waits for, on a line of stderr that is written anew as that changes, and is
-//! taken away before anything else is said. Only where somebody looks: on a terminal.
+//! The progress line on stderr: what a command waits for. It is redrawn on changes and removed
+//! before other output. Only on a terminal.
 
 use super::table::plain;
 use std::io::{IsTerminal, Write};
@@ -7,20 +7,19 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-/// What is over sooner than that is not worth a line that flickers.
+/// A shorter wait shows no line, because it would only flicker.
 const GRACE: Duration = Duration::from_millis(300);
-/// How often the time on it goes on, where nothing else changes.
+/// Interval between updates of the elapsed time.
 const TICK: Duration = Duration::from_secs(1);
-/// To the beginning of the line, and clears it.
+/// Returns to the start of the line and clears it.
 const CLEAR: &str = "\r\x1b[K";
-/// What is too long for the terminal ends at its edge: it begins no second line, which would
-/// stay.
+/// Disables and enables line wrapping: a long line must not start a second one, which would stay.
 const UNWRAPPED: (&str, &str) = ("\x1b[?7l", "\x1b[?7h");
 
-/// What stands there now.
+/// The line on the terminal.
 static SHOWN: Mutex<String> = Mutex::new(String::new());
 
-/// Says what is waited for, and since when.
+/// Shows what the command waits for, and the elapsed time.
 pub(super) fn show(unit: &str, waits: &str, began: Instant) {
     if began.elapsed() < GRACE || !is_looked_at() {
         return;
@@ -34,7 +33,7 @@ pub(super) fn show(unit: &str, waits: &str, began: Instant) {
     *shown = line;
 }
 
-/// Takes it away, for what is said next.
+/// Removes the line before other output.
 pub(super) fn clear() {
     let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if !std::mem::take(&mut *shown).is_empty() {
@@ -42,7 +41,7 @@ pub(super) fn clear() {
     }
 }
 
-/// Says that that is waited for, until it is there.
+/// Shows the line while a future is pending.
 pub(super) async fn beside<T>(unit: &str, waits: &str, awaited: impl Future<Output = T>) -> T {
     let began = Instant::now();
     let mut ticks = interval_at(began + GRACE, TICK);
@@ -63,7 +62,7 @@ fn line(unit: &str, waits: &str, time: Duration) -> String {
     plain(&format!("{unit}: {waits}, {} s", time.as_secs()))
 }
 
-/// A terminal, and one that knows how to clear a line.
+/// Returns true if stderr is a terminal that can clear a line.
 fn is_looked_at() -> bool {
     let knows = std::env::var_os("TERM").is_some_and(|name| !name.is_empty() && name != "dumb");
     knows && std::io::stderr().is_terminal()

@@ -1,5 +1,5 @@
-//! status, journal, ssh, fd-forward: what happens on another machine, or here where the
-//! unit is here.
+//! status, journal, ssh, fd-forward: commands that run on a unit's machine, or locally if that is
+//! this machine.
 
 use super::arguments::{Journal, Ssh, SshPort};
 use super::bring_down::name_of;
@@ -14,13 +14,13 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc;
 
-/// Who we are, in the words of fleet's machines.
+/// Returns the id of this machine.
 fn own_machine() -> Option<String> {
     let text = std::fs::read_to_string("/etc/machine-id").ok()?;
     Some(text.trim().to_string()).filter(|id| !id.is_empty())
 }
 
-/// Runs that on a machine, or here when it is this one; its exit code.
+/// Runs a command on a machine, or locally if it is this one. Returns its exit code.
 pub(super) async fn run_on(
     session: &mut Session,
     id: &str,
@@ -44,14 +44,15 @@ async fn reach(session: &mut Session, id: &str, port: u16) -> Result<SshOptions,
     match ip {
         None => Err(Trouble::new(format!("Machine {id} is not in the cluster"))),
         Some(ip) if ip.is_empty() => {
-            Err(Trouble::new(format!("Machine {id} publishes no address to go to")))
+            Err(Trouble::new(format!("Machine {id} publishes no address")))
         }
-        Some(ip) => SshOptions::machine(&globals, ip, port)
-            .map_err(|why| Trouble::new(format!("Machine {id} publishes no address: {why}"))),
+        Some(ip) => SshOptions::machine(&globals, ip, port).map_err(|why| {
+            Trouble::new(format!("Machine {id} publishes an invalid address: {why}"))
+        }),
     }
 }
 
-/// A unit that is on a machine.
+/// Returns a unit that is on a machine.
 async fn loaded(session: &mut Session, name: &str) -> Result<Unit, Trouble> {
     let unit = session.client.unit(name).await?;
     let unit = unit.ok_or_else(|| Trouble::new(format!("Unit {name} does not exist.")))?;
@@ -157,7 +158,7 @@ async fn of_unit(session: &mut Session, named: &str) -> Result<String, Trouble> 
     Ok(unit.machine_id)
 }
 
-/// A machine or a unit; both is neither.
+/// Resolves an argument that is either a machine or a unit; if it matches both, it is ambiguous.
 async fn either(session: &mut Session, target: &str) -> Result<String, Trouble> {
     let machine = super::inspection::machine(session, target).await;
     let unit = session.client.unit(&name_of(target)).await?;
@@ -175,14 +176,14 @@ async fn either(session: &mut Session, target: &str) -> Result<String, Trouble> 
     }
 }
 
-/// Between our stdin and stdout and a unix socket, until either side ends.
+/// Copies between stdin/stdout and a unix socket until either side ends.
 pub(super) fn fd_forward(socket: &Path) -> Result<u8, Trouble> {
     let place = socket.display();
     let told =
         |error: std::io::Error| Trouble::new(format!("unable to connect to {place}: {error}"));
     let stream = UnixStream::connect(socket).map_err(told)?;
     let back = stream.try_clone().map_err(told)?;
-    // Whichever way ends first ends both; the other one ends with the process.
+    // The end of one direction ends both: the other thread ends with the process.
     let (done, ended) = mpsc::channel();
     let first = done.clone();
     std::thread::spawn(move || first.send(pass(std::io::stdin(), stream)));
@@ -193,7 +194,7 @@ pub(super) fn fd_forward(socket: &Path) -> Result<u8, Trouble> {
     }
 }
 
-/// Hands on each piece at once: the other side waits for it.
+/// Passes on each chunk at once, because the peer waits for it.
 fn pass(mut from: impl Read, mut to: impl Write) -> std::io::Result<()> {
     let mut piece = vec![0; 64 * 1024];
     loop {

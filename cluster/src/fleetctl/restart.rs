@@ -1,6 +1,5 @@
-//! restart: down to loaded, and only then up again. What is not in the cluster is put there, as
-//! submit does, or is a mistake. A global unit goes down and up everywhere at once; a few at a
-//! time is `rollout`'s.
+//! restart: sets units to loaded, and then to launched. Units that are not in the cluster are
+//! submitted first. A global unit restarts everywhere at once; `rollout` does it gradually.
 
 use super::arguments::Down;
 use super::bring_down::known;
@@ -34,7 +33,7 @@ pub(super) async fn restart(session: &mut Session, what: &Down) -> Result<u8, Tr
             continue;
         }
         let down = go_down(session, &unit, patience).await;
-        // What came before is half of what is to be, and so is what was not seen.
+        // Launches the unit even if the first step failed or was not observed.
         let client = &mut session.client;
         let wish = async || client.wish(&name, Desired::Launched).await;
         match down.and(waiting::answered(patience.limit(), wish).await) {
@@ -51,7 +50,7 @@ pub(super) async fn restart(session: &mut Session, what: &Down) -> Result<u8, Tr
     }
 }
 
-/// What is up is not any more; what is nowhere is not up.
+/// Stops a running unit. A unit without a machine is not running.
 async fn go_down(session: &mut Session, unit: &Unit, patience: Patience) -> Result<(), Trouble> {
     let is_nowhere = !is_global(unit) && unit.machine_id.is_empty();
     if unit.desired_state != "launched" || is_nowhere {
@@ -69,7 +68,7 @@ async fn go_down(session: &mut Session, unit: &Unit, patience: Patience) -> Resu
     }
 }
 
-/// No machine runs that global unit any more.
+/// Waits until no machine runs the global unit.
 async fn wait_for_no_active(
     session: &mut Session,
     name: &str,

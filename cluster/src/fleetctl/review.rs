@@ -1,5 +1,5 @@
-//! What init will say of a unit file, said before the file is sent: a directive with a typing
-//! mistake is found here and not after placement. Advice only: the cluster takes what fleet took.
+//! Checks a unit file before it is sent, as init will check it, so that a typing error is found
+//! before placement. The result is advice: the cluster accepts every file that fleet accepted.
 
 use super::output::warn;
 use crate::native_unit;
@@ -14,10 +14,10 @@ use groundstate_units::unit::settings::Settings;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Lines that are said of one file.
+/// Maximum number of messages per file.
 const MOST: usize = 20;
 
-/// Says on stderr what is wrong with the file of a unit, in either form.
+/// Prints the faults of a unit file of either kind to stderr.
 pub(super) fn review(name: &str, path: &Path) {
     let Ok(bytes) = std::fs::read(path) else { return };
     let base = path.file_name().and_then(|base| base.to_str()).unwrap_or_default();
@@ -34,7 +34,7 @@ pub(super) fn review(name: &str, path: &Path) {
     }
 }
 
-/// Each fact has some value: a specifier that any machine knows is no mistake.
+/// Placeholder facts: a specifier that any machine can expand is not an error.
 fn anywhere() -> Surroundings {
     let some = || Some("0".to_string());
     let keys = ["ID", "VERSION_ID", "BUILD_ID", "VARIANT_ID", "IMAGE_ID", "IMAGE_VERSION"];
@@ -49,7 +49,7 @@ fn anywhere() -> Surroundings {
     Surroundings { facts, ..Surroundings::default() }
 }
 
-/// Warnings and errors, by place.
+/// Returns warnings and errors, by position.
 fn found(name: &str, place: &str, bytes: &[u8]) -> Vec<Diagnostic> {
     let file: Arc<str> = place.into();
     let unit = systemd::UnitName::of(name);
@@ -62,15 +62,15 @@ fn found(name: &str, place: &str, bytes: &[u8]) -> Vec<Diagnostic> {
     })
 }
 
-/// The same for a native file.
+/// Like [`found`], for a native file.
 fn found_in_native(place: &str, bytes: &[u8]) -> Vec<Diagnostic> {
     let file: Arc<str> = place.into();
     let Ok(documents) = yaml::parse(place, bytes, &Limits::UNIT_FILE) else { return Vec::new() };
     in_order(documents.iter().flat_map(|document| read(Manifest::read(&file, document))).collect())
 }
 
-/// Mistakes in a manifest. Of its meaning the errors alone count: the rest may be right on the
-/// machine that gets the unit.
+/// Returns the faults of a manifest. Of its semantics only errors count: warnings may not apply on
+/// the unit's machine.
 fn read(manifest: Manifest) -> Vec<Diagnostic> {
     let mut found = manifest.diagnostics.clone();
     let read = semantics::read(manifest, &Settings::default(), &Accounts::default());

@@ -1,6 +1,6 @@
-//! rollout: puts a new file in the place of a unit, of all instances of a template, or of
-//! a global unit; a few at a time, each waited for until it is active again. The first
-//! that does not come up ends it, and what was replaced gets its old file back.
+//! rollout: replaces the file of a unit, of all instances of a template, or of a global unit. It
+//! replaces a few at a time and waits until they are active again. If one does not come up, the
+//! rollout ends and restores the old file.
 
 mod arrival;
 mod rollback;
@@ -21,24 +21,24 @@ use arrival::{Arrival, Runs, Seen};
 use rollback::as_before;
 use std::time::Duration;
 
-/// A unit that has the new file, or may have.
+/// A unit that has, or may have, the new file.
 struct Done {
-    /// What goes back where it fails, as it was.
+    /// The unit before the rollout, to restore.
     old: Unit,
-    /// The revision that made what has the new file: who makes it anew makes another, though it be of the
-    /// same file. `None`: not known.
+    /// The revision that created the unit with the new file; a re-created unit has another. `None`
+    /// if unknown.
     made: Option<i64>,
 }
 
-/// A file on its way to the units that are to have it.
+/// A rollout in progress.
 struct Rolling<'r> {
     session: &'r mut Session,
     what: &'r Rollout,
     file: UnitFile,
     done: Vec<Done>,
-    /// Of the global unit that is under way.
+    /// Observations of the current global unit.
     seen: Seen,
-    /// The run in which each unit was first seen up with the new file, by unit and machine.
+    /// The run in which each unit was first seen active with the new file, by unit and machine.
     runs: Runs,
 }
 
@@ -51,7 +51,7 @@ pub(super) async fn rollout(session: &mut Session, what: &Rollout) -> Result<u8,
     check(&name, &file)?;
     let targets = targets(session, &name, &file).await?;
     if targets.is_empty() {
-        say(&format!("Nothing to do: no unit of {name} has another file"));
+        say(&format!("Nothing to do: all units of {name} have this file"));
         return Ok(0);
     }
     vouch(session, what, &file, &targets)?;
@@ -64,18 +64,22 @@ pub(super) async fn rollout(session: &mut Session, what: &Rollout) -> Result<u8,
     rolling.ended(rolled).await
 }
 
+/// Checks that the desired state is readable.
+///
 /// # Errors
-/// Nobody knows what is wished for it.
+/// It is not.
 fn readable(unit: &Unit) -> Result<(), Trouble> {
     if !unit.desired_state.is_empty() {
         return Ok(());
     }
     let name = &unit.name;
-    Err(Trouble::new(format!("what is wished for {name} can not be read: wish it anew")))
+    Err(Trouble::new(format!("the desired state of {name} cannot be read: set it again")))
 }
 
+/// Checks before the start that every unit can be restored.
+///
 /// # Errors
-/// What could not go back is not begun with.
+/// A unit that cannot.
 fn vouch(
     session: &Session,
     what: &Rollout,
@@ -89,7 +93,7 @@ fn vouch(
                 session.client.may_go_back(&old, unit.signature.is_some())?;
             }
             false => {
-                // In the middle of another rollout it has two files.
+                // A unit in another rollout has two files.
                 for old in std::iter::once(unit.clone()).chain(as_before(unit)) {
                     session.client.may_go_back(&old, session.client.signs.is_some())?;
                 }
@@ -108,7 +112,7 @@ impl Rolling<'_> {
         self.what.batch.max(1)
     }
 
-    /// The machines that a global unit is on.
+    /// Returns the machines that run a global unit.
     async fn on(&mut self, unit: &Unit) -> Result<Vec<String>, Trouble> {
         let (limit, client) = (self.patience(), &mut self.session.client);
         let states = answered(limit, async || client.states().await).await?;
@@ -118,7 +122,7 @@ impl Rolling<'_> {
         Ok(machines)
     }
 
-    /// Units of machines: a few take the file, and the next ones when those have it up.
+    /// Replaces units with one machine each: a batch is replaced once the previous one is active.
     async fn one_by_one(&mut self, targets: &[Unit]) -> Result<(), Trouble> {
         for batch in targets.chunks(self.batch()) {
             let mut launched = Vec::new();
@@ -144,30 +148,31 @@ impl Rolling<'_> {
         Ok(())
     }
 
-    /// A unit as it is by now: the list may be old. `None`: it is left out, and that is said.
+    /// Returns the current unit, because the list may be outdated. Returns `None` if the unit is
+    /// skipped, and prints why.
     ///
     /// # Errors
-    /// It is not what was to be replaced any more.
+    /// The unit's file has changed.
     async fn as_it_is(&mut self, listed: &Unit) -> Result<Option<Unit>, Trouble> {
         let (name, limit) = (&listed.name, self.patience());
         let client = &mut self.session.client;
         let Some(now) = answered(limit, async || client.unit(name).await).await? else {
-            say(&format!("Unit {name} was destroyed meanwhile"));
+            say(&format!("Unit {name} was destroyed in the meantime"));
             return Ok(None);
         };
         let hash = hash_of(&now);
         if hash == self.file.hash() && now.machines.is_none() {
-            say(&format!("Unit {name} was given the new file meanwhile"));
+            say(&format!("Unit {name} already has the new file"));
             return Ok(None);
         }
         if hash == hash_of(listed) {
             readable(&now)?;
             return Ok(Some(now));
         }
-        Err(Trouble::new(format!("unit {name} has another file by now")))
+        Err(Trouble::new(format!("the file of unit {name} has changed")))
     }
 
-    /// Global units, one after the other: of a template they may be several.
+    /// Replaces global units one after the other; a template may have several.
     async fn on_all_machines(&mut self, targets: &[Unit]) -> Result<(), Trouble> {
         for listed in targets {
             let Some(unit) = self.as_it_is(listed).await? else { continue };
@@ -191,7 +196,8 @@ impl Rolling<'_> {
         Ok(())
     }
 
-    /// A global unit: some machines take its file, the others keep theirs until those have it up.
+    /// Replaces a global unit: some machines take the file, and the others keep theirs until those
+    /// are active.
     async fn machine_by_machine(&mut self, unit: Unit, running: &[String]) -> Result<(), Trouble> {
         let mut rest = running.chunks(self.batch());
         let first = rest.next().unwrap_or_default();
@@ -203,7 +209,8 @@ impl Rolling<'_> {
         self.spread_to(&unit, first.to_vec(), rest).await
     }
 
-    /// A rollout that was left in the middle: who has the new file keeps it, the others take it.
+    /// Continues an interrupted rollout: machines with the new file keep it, and the others take
+    /// it.
     async fn go_on(&mut self, unit: &Unit, running: &[String]) -> Result<(), Trouble> {
         let named = unit.machines.as_deref().unwrap_or_default();
         let have = |machine: &String| named.contains(machine);
@@ -214,8 +221,8 @@ impl Rolling<'_> {
         self.spread_to(unit, done, left.chunks(self.batch())).await
     }
 
-    /// After those that are `done` these take it, unless it is off them by then, and in the end whoever
-    /// came meanwhile.
+    /// Continues after the `done` machines with these batches, except machines that no longer run
+    /// the unit. Finally all machines take the file, including new ones.
     async fn spread_to(
         &mut self,
         unit: &Unit,
@@ -234,7 +241,7 @@ impl Rolling<'_> {
                 return Ok(());
             }
         }
-        // What was there before is kept until all that was told of it is up.
+        // The old file stays stored until all machines of the rollout are active.
         if !done.is_empty() && self.wait(&unit.name, Some(&done)).await? == Arrival::Gone {
             return Ok(());
         }
@@ -247,7 +254,8 @@ impl Rolling<'_> {
         Ok(())
     }
 
-    /// Waits until a global unit is up on those machines and has stayed so. True: it was destroyed.
+    /// Waits until a global unit is active on the machines and stays so. Returns true if the unit
+    /// was destroyed.
     async fn is_gone(&mut self, unit: &Unit, on: Option<&[String]>) -> Result<bool, Trouble> {
         let arrival = self.wait(&unit.name, on).await?;
         if arrival == Arrival::Up {
@@ -256,9 +264,9 @@ impl Rolling<'_> {
         Ok(arrival == Arrival::Gone)
     }
 
-    /// It has the new file, on those machines first; where nobody answers it is asked again, for the
-    /// same file is not put twice. It is answered as it was by then; `None`: it was destroyed before, or
-    /// was given that file by another.
+    /// Replaces the file, first on these machines. It retries while no server answers, because the
+    /// server does not apply the same replacement twice. Returns the unit before the replacement,
+    /// or `None` if it was destroyed or already has the file.
     async fn replace(
         &mut self,
         mut unit: Unit,
@@ -279,7 +287,7 @@ impl Rolling<'_> {
         }
     }
 
-    /// Of the last that has the new file.
+    /// Records the revision that created the last replaced unit.
     async fn note_who_made_it(&mut self, name: &str) -> Result<(), Trouble> {
         let (limit, client) = (self.patience(), &mut self.session.client);
         let why = answered(limit, async || client.why(name).await).await?;
@@ -289,7 +297,7 @@ impl Rolling<'_> {
         Ok(())
     }
 
-    /// False: it was destroyed meanwhile.
+    /// Returns false if the unit was destroyed in the meantime.
     async fn spread(&mut self, name: &str, machines: &[String]) -> Result<bool, Trouble> {
         let (limit, client, options) =
             (self.patience(), &mut self.session.client, &self.file.options);
@@ -304,15 +312,15 @@ impl Rolling<'_> {
         }
     }
 
-    /// What was destroyed does not go back.
+    /// A destroyed unit is not restored.
     fn leave_out(&mut self, name: &str) {
-        say(&format!("Unit {name} was destroyed meanwhile"));
+        say(&format!("Unit {name} was destroyed in the meantime"));
         self.done.retain(|done| done.old.name != name);
     }
 }
 
-/// Units whose file is another, or not on all machines yet; a template stands for its instances and
-/// comes last.
+/// Returns units with another file, or with a rollout in progress. A template stands for its
+/// instances and comes last.
 async fn targets(
     session: &mut Session,
     name: &UnitName,
@@ -336,7 +344,7 @@ async fn targets(
             let (is, says) = if is_global(unit) { ("", "not ") } else { ("not ", "") };
             let name = &unit.name;
             return Err(Trouble::new(format!(
-                "Unit {name} is {is}global, and the file says that it is {says}to be: that is no rollout, \
+                "Unit {name} is {is}global, and the new file makes it {says}global: a rollout cannot change that, \
                  but start --replace"
             )));
         }

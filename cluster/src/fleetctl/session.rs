@@ -1,4 +1,4 @@
-//! What all commands share: the client, the global flags, and the known machines.
+//! Shared state of all commands: the client, the global flags, and the known machines.
 
 use super::arguments::Globals;
 use super::client::Client;
@@ -7,7 +7,7 @@ use super::trouble::Trouble;
 use crate::signature::SigningKey;
 use crate::wire::{Machine, Unit};
 
-/// One call of fleetctl.
+/// One run of fleetctl.
 pub(super) struct Session {
     pub(super) client: Client,
     pub(super) globals: Globals,
@@ -18,7 +18,7 @@ impl Session {
     pub(super) fn open(globals: Globals) -> Result<Session, Trouble> {
         if globals.driver != "API" {
             let words = match globals.driver.as_str() {
-                "etcd" => "the driver etcd is gone: ask a fleetd, with --endpoint",
+                "etcd" => "the driver etcd is no longer supported: use a fleetd, with --endpoint",
                 _ => "unrecognized driver",
             };
             return Err(Trouble::new(format!("Unable to initialize client: {words}")));
@@ -28,7 +28,7 @@ impl Session {
         Ok(Session { client, globals, machines: None })
     }
 
-    /// The machines, asked for once.
+    /// Returns the machines; asks once.
     pub(super) async fn machines(&mut self) -> Result<&[Machine], Trouble> {
         if self.machines.is_none() {
             self.machines = Some(self.client.machines().await?);
@@ -36,12 +36,12 @@ impl Session {
         Ok(self.machines.as_deref().unwrap_or_default())
     }
 
-    /// Forgets the machines, for a command that looks again.
+    /// Forgets the machines, so that they are asked for again.
     pub(super) fn look_again(&mut self) {
         self.machines = None;
     }
 
-    /// ` on 282f949f.../10.0.0.1`, or nothing.
+    /// Returns ` on 282f949f.../10.0.0.1`, or nothing.
     pub(super) async fn whereabouts(&mut self, unit: &Unit) -> String {
         if unit.machine_id.is_empty() {
             return String::new();
@@ -65,7 +65,7 @@ fn signing_key(globals: &Globals) -> Result<Option<SigningKey>, Trouble> {
     SigningKey::of(&pem, cluster).map(Some).map_err(told)
 }
 
-/// A global unit: the API says nothing of how far it has come.
+/// Returns true for a global unit, for which the API has no current state.
 pub(super) fn is_global(unit: &Unit) -> bool {
     unit.current_state.is_empty()
 }

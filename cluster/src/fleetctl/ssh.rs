@@ -1,5 +1,4 @@
-//! The system's ssh, as fleetctl calls it: keys, agents and known hosts are its business,
-//! by the files and options that people have set for it.
+//! Runs the system's ssh. Keys, agents and known hosts follow its own files and options.
 
 use super::arguments::Globals;
 use std::os::fd::OwnedFd;
@@ -8,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use tokio::net::UnixStream;
 
-/// How one host is reached.
+/// How to reach a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SshOptions {
     host: String,
@@ -41,22 +40,22 @@ impl SshOptions {
             jump: None,
             known_hosts: known.unwrap_or_else(|| PathBuf::from(&globals.known_hosts_file)),
             strict: globals.strict_host_key_checking,
-            // ssh takes whole seconds, and 0 as none.
+            // ssh takes whole seconds, and treats 0 as no timeout.
             timeout: globals.ssh_timeout.clamp(1.0, 3600.0).ceil() as u64,
             forward_agent: false,
             terminal: false,
         }
     }
 
-    /// A machine of the cluster, through the tunnel where there is one. What it says its
-    /// address is may be anything: it must not become an option of ssh, or a shell's words.
+    /// A machine of the cluster, through the tunnel if there is one. Its published address is
+    /// untrusted: it must not become an option of ssh or words of a shell.
     ///
     /// # Errors
-    /// That is no address.
+    /// The text is not an address.
     pub(super) fn machine(globals: &Globals, ip: &str, port: u16) -> Result<SshOptions, String> {
         let plain = |c: char| c.is_ascii_alphanumeric() || ".:-_".contains(c);
         if ip.starts_with('-') || !ip.chars().all(plain) {
-            return Err(format!("{ip:?} is no address"));
+            return Err(format!("{ip:?} is not an address"));
         }
         let jump = globals.tunnel.as_ref().filter(|host| !host.is_empty());
         let jump = jump.map(|host| Box::new(SshOptions::to(globals, host)));
@@ -68,13 +67,13 @@ impl SshOptions {
         self
     }
 
-    /// With a terminal on the other side.
+    /// Requests a terminal on the remote side.
     pub(super) fn interactive(mut self) -> SshOptions {
         self.terminal = true;
         self
     }
 
-    /// The words of the call, without the command to run.
+    /// Returns the arguments of ssh without the remote command.
     fn words(&self) -> Vec<String> {
         let mut words = vec![
             "-p".to_string(),
@@ -107,19 +106,19 @@ impl SshOptions {
         words
     }
 
-    /// The call that reaches what is behind this host, for a shell. (With `-J` the host between
-    /// would be looked up in the user's own known hosts, whatever is said of ours.)
+    /// Returns the ProxyCommand that reaches hosts behind this one. With `-J`, ssh would look up
+    /// this host in the user's own known hosts instead of ours.
     fn passing_on(&self) -> String {
         let mut words = self.words();
         let host = words.pop().unwrap_or_default();
         let words: Vec<String> = words.iter().chain([&host]).map(|word| quoted(word)).collect();
-        // ssh puts in what follows a `%`.
+        // ssh expands `%`.
         format!("ssh -W [%h]:%p {}", words.join(" ").replace('%', "%%"))
     }
 
     fn prepare(&self) -> Command {
         if let Some(folder) = self.known_hosts.parent().filter(|_| self.strict) {
-            // Without the folder ssh could not keep the keys it was told to trust.
+            // Without the folder ssh cannot store new keys.
             let _ = std::fs::create_dir_all(folder);
         }
         let mut command = Command::new("ssh");
@@ -127,15 +126,15 @@ impl SshOptions {
         command
     }
 
-    /// Runs a command there, or a shell without one; the other side's exit code.
+    /// Runs a command there, or a shell without one. Returns the remote exit code.
     pub(super) fn run(&self, remote: Option<&str>) -> std::io::Result<u8> {
         let mut command = self.prepare();
         command.args(remote);
         exit_code(&mut command)
     }
 
-    /// The other side's stdin and stdout as one stream. `words` stand behind the host,
-    /// unless they are options of ssh itself.
+    /// Returns the remote stdin and stdout as one stream. `words` follow the host, unless they are
+    /// options of ssh.
     pub(super) fn stdio(&self, words: &[&str]) -> std::io::Result<UnixStream> {
         let (ours, theirs) = StdStream::pair()?;
         let mut all = self.words();
@@ -147,14 +146,14 @@ impl SshOptions {
         let theirs = OwnedFd::from(theirs);
         let mut command = Command::new("ssh");
         command.args(all).stdin(Stdio::from(theirs.try_clone()?)).stdout(Stdio::from(theirs));
-        // It ends with the stream; nobody asks for its code.
+        // The process ends with the stream; its exit code is not needed.
         command.spawn()?;
         ours.set_nonblocking(true)?;
         UnixStream::from_std(ours)
     }
 }
 
-/// One word of a shell's line.
+/// Quotes a word for a shell.
 pub(super) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
@@ -163,7 +162,7 @@ pub(super) fn quoted(word: &str) -> String {
     }
 }
 
-/// As a shell tells it: 128 and the signal, for one that was killed.
+/// Returns the exit code as a shell does: 128 plus the signal for a killed process.
 pub(super) fn exit_code(command: &mut Command) -> std::io::Result<u8> {
     use std::os::unix::process::ExitStatusExt;
     let status = command.status()?;

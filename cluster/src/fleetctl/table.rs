@@ -1,17 +1,17 @@
-//! Columns aligned by tabs, as fleetctl always printed them: scripts cut at tabs and
-//! blanks alike. A column is as wide as its widest cell and one more, up to the next
-//! multiple of eight.
+//! Columns aligned by tabs as in fleetctl, because scripts split at tabs and blanks. A column is as
+//! wide as its widest cell plus one, rounded up to a multiple of eight.
 
 use groundstate_units::text::encoding::acts;
 
 const TAB: usize = 8;
 
-/// What machines say of themselves may be anything: it moves no cursor and begins no line.
+/// Replaces control characters: texts of machines are untrusted and must not move the cursor or
+/// start a line.
 pub(super) fn plain(cell: &str) -> String {
     cell.chars().map(|c| if acts(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
-/// Rows of cells as text, each row a line.
+/// Formats rows of cells, one row per line.
 pub(super) fn text(rows: &[Vec<String>]) -> String {
     let rows: Vec<Vec<String>> =
         rows.iter().map(|row| row.iter().map(|cell| plain(cell)).collect()).collect();
@@ -56,7 +56,7 @@ mod tests {
             row(&["-"; 3]),
         ];
         assert_eq!(text(&rows), "UNIT\t\tACTIVE\tSUB\na.service\tactive\trunning\n-\t\t-\t-\n");
-        // Seven and one more fill a stop; eight need the next.
+        // Seven characters plus one fill a tab stop; eight need the next one.
         assert_eq!(text(&[row(&["1234567", "x"])]), "1234567\tx\n");
         assert_eq!(text(&[row(&["12345678", "x"]), row(&["1", "x"])]), "12345678\tx\n1\t\tx\n");
     }

@@ -1,32 +1,32 @@
-//! How `fleetctl` ends badly: a code and, if it is still to be said, a sentence.
+//! Errors of `fleetctl`: an exit code and, if not printed yet, a message.
 
 use std::time::Duration;
 
-/// An end that is none of success.
+/// An error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trouble {
     /// The exit code.
     pub(super) code: u8,
-    /// For stderr; empty: said already.
+    /// The message for stderr; empty if already printed.
     pub(super) message: String,
-    /// No answer, or none yet: the next one may be another.
+    /// True if a retry may succeed: there was no answer, or not yet.
     pub(super) passing: bool,
-    /// When it may be, as who refused said.
+    /// The server's Retry-After.
     pub(super) later: Option<Duration>,
 }
 
 impl Trouble {
-    /// Exit code 1, as fleetctl always had it.
+    /// An error with exit code 1, as in fleetctl.
     pub(super) fn new(message: impl Into<String>) -> Trouble {
         Trouble { code: 1, message: message.into(), passing: false, later: None }
     }
 
-    /// The same of what may be gone in a moment.
+    /// An error that a retry may resolve.
     pub(super) fn passing(message: impl Into<String>) -> Trouble {
         Trouble { passing: true, ..Trouble::new(message) }
     }
 
-    /// Exit code 1, and nothing more to say.
+    /// Exit code 1 without a message.
     pub(super) fn said() -> Trouble {
         Trouble::new("")
     }

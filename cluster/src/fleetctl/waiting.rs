@@ -1,8 +1,8 @@
-//! Waiting for units to get where they were wished: looks often at first and then every
-//! 250 ms; one attempt is 2 s of that. A unit that no machine can have is not waited for
-//! without end: once the engine has said why for a whole attempt, that is the answer. Nor is
-//! one whose file its machine can not read, or that has failed there and stays so. Where nobody
-//! answers for a while, it is looked again: what was wished stands.
+//! Waits for units to reach their desired state.
+//! It polls often at first and then every 250 ms; one attempt is 2 s of that. It gives up early on
+//! a unit that cannot be placed: the engine has given a reason for a whole attempt. It also gives
+//! up if the machine cannot read the unit's file, or the unit has failed for good. While no server
+//! answers, it keeps polling, because the request stays in effect.
 
 use super::arguments::Waiting;
 use super::client::hash_of;
@@ -15,7 +15,7 @@ use crate::wire::{Unit, UnitState, Why};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// One attempt.
+/// Duration of one attempt.
 const ATTEMPT: Duration = Duration::from_secs(2);
 const FIRST_LOOK: Duration = Duration::from_millis(10);
 const LOOK: Duration = Duration::from_millis(250);
@@ -23,16 +23,16 @@ const LOOK: Duration = Duration::from_millis(250);
 /// How long a command waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Patience {
-    /// Not at all.
+    /// Does not wait.
     None,
-    /// So many attempts.
+    /// This number of attempts.
     Attempts(u32),
-    /// For ever.
+    /// Without a limit.
     Endless,
 }
 
 impl Patience {
-    /// The longest that is waited.
+    /// The maximum time to wait.
     pub(super) fn limit(self) -> Duration {
         match self {
             Patience::None => Duration::ZERO,
@@ -41,14 +41,14 @@ impl Patience {
         }
     }
 
-    /// What began then has been waited for long enough.
+    /// Returns true if the wait that began at `began` has timed out.
     pub(super) fn is_over(self, began: Instant) -> bool {
         began.elapsed() >= self.limit()
     }
 }
 
 impl Waiting {
-    /// `--no-block` wins.
+    /// `--no-block` takes precedence.
     pub(super) fn patience(self) -> Patience {
         if self.no_block {
             return Patience::None;
@@ -60,22 +60,22 @@ impl Waiting {
     }
 }
 
-/// Looks that find nobody who answers, one behind the other: told once.
+/// A sequence of polls without an answer; the warning is printed once.
 #[derive(Default)]
 pub(super) struct Outage {
     told: bool,
 }
 
 impl Outage {
-    /// What was seen; `None`: nothing, and the next look may see it.
+    /// Returns the result of a poll, or `None` if no server answered and the next poll may succeed.
     ///
     /// # Errors
-    /// An answer that is none.
+    /// Any other error.
     pub(super) fn bridged<T>(&mut self, seen: Result<T, Trouble>) -> Result<Option<T>, Trouble> {
         match seen {
             Err(trouble) if trouble.passing => {
                 if !std::mem::replace(&mut self.told, true) {
-                    warn(&format!("{}; waiting on", trouble.message));
+                    warn(&format!("{}; still waiting", trouble.message));
                 }
                 Ok(None)
             }
@@ -87,8 +87,8 @@ impl Outage {
     }
 }
 
-/// Says of each unit when it got there: all of them together have the time that there is. With no
-/// patience it says that the command was given, and global units are never waited for.
+/// Waits for all units within a common time limit and reports each. Without waiting, it reports
+/// that the command was given; it never waits for global units.
 pub(super) async fn until(
     session: &mut Session,
     names: &[String],
@@ -101,7 +101,7 @@ pub(super) async fn until(
         let client = &mut session.client;
         let unit = answered(patience.limit(), async || client.unit(name).await).await?;
         let Some(unit) = unit else {
-            failed.push(format!("unit {name} was destroyed meanwhile"));
+            failed.push(format!("unit {name} was destroyed in the meantime"));
             continue;
         };
         if is_global(&unit) {
@@ -127,7 +127,8 @@ pub(super) async fn until(
     }
 }
 
-/// Says on how many machines a global unit cannot run, and why. Nothing is said if `why` is not answered.
+/// Warns on how many machines a global unit cannot run, with reasons. Prints nothing if the server
+/// does not answer.
 async fn tell_refusals(session: &mut Session, name: &str) {
     if let Ok(Some(why)) = session.client.why(name).await
         && why.refusals > 0
@@ -140,10 +141,10 @@ async fn tell_refusals(session: &mut Session, name: &str) {
     }
 }
 
-/// Asks until somebody answers, for that long.
+/// Retries until a server answers, within a time limit.
 ///
 /// # Errors
-/// An answer that is none; after that time the one that there is.
+/// Any other error, or the last one at the time limit.
 pub(super) async fn answered<T>(
     limit: Duration,
     mut ask: impl AsyncFnMut() -> Result<T, Trouble>,
@@ -162,7 +163,7 @@ pub(super) async fn answered<T>(
     }
 }
 
-/// Waits for one unit. `running`: it must also be loaded and active by its init.
+/// Waits for one unit. If `running` is set, init must also report it as loaded and active.
 pub(super) async fn arrive(
     session: &mut Session,
     name: &str,
@@ -173,7 +174,7 @@ pub(super) async fn arrive(
     arrive_by(session, name, wished, (patience, Instant::now()), running).await
 }
 
-/// The same, of what has been waited for since then.
+/// Like [`arrive`], with the given start of the wait.
 async fn arrive_by(
     session: &mut Session,
     name: &str,
@@ -195,7 +196,7 @@ async fn arrive_by(
                 hopeless
             }
             None => {
-                progress::show(name, &format!("nobody answers, waiting to be {wished}"), began);
+                progress::show(name, &format!("no server answers, waiting to be {wished}"), began);
                 None
             }
         };
@@ -224,13 +225,13 @@ async fn arrive_by(
     }
 }
 
-/// How far a unit has come.
+/// The progress of a unit.
 enum Look {
     Arrived(Box<Unit>),
-    /// Not there yet; why it never will be, where that can be seen.
+    /// Not there yet, with a reason if it can be seen that it never will be.
     OnItsWay {
         hopeless: Option<String>,
-        /// What it is meanwhile.
+        /// Its state in the meantime.
         is: String,
     },
 }
@@ -256,7 +257,7 @@ async fn look_at(
     Ok(Look::OnItsWay { hopeless, is: told_state(&unit, state.as_ref()) })
 }
 
-/// `launched on 01234567... (activating auto-restart)`, as far as it is known.
+/// Formats a state such as `launched on 01234567... (activating auto-restart)`.
 fn told_state(unit: &Unit, state: Option<&UnitState>) -> String {
     let on = match unit.machine_id.as_str() {
         "" => String::new(),
@@ -267,7 +268,7 @@ fn told_state(unit: &Unit, state: Option<&UnitState>) -> String {
     format!("{}{on}{}", unit.current_state, doing.unwrap_or_default())
 }
 
-/// Why waiting for it is in vain, as far as can be seen now.
+/// Returns why waiting is pointless, if that can be seen now.
 async fn hopeless(
     session: &mut Session,
     unit: &Unit,
@@ -280,7 +281,7 @@ async fn hopeless(
     if unit.machine_id.is_empty() {
         let why = if there { None } else { session.client.why(&unit.name).await? };
         let why = why.filter(|why| why.unplaceable);
-        return Ok(why.map(|why| format!("can not be placed: {}", told_reasons(&why))));
+        return Ok(why.map(|why| format!("cannot be placed: {}", told_reasons(&why))));
     }
     let Some(state) = session.client.state(&unit.name).await? else { return Ok(None) };
     let failed = state.systemd_active_state == "failed" || state.ended == "failed";
@@ -296,12 +297,12 @@ fn is_running(state: &UnitState) -> bool {
     state.systemd_active_state == "active" && state.systemd_load_state == "loaded"
 }
 
-/// It has come to its end: of one that is done, or skipped, nothing else is to be waited for.
+/// Returns true if the unit has ended as done or skipped: waiting will not change that.
 pub(super) fn has_run(state: &UnitState) -> bool {
     ["done", "skipped"].contains(&state.ended.as_str())
 }
 
-/// `: …`, where something is known.
+/// Returns `: …` if a reason is known.
 async fn reason(session: &mut Session, name: &str) -> String {
     let why = session.client.why(name).await.ok().flatten();
     let state = session.client.state(name).await.ok().flatten();
@@ -311,7 +312,7 @@ async fn reason(session: &mut Session, name: &str) -> String {
     format!("{why}{}", doing.unwrap_or_default())
 }
 
-/// The sentence, and each machine's reason below it.
+/// Returns the sentence and each machine's reason below it.
 pub(super) fn told_reasons(why: &Why) -> String {
     let machines = why.machines.iter().map(|(id, words)| format!("\n  {id}: {words}"));
     format!("{}{}", why.text, machines.collect::<String>())

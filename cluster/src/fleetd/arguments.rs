@@ -6,26 +6,26 @@ use clap::{CommandFactory, Parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Runs the units that a cluster gives to this machine.
+/// Runs the units that a cluster assigns to this machine.
 #[derive(Debug, Parser)]
 #[command(name = "fleetd", version = concat!("version v", env!("CARGO_PKG_VERSION")))]
 pub struct Arguments {
-    /// The configuration; without it /etc/fleet/fleet.conf, where that is
+    /// The configuration [default: /etc/fleet/fleet.conf, if it exists]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// TCP without TLS on addresses of this machine alone, as the key insecure_loopback
+    /// Allow TCP without TLS on loopback addresses only, as the key insecure_loopback
     #[arg(long)]
     pub insecure_loopback_only: bool,
-    /// `version`: the version
+    /// `version`: print the version
     #[arg(value_name = "version", value_parser = ["version"])]
     pub word: Option<String>,
 }
 
 impl Arguments {
-    /// Reads them; fleet took its flags with one dash too.
+    /// Parses the arguments; like fleet, accepts flags with one dash.
     ///
     /// # Errors
-    /// One that is none, or what was asked for instead of a run.
+    /// An invalid argument, or requested output instead of a run.
     pub fn read(words: impl Iterator<Item = OsString>) -> Result<Arguments, clap::Error> {
         let twice = |word: OsString| match word.to_str() {
             Some(text)
@@ -39,19 +39,19 @@ impl Arguments {
     }
 }
 
-/// All of it, for who writes of it.
+/// The command definition, for documents.
 pub fn command() -> clap::Command {
     Arguments::command()
 }
 
-/// Its page, with the keys of its configuration.
+/// The man page, with the keys of the configuration.
 ///
 /// # Errors
 /// As [`documents::man`].
 pub fn man() -> std::io::Result<String> {
     let mut keys = String::from(
         ".SH CONFIGURATION\nLines of key = value in fleet.conf, read again at SIGHUP. A variable \
-         FLEET_KEY wins over its key. Times may be written as 30s.\n",
+         FLEET_KEY overrides its key. Times may be written as 30s.\n",
     );
     for (key, default, meaning) in config::KEYS {
         let meaning = documents::plain(meaning);

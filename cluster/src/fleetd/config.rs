@@ -1,6 +1,6 @@
-//! The configuration: keys of fleet 1.0 and ours, from a file of `key = value` lines and
-//! from variables `FLEET_KEY`, which win. All that is wrong with it is told at once;
-//! what is not known is told and passed over.
+//! The configuration: keys of fleet 1.0 and new ones, from a file of `key = value` lines and from
+//! variables `FLEET_KEY`, which take precedence. All errors are reported at once. Unknown keys are
+//! reported and ignored.
 
 use crate::secret::Secret;
 use crate::store::EtcdConfig;
@@ -8,131 +8,139 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where it is looked for when nothing else is said.
+/// The default file.
 pub const DEFAULT_FILE: &str = "/etc/fleet/fleet.conf";
 
-/// Every key, with its default and what it says.
+/// All keys, with default and description.
 pub(super) const KEYS: [(&str, &str, &str); 33] = [
-    ("verbosity", "0", "1 or more: tell what helps to find a fault"),
-    ("etcd_servers", "http://127.0.0.1:2379,http://127.0.0.1:4001", "Members of etcd, with commas"),
-    ("etcd_username", "", "Whom to be to etcd"),
-    ("etcd_password", "", "Its password"),
-    ("etcd_keyfile", "", "The key of the certificate to show to etcd"),
-    ("etcd_certfile", "", "The certificate to show to etcd"),
-    ("etcd_cafile", "", "Who must have signed etcd's certificate"),
-    ("etcd_key_prefix", "/_coreos.com/fleet/", "All keys of the cluster stand under it"),
+    ("verbosity", "0", "1 or more: log debug messages"),
+    (
+        "etcd_servers",
+        "http://127.0.0.1:2379,http://127.0.0.1:4001",
+        "etcd endpoints, comma-separated",
+    ),
+    ("etcd_username", "", "The etcd user"),
+    ("etcd_password", "", "The password of the etcd user"),
+    ("etcd_keyfile", "", "The key of the client certificate for etcd"),
+    ("etcd_certfile", "", "The client certificate for etcd"),
+    ("etcd_cafile", "", "The CA of etcd's certificates"),
+    ("etcd_key_prefix", "/_coreos.com/fleet/", "Prefix of all keys of the cluster"),
     (
         "etcd_request_timeout",
         "1.0",
-        "Seconds until a request to etcd is given up; a third of agent_ttl at most",
+        "Timeout of etcd requests in seconds; at most a third of agent_ttl",
     ),
     (
         "engine_reconcile_interval",
         "2.0",
-        "Seconds; a leader is replaced after five of them, or two thirds of agent_ttl if that is less",
+        "In seconds; the leader's lease is five times this, or two thirds of agent_ttl if that is less",
     ),
-    ("public_ip", "", "Where the others reach this machine; empty: found out"),
-    ("metadata", "", "key=value, with commas: what this machine says of itself"),
-    ("agent_ttl", "30s", "How long this machine may be silent before it is taken for gone"),
+    ("public_ip", "", "The address of this machine for others; empty: detected"),
+    ("metadata", "", "Metadata of this machine: key=value, comma-separated"),
+    ("agent_ttl", "30s", "How long this machine may be silent before it counts as gone"),
     (
         "units_directory",
         "/run/fleet/units/",
-        "What was made of units; its parent keeps what lasts until the next boot",
+        "Kept for compatibility; its parent folder holds the files of this boot",
     ),
-    ("token_limit", "100", "Items of a page of the API"),
+    ("token_limit", "100", "Items per page of the API"),
     ("disable_engine", "false", "This machine never leads"),
     (
         "listen",
         "",
-        "Where the API listens, beside sockets that are passed: unix:///PATH, tcp://ADDRESS:PORT, with commas",
+        "Listen addresses of the API, besides sockets passed by init: unix:///PATH, tcp://ADDRESS:PORT, comma-separated",
     ),
-    ("init_socket", "/run/groundstate/control.sock", "Where the machine's init listens"),
-    ("machine_id_file", "/etc/machine-id", "Whose content is the machine's id"),
-    ("leave_on_stop", "true", "A stop of fleetd stops its units; false: the exclusive ones alone"),
+    ("init_socket", "/run/groundstate/control.sock", "The control socket of the machine's init"),
+    ("machine_id_file", "/etc/machine-id", "The file with the machine's id"),
+    ("leave_on_stop", "true", "Stopping fleetd stops its units; false: only the exclusive ones"),
     ("reschedule_grace", "0s", "How long a silent machine keeps its units after agent_ttl"),
-    ("tls_cert_file", "", "The certificate of the API on TCP"),
+    ("tls_cert_file", "", "The server certificate of the API on TCP"),
     ("tls_key_file", "", "Its key"),
-    ("tls_client_ca_file", "", "Who must have signed the certificates of clients"),
-    ("tls_client_crl_file", "", "Certificates of clients that do not count any more"),
-    ("api_roles_file", "", "What clients may, by the names in their certificates"),
+    ("tls_client_ca_file", "", "The CA of client certificates"),
+    ("tls_client_crl_file", "", "Revoked client certificates"),
+    ("api_roles_file", "", "Roles of clients, by the names in their certificates"),
     (
         "advertise",
         "",
-        "ADDRESS:PORT at which other machines reach the API of this one; empty: that of the first tcp:// in listen, where it has TLS",
+        "ADDRESS:PORT of this machine's API for other machines; empty: the first tcp:// in listen, if it has TLS",
     ),
     ("source", "fleet", "The name of fleetd's units at init: a source of its init.yaml"),
-    ("log_socket", "/run/groundstate/log.sock", "Where the machine's logger listens"),
-    ("insecure_loopback", "false", "TCP without TLS on addresses of this machine alone"),
-    ("trusted_keys_file", "", "Whose signed units are run; empty: all are"),
-    ("cluster_name", "", "What signatures are for: none of another cluster counts"),
-    ("state_directory", "/var/lib/fleet/", "What outlives a boot"),
+    ("log_socket", "/run/groundstate/log.sock", "The log socket of the machine's logger"),
+    ("insecure_loopback", "false", "Allow TCP without TLS on loopback addresses only"),
+    ("trusted_keys_file", "", "The keys whose signed units run; empty: all units run"),
+    (
+        "cluster_name",
+        "",
+        "The cluster that signatures are for; signatures for other clusters are rejected",
+    ),
+    ("state_directory", "/var/lib/fleet/", "State that is kept across boots"),
 ];
 
-/// Keys of fleet 1.0 that mean nothing here.
+/// Keys of fleet 1.0 that have no effect here.
 const WITHOUT_MEANING: [(&str, &str); 5] = [
-    ("systemd_user", "units are run by the init at init_socket"),
-    ("enable_grpc", "there is no gRPC between machines"),
-    ("disable_watches", "watches only wake; a periodic reading proves"),
-    ("verify_units", "trusted_keys_file says whose signatures count"),
-    ("authorized_keys_file", "trusted_keys_file says whose signatures count"),
+    ("systemd_user", "the init at init_socket runs the units"),
+    ("enable_grpc", "machines do not use gRPC"),
+    ("disable_watches", "watches are always used, with periodic full readings"),
+    ("verify_units", "trusted_keys_file selects the trusted signatures"),
+    ("authorized_keys_file", "trusted_keys_file selects the trusted signatures"),
 ];
 
-/// As it was read.
+/// The configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Tell what helps to find a fault.
+    /// Log debug messages.
     pub debug: bool,
-    /// How etcd is reached.
+    /// The connection to etcd.
     pub etcd: EtcdConfig,
-    /// All keys stand under it.
+    /// Prefix of all keys.
     pub etcd_key_prefix: String,
-    /// Five of them are the leader's lease, or two thirds of `agent_ttl` if that is less.
+    /// A fifth of the leader's lease, unless two thirds of `agent_ttl` is less.
     pub engine_reconcile_interval: Duration,
-    /// Empty: found out.
+    /// The address for other machines; empty to detect it.
     pub public_ip: String,
-    /// What the machine says of itself.
+    /// Metadata of the machine.
     pub metadata: BTreeMap<String, String>,
-    /// How long the machine may be silent.
+    /// Maximum silence of the machine.
     pub agent_ttl: Duration,
-    /// Its parent keeps what lasts until the next boot.
+    /// Its parent folder holds the files of this boot.
     pub units_directory: PathBuf,
-    /// Items of a page of the API.
+    /// Items per page of the API.
     pub token_limit: u16,
     /// The machine never leads.
     pub disable_engine: bool,
-    /// Where the API listens, besides passed sockets.
+    /// Listen addresses of the API, besides passed sockets.
     pub listen: String,
-    /// The local init's.
+    /// The control socket of the local init.
     pub init_socket: PathBuf,
-    /// Whose content is the machine's id.
+    /// The file with the machine's id.
     pub machine_id_file: PathBuf,
-    /// A stop of fleetd stops its units.
+    /// True if stopping fleetd stops its units.
     pub leave_on_stop: bool,
-    /// How long after its lease a silent machine keeps its units.
+    /// How long after its lease has expired a silent machine keeps its units.
     pub reschedule_grace: Duration,
-    /// TLS of the API.
+    /// Server certificate of the API.
     pub tls_cert_file: Option<PathBuf>,
     /// Its key.
     pub tls_key_file: Option<PathBuf>,
-    /// Who signs clients.
+    /// CA of client certificates.
     pub tls_client_ca_file: Option<PathBuf>,
-    /// Whose certificates do not count any more.
+    /// Revoked client certificates.
     pub tls_client_crl_file: Option<PathBuf>,
-    /// What clients may.
+    /// Roles of clients.
     pub api_roles_file: Option<PathBuf>,
-    /// `ADDRESS:PORT` at which other machines reach the API.
+    /// `ADDRESS:PORT` of the API for other machines.
     pub advertise: Option<String>,
-    /// The name of our source at init.
+    /// The name of fleetd's source at init.
     pub source: String,
-    /// The local logger's.
+    /// The socket of the local logger.
     pub log_socket: PathBuf,
-    /// TCP without TLS on loopback.
+    /// Allows TCP without TLS on loopback.
     pub insecure_loopback: bool,
-    /// Whose signed units are run; `None`: all are.
+    /// The keys whose signed units run; `None` to run all units.
     pub trusted_keys_file: Option<PathBuf>,
-    /// What signatures are for: none of another cluster counts here.
+    /// The cluster that signatures must be for.
     pub cluster_name: String,
-    /// What outlives a boot.
+    /// State that is kept across boots.
     pub state_directory: PathBuf,
 }
 
@@ -142,10 +150,10 @@ struct Values {
 }
 
 impl Config {
-    /// From a file (its name and text) and the environment; with what is to be remarked.
+    /// Reads a file (name and text) and the environment. Returns the configuration with warnings.
     ///
     /// # Errors
-    /// All that is wrong.
+    /// All errors.
     pub fn read(
         file: Option<(&str, &str)>,
         environment: &BTreeMap<String, String>,
@@ -165,11 +173,11 @@ impl Config {
                 Some((key, value)) => {
                     values.set(&key.trim().to_lowercase(), plain(value), &place, &mut remarks);
                 }
-                // Not shown: it may be half a secret.
-                None => values.errors.push(format!("{place}: the line is no `key = value`")),
+                // The line is not shown: it may contain part of a secret.
+                None => values.errors.push(format!("{place}: the line is not `key = value`")),
             }
         }
-        // An empty one says nothing, as fleet had it: what the file says counts.
+        // As in fleet, an empty variable counts as unset.
         for (name, value) in environment.iter().filter(|(_, value)| !value.is_empty()) {
             if let Some(key) = name.strip_prefix("FLEET_") {
                 values.set(&key.to_lowercase(), value, name, &mut remarks);
@@ -187,9 +195,9 @@ impl Values {
         if let Some((known, ..)) = KEYS.iter().find(|(known, ..)| *known == key) {
             self.values.insert(known, (value.to_string(), place.to_string()));
         } else if let Some((_, why)) = WITHOUT_MEANING.iter().find(|(known, _)| *known == key) {
-            remarks.push(format!("{place}: {key} is not looked at: {why}"));
+            remarks.push(format!("{place}: {key} is ignored: {why}"));
         } else {
-            remarks.push(format!("{place}: {key} is not known"));
+            remarks.push(format!("{place}: unknown key {key}"));
         }
     }
 
@@ -209,26 +217,26 @@ impl Values {
     ) -> T {
         let Some((value, place)) = self.values.get(key) else { return T::default() };
         parse(value.trim()).unwrap_or_else(|| {
-            self.errors.push(format!("{place}: {key}: {value:?} is no {what}"));
+            self.errors.push(format!("{place}: {key}: {value:?} is not a {what}"));
             T::default()
         })
     }
 
-    /// Where a member is may be said to anybody; who we are there may not.
+    /// Endpoints appear in messages, so they must not contain credentials.
     fn endpoints(&mut self) -> Vec<String> {
         let endpoints = list(&self.text("etcd_servers"));
         if endpoints.iter().any(|endpoint| endpoint.contains('@')) {
             let place = self.values.get("etcd_servers").map_or("", |(_, place)| place);
             self.errors.push(format!(
-                "{place}: etcd_servers: a name and a password stand in etcd_username and \
+                "{place}: etcd_servers: set user and password in etcd_username and \
                  etcd_password, not in an address"
             ));
         }
         endpoints
     }
 
-    /// A third of the lease is left when exclusive units are given up: one answer is not waited
-    /// for longer than that.
+    /// Limits the timeout to a third of `agent_ttl`. A third of the lease remains when exclusive
+    /// units are given up, and one answer must not take longer.
     fn relate(&self, config: &mut Config) -> Option<String> {
         let (timeout, ttl) = (config.etcd.request_timeout, config.agent_ttl);
         if timeout <= ttl / 3 || ttl.is_zero() {
@@ -247,7 +255,7 @@ impl Values {
         if self.text("cluster_name").is_empty() {
             let place = self.values.get("trusted_keys_file").map_or("", |(_, place)| place);
             self.errors.push(format!(
-                "{place}: trusted_keys_file: cluster_name is to be set too: what was signed for \
+                "{place}: trusted_keys_file: cluster_name must be set too: what was signed for \
                  another cluster would run here"
             ));
         }
@@ -311,7 +319,7 @@ impl Values {
     }
 }
 
-/// Without quotes around it, and without the comment behind it: that begins with a blank and `#` or `;`.
+/// Removes quotes around a value, and a trailing comment, which starts with a blank and `#` or `;`.
 fn plain(value: &str) -> &str {
     let value = value.trim();
     let is_comment = |rest: &str| rest.trim_start().starts_with(['#', ';']);
@@ -330,14 +338,14 @@ fn plain(value: &str) -> &str {
     begins.find(|(_, rest)| is_comment(rest)).map_or(value, |(before, _)| before.trim_end())
 }
 
-/// `a,b` or `["a", "b"]`.
+/// Splits `a,b` or `["a", "b"]`.
 fn list(text: &str) -> Vec<String> {
     let items = text.trim_matches(['[', ']', ' ']).split(',');
     let items = items.map(|item| item.trim_matches(['"', '\'', ' ']).to_string());
     items.filter(|item| !item.is_empty()).collect()
 }
 
-/// `k=v,k=v`; what has no `=` is dropped, the last of a key counts.
+/// Parses `k=v,k=v`. Parts without `=` are dropped; the last value of a key counts.
 fn metadata(text: &str) -> BTreeMap<String, String> {
     let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
     pairs.map(|(key, value)| (key.trim().to_string(), value.trim().to_string())).collect()
@@ -348,7 +356,7 @@ fn in_seconds(text: &str) -> Option<Duration> {
     (seconds > 0.0 && seconds < 1e6).then(|| Duration::from_secs_f64(seconds))
 }
 
-/// As Go writes them: `1m30s`, `500ms`, `1.5h`.
+/// Parses a Go duration: `1m30s`, `500ms`, `1.5h`.
 fn go_duration(text: &str) -> Option<Duration> {
     let mut rest = text;
     let mut sum = 0.0;
@@ -403,7 +411,7 @@ mod tests {
         let (config, remarks) = Config::read(Some(file), &BTreeMap::from(variables)).unwrap();
         assert_eq!(config.public_ip, "1.2.3.4");
         assert_eq!(remarks.len(), 3, "{remarks:?}");
-        assert!(remarks.iter().any(|remark| remark == "f.conf:3: bar is not known"));
+        assert!(remarks.iter().any(|remark| remark == "f.conf:3: unknown key bar"));
     }
 
     #[test]

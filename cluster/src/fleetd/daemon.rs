@@ -1,6 +1,5 @@
-//! The daemon's tasks, wired to each other: who keeps the cache, who says that the machine
-//! is there, who leads, who puts what the machine was told to its init. [`super::life`]
-//! runs them on the real machine; the simulation runs the very same.
+//! Creates the daemon's tasks and connects them: etcd cache, machine lease, leader candidate, unit
+//! runner. [`super::life`] runs them on the real machine; the simulation runs the same tasks.
 
 use super::identity::Identity;
 use super::init::Init;
@@ -23,63 +22,63 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// A task that goes on for ever.
+/// A task that runs forever.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What the tasks need to know.
+/// Inputs of the tasks.
 pub struct Wiring {
-    /// Where the cluster is kept.
+    /// The store of the cluster.
     pub store: Store,
-    /// Its keys.
+    /// The keys of the cluster.
     pub keys: Keys,
-    /// The machine's time.
+    /// The clock of the machine.
     pub clock: Clock,
-    /// Which machine.
+    /// The identity of the machine.
     pub identity: Identity,
-    /// What it says of itself.
+    /// The machine's published record.
     pub record: MachineRecord,
-    /// Its init.
+    /// The machine's init.
     pub init: Init,
-    /// How long the machine may be silent.
+    /// Maximum silence of the machine.
     pub ttl: Duration,
-    /// `engine_reconcile_interval`; `None`: it never leads.
+    /// `engine_reconcile_interval`, or `None` if the machine never leads.
     pub engine: Option<Duration>,
     /// `reschedule_grace`
     pub grace: Duration,
-    /// Operations the engine puts into one write.
+    /// Maximum number of operations in one write of the engine.
     pub room: usize,
-    /// Which units are run; `None`: all.
+    /// Checks signatures; `None` to run all units.
     pub trust_keeper: Option<TrustKeeper>,
-    /// What is known of the time before fleetd began.
+    /// The saved state of the previous fleetd.
     pub recalled: Recalled,
-    /// Where the next fleetd finds the same.
+    /// Saves the state for the next fleetd.
     pub keep: Keep,
 }
 
-/// See the head of the module.
+/// Handles to the running tasks.
 pub struct Daemon {
-    /// The cluster as it is known here.
+    /// The cache of the cluster.
     pub cache: EtcdCache,
-    /// What the machine says of itself.
+    /// Sends a new machine record.
     pub record: watch::Sender<MachineRecord>,
-    /// Whether it is in the cluster.
+    /// The machine's lease.
     pub machine_lease: watch::Receiver<MachineLease>,
-    /// Why the cluster does not let it in, while it does not.
+    /// Why the cluster refuses the machine, if it does.
     pub turned_away: watch::Receiver<Option<String>>,
-    /// The lease it leads by, or led by last.
+    /// The lease that it leads by, or last led by.
     pub leads: watch::Receiver<Option<i64>>,
-    /// When exclusive units are given up at the latest; `None`: none runs here.
+    /// The latest time to give up exclusive units; `None` if none runs here.
     pub guarded: watch::Receiver<Option<Duration>>,
-    /// How long its engine takes to decide.
+    /// Metrics of engine and agent.
     pub metrics: Arc<Metrics>,
-    /// Something happened at init.
+    /// Signals an event at init.
     pub happened: mpsc::Sender<()>,
-    /// The units are to be stopped.
+    /// Requests that units be stopped.
     pub leave: mpsc::Sender<Leave>,
 }
 
 impl Daemon {
-    /// The handle, and the tasks that are to be run.
+    /// Creates the tasks without running them.
     pub fn new(wiring: Wiring) -> (Daemon, Vec<Task>) {
         let Wiring {
             store,
@@ -151,15 +150,15 @@ impl Daemon {
         (daemon, tasks)
     }
 
-    /// The leases that it lets go when it leaves: its machine's is not one of them where units may
-    /// run on, for nobody is to begin them elsewhere before that has ended by itself.
+    /// Returns the leases to revoke on exit. The machine's lease is included only if its units are
+    /// `down`: otherwise other machines must not start them before the lease expires.
     pub fn leases(&self, down: bool) -> impl Iterator<Item = i64> + use<> {
         let own = self.machine_lease.borrow().lease.filter(|_| down);
         own.into_iter().chain(*self.leads.borrow())
     }
 }
 
-/// What a fleetd knows of the one before it: all that was kept, unless a mistake is planted.
+/// Returns the saved state, reduced if a mutant is planted.
 fn remembered(recalled: Recalled) -> Recalled {
     if planted(Mutant::BegunAnewForgets) {
         Recalled { known: recalled.known, ..Recalled::default() }
@@ -172,13 +171,14 @@ fn remembered(recalled: Recalled) -> Recalled {
     }
 }
 
-/// Has units stopped, and waits until they are. False: they may run on.
+/// Stops units and waits for them. Returns false if they may still run.
 pub async fn stop_units(leave: mpsc::Sender<Leave>, stops: Stops) -> bool {
     let (done, left) = oneshot::channel();
     leave.send(Leave { stops, done }).await.is_ok() && left.await == Ok(true)
 }
 
-/// Lets leases go, so that nobody waits for their end. What does not answer in time is left.
+/// Revokes leases, so that others need not wait for their expiry. Requests without an answer in
+/// time are abandoned.
 pub async fn let_go(cache: &EtcdCache, leases: Vec<i64>, within: Duration) {
     for lease in leases {
         let _ = cache.clock().within(within, cache.store().revoke(lease)).await;

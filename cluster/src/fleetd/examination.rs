@@ -1,5 +1,5 @@
-//! etcd is looked at when it answers first, and now and then while we run: what is to be said of
-//! it ([`crate::store::standing`]) is said once, and kept for who asks this daemon.
+//! Checks etcd at the first contact and then periodically. Logs each finding
+//! ([`crate::store::standing`]) once and keeps it for the API.
 
 use crate::etcd_cache::EtcdCache;
 use crate::log;
@@ -8,14 +8,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Between two looks; who changes etcd's rights, or its version, need not start us anew.
+/// Interval between checks; etcd's rights or version may change while fleetd runs.
 const AGAIN: Duration = Duration::from_secs(300);
-/// Reasons that are told before all is well again.
+/// Maximum number of distinct faults logged until etcd works again.
 const MOST_FAULTS: usize = 16;
-/// After one that was not answered.
+/// Delay after a check without an answer.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Goes on for ever. `told`: why it is not safe; `None` before it has been looked at.
+/// Runs forever. `told` gets why etcd is insecure, or `None` before the first check.
 pub async fn examine(cache: EtcdCache, told: watch::Sender<Option<Vec<String>>>) {
     let clock = cache.clock().clone();
     let mut health = cache.health();
@@ -33,7 +33,7 @@ pub async fn examine(cache: EtcdCache, told: watch::Sender<Option<Vec<String>>>)
             }
             Ok(None) => return,
             Err(fault) => {
-                log::debug(format_args!("etcd was not looked at: {fault}"));
+                log::debug(format_args!("cannot check etcd: {fault}"));
                 clock.sleep(SOON).await;
             }
         }
@@ -52,15 +52,15 @@ fn tell(last: &Standing, now: &Standing) {
         log::error(format_args!("{fault}"));
     }
     if !last.insecure().is_empty() && now.insecure().is_empty() {
-        log::info(format_args!("what was insecure about etcd is so no more"));
+        log::info(format_args!("etcd connection is secure now"));
     }
 }
 
-/// Says why nothing new comes from etcd, each reason once until all is well again: for ever.
+/// Logs why etcd does not answer, each reason once until it works again. Runs forever.
 pub async fn tell_faults(cache: EtcdCache) {
     let mut health = cache.health();
     let mut said: BTreeSet<String> = BTreeSet::new();
-    // Before the first answer its absence is nothing to tell of.
+    // A missing first answer is not reported.
     let mut answered = false;
     loop {
         let fault = health.borrow_and_update().fault.as_ref().map(ToString::to_string);
@@ -72,7 +72,7 @@ pub async fn tell_faults(cache: EtcdCache) {
                 (answered, said) = (true, BTreeSet::new());
             }
             Some(fault) if answered && said.len() < MOST_FAULTS && !said.contains(&fault) => {
-                log::error(format_args!("nothing new comes from etcd: {fault}"));
+                log::error(format_args!("no updates from etcd: {fault}"));
                 said.insert(fault);
             }
             Some(_) => {}

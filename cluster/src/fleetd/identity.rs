@@ -1,6 +1,7 @@
-//! Who this machine is: its id, this boot of it, a token made once a boot that tells a
-//! restarted daemon from a second machine with the same id, and one made once for its disk that
-//! tells a machine that was booted anew from that. And what it says of itself.
+//! The machine's identity and its published record.
+//! The identity has the machine id, the boot id, a token per boot and a token per disk. The boot
+//! token tells a restarted fleetd from a second machine with the same id. The disk token tells a
+//! rebooted machine from it.
 
 use super::config::Config;
 use crate::api::listener::{self, Place};
@@ -15,37 +16,37 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// The machine's address is looked at that often.
+/// Interval between checks of the machine's address.
 pub const LOOKED_AT: Duration = Duration::from_secs(60);
-/// A random number in words, new at each reading.
+/// A random UUID, new at each reading.
 const RANDOM: &str = "/proc/sys/kernel/random/uuid";
-/// The kernel's name for this boot.
+/// The kernel's id of this boot.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
-/// In `state_directory`: the token of the disk.
+/// File with the disk token in `state_directory`.
 const DISK: &str = "disk";
-/// Bytes of one, and of the end of its line; far more than it ever has.
+/// Maximum size of a token file in bytes.
 const LONGEST_TOKEN: u64 = 256;
-/// An address to which the way leads over the default route (RFC 5737); nothing is sent.
+/// An address reached over the default route (RFC 5737); no packet is sent.
 const FAR_AWAY: &str = "192.0.2.1:9";
 
-/// Which machine, and which run of it.
+/// The identity of a machine and its boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// From its file.
+    /// From `machine_id_file`.
     pub id: MachineId,
-    /// From the kernel.
+    /// The kernel's boot id.
     pub boot: String,
-    /// Ours.
+    /// The token of this boot.
     pub instance: String,
-    /// Of the disk; `None`: nothing can be kept there.
+    /// The token of the disk; `None` if it cannot be stored.
     pub disk: Option<String>,
 }
 
 impl Identity {
-    /// Reads it; a token is made where there is none yet.
+    /// Reads the identity and creates missing tokens.
     ///
     /// # Errors
-    /// What can not be read or written, and which file.
+    /// The file that cannot be read or written.
     pub fn of(config: &Config) -> Result<Identity, String> {
         let boot = read(Path::new(BOOT))?;
         let text = read(&config.machine_id_file)?;
@@ -56,13 +57,13 @@ impl Identity {
         let directory = config.units_directory.parent().unwrap_or(&config.units_directory);
         let disk = disk(&config.state_directory).map_err(|why| {
             log::error(format_args!(
-                "{why}: booted anew, this machine waits for the end of its old key"
+                "{why}: after a reboot, this machine waits until its old key expires"
             ));
         });
         Ok(Identity { id, instance: instance(directory, &boot)?, boot, disk: disk.ok() })
     }
 
-    /// What the machine says of itself.
+    /// The machine's published record.
     pub fn record(&self, config: &Config) -> MachineRecord {
         let ip = match config.public_ip.as_str() {
             "" => default_address(),
@@ -79,7 +80,7 @@ impl Identity {
         }
     }
 
-    /// Tells it to the cluster where it is another than was told before.
+    /// Publishes the record if it has changed.
     pub fn tell(&self, config: &Config, told: &watch::Sender<MachineRecord>) {
         let now = self.record(config);
         told.send_if_modified(|told| {
@@ -90,8 +91,7 @@ impl Identity {
     }
 }
 
-/// Where others reach the API, by what it listens on: with TLS alone, and not at an address that each
-/// machine has for itself.
+/// Returns the address of the API for other machines: only with TLS, and not a loopback address.
 fn reached_at(config: &Config, ip: &str) -> Option<String> {
     config.tls_cert_file.as_ref()?;
     let reached = |place| match place {
@@ -111,7 +111,7 @@ fn read(path: &Path) -> Result<String, String> {
     Ok(text.map_err(|error| format!("{}: {error}", path.display()))?.trim().to_string())
 }
 
-/// The token of this boot: one left from another boot, on a disk, does not count.
+/// Returns the token of this boot; a token of another boot is replaced.
 fn instance(directory: &Path, boot: &str) -> Result<String, String> {
     let path = directory.join("instance");
     if let Ok(text) = read(&path)
@@ -130,7 +130,7 @@ fn instance(directory: &Path, boot: &str) -> Result<String, String> {
     Ok(token)
 }
 
-/// The token of the disk, as it stands there or is made now.
+/// Returns the token of the disk, and creates it if missing.
 fn disk(directory: &Path) -> Result<String, String> {
     let path = directory.join(DISK);
     let told = |error: std::io::Error| format!("{}: {error}", path.display());
@@ -142,7 +142,7 @@ fn disk(directory: &Path) -> Result<String, String> {
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(told(error)),
     }
-    // A line that was cut off by a fall of the machine is none.
+    // A machine crash may have cut the line; such a token does not count.
     if let Some(token) = text.strip_suffix('\n').filter(|token| !token.is_empty()) {
         return Ok(token.to_string());
     }
@@ -158,7 +158,7 @@ fn disk(directory: &Path) -> Result<String, String> {
     Ok(token)
 }
 
-/// Of the interface with the default route; empty without one.
+/// Returns the address of the interface with the default route, or an empty text.
 fn default_address() -> String {
     let found = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
         socket.connect(FAR_AWAY)?;

@@ -1,5 +1,5 @@
-//! The local init as the unit runner needs it: what our source holds, a new set put, how its
-//! units fare. It is spoken to by [`super::init_socket`]; the simulation answers for one.
+//! The local init as the unit runner uses it: revision and contents of fleetd's source, and unit
+//! states. [`super::init_socket`] is the transport; the simulation supplies its own.
 
 use super::init_socket::{InitFault, InitSocket};
 use groundstate_units::control::answer::{Pong, Put, Sources, Status, System, UnitStatus};
@@ -12,38 +12,38 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Between two tries to hear what happens.
+/// Delay between attempts to follow events.
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// How the units of our source fare.
+/// The states of our units.
 #[derive(Clone, Debug, Default)]
 pub struct Look {
-    /// Those of our source, and those without a file that are on their way down.
+    /// Units of our source, and units without a file that are stopping.
     pub units: Vec<UnitStatus>,
-    /// Our source's, when anything was put.
+    /// Revision of our source, if it was ever put.
     pub revision: Option<u64>,
-    /// init stops everything itself.
+    /// True if init is shutting down.
     pub ending: bool,
 }
 
-/// An answer to come.
+/// A pending answer.
 pub type Answered<T> = Pin<Box<dyn Future<Output = Result<T, InitFault>> + Send>>;
 
-/// An init that somebody else answers for.
+/// An init simulated by another component.
 pub trait DrivenInit: Send + Sync {
     /// The revision of our source.
     fn revision(&self) -> Answered<Option<u64>>;
-    /// Puts a set.
+    /// Puts a source.
     fn put(&self, set: &SourceSet) -> Answered<Put>;
-    /// How it fares.
+    /// Returns the unit states.
     fn look(&self) -> Answered<Look>;
-    /// There is none.
+    /// Returns true if there is no init.
     fn is_absent(&self) -> bool {
         false
     }
 }
 
-/// One init and our source there; clones are the same.
+/// An init with our source; clones share it.
 #[derive(Clone)]
 pub struct Init {
     kind: Kind,
@@ -56,20 +56,20 @@ enum Kind {
 }
 
 impl Init {
-    /// The one at that socket.
+    /// The init at a socket.
     pub fn at(socket: InitSocket, source: Name) -> Init {
         Init { kind: Kind::Socket(socket, source) }
     }
 
-    /// One that somebody else answers for.
+    /// A simulated init.
     pub fn driven(driven: Arc<dyn DrivenInit>) -> Init {
         Init { kind: Kind::Driven(driven) }
     }
 
-    /// The revision our source is at; `None`: init knows no such source.
+    /// Returns the revision of our source, or `None` if init does not know the source.
     ///
     /// # Errors
-    /// No answer.
+    /// Init did not answer.
     pub async fn revision(&self) -> Result<Option<u64>, InitFault> {
         let (socket, source) = match &self.kind {
             Kind::Socket(socket, source) => (socket, source),
@@ -80,10 +80,10 @@ impl Init {
         Ok(ours.map(|one| one.revision))
     }
 
-    /// Puts what our source is to hold.
+    /// Puts the contents of our source.
     ///
     /// # Errors
-    /// No answer, or a refusal.
+    /// Init did not answer or refused.
     pub async fn put(&self, set: &SourceSet) -> Result<Put, InitFault> {
         match &self.kind {
             Kind::Socket(socket, source) => socket.put(source, set).await,
@@ -91,7 +91,7 @@ impl Init {
         }
     }
 
-    /// There is none at all.
+    /// Returns true if there is no init.
     pub async fn is_absent(&self) -> bool {
         match &self.kind {
             Kind::Socket(socket, _) => socket.is_absent().await,
@@ -99,21 +99,21 @@ impl Init {
         }
     }
 
-    /// How our units fare.
+    /// Returns the states of our units.
     ///
     /// # Errors
-    /// No answer.
+    /// Init did not answer.
     pub async fn look(&self) -> Result<Look, InitFault> {
         let (socket, source) = match &self.kind {
             Kind::Socket(socket, source) => (socket, source),
             Kind::Driven(driven) => return driven.look().await,
         };
         let status = socket.ask::<Status>(Verb::Status { targets: Vec::new() }).await?;
-        // Before its first load it knows of nothing, whatever lives.
+        // Before its first load, init reports no units, whatever runs.
         if status.generation == 0 {
             return Err(InitFault::Gone("init is still reading its unit files".to_string()));
         }
-        // A run whose file is gone belongs to no source any more, and is not over for that.
+        // A run without a unit file has no source, but may still be ours.
         let ours = |unit: &UnitStatus| {
             unit.source.as_deref() == Some(source.as_str())
                 || (unit.source.is_none() && unit.file.is_empty())
@@ -127,7 +127,7 @@ impl Init {
     }
 }
 
-/// Tells that something happened, and when init is there (again).
+/// Signals events of init, and when init answers (again).
 pub async fn listen(init: InitSocket, happened: mpsc::Sender<()>) {
     loop {
         let after = init.ask::<Pong>(Verb::Ping {}).await;
@@ -156,7 +156,7 @@ mod tests {
     use std::io::{BufRead, BufReader, Write};
     use std::os::unix::net::UnixListener;
 
-    /// What an init tells that has so many sets of units behind it.
+    /// Returns the look of an init at this generation.
     async fn told(generation: u32) -> Result<Look, InitFault> {
         let name = format!("look-{}-{generation}.sock", std::process::id());
         let path = std::env::temp_dir().join(name);

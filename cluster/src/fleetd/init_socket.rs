@@ -1,6 +1,6 @@
-//! The local init's control socket: one JSON object a line both ways, a source's files in
-//! a sealed memfd beside its line. A new connection for each question; the events are one
-//! that stays.
+//! Client of the local init's control socket: one JSON object per line in both directions; a source
+//! is sent as a sealed memfd with its line. Each request uses a new connection; events use a
+//! permanent one.
 
 use groundstate_units::control::answer::{Event, Failure, Line, Put};
 use groundstate_units::control::request::{Request, Verb};
@@ -19,21 +19,21 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Interest};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-/// For an answer, whichever.
+/// Timeout of a request.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Where init is asked.
+/// The path of the control socket.
 #[derive(Clone, Debug)]
 pub struct InitSocket {
     path: PathBuf,
 }
 
-/// Why there is no answer.
+/// Why init gave no result.
 #[derive(Clone, Debug, PartialEq)]
 pub enum InitFault {
-    /// Nobody there, or not in time.
+    /// Init does not listen, or did not answer in time.
     Gone(String),
-    /// It said no.
+    /// Init refused.
     Refused(Box<Failure>),
 }
 
@@ -47,8 +47,8 @@ impl fmt::Display for InitFault {
 }
 
 impl InitFault {
-    /// What it says no to, as long as nothing else is asked: not that it has no time just now, or that
-    /// another put came before.
+    /// Returns the refusal if a retry cannot succeed: init is not merely busy, and no other put
+    /// came first.
     pub fn lasting(&self) -> Option<String> {
         match self {
             InitFault::Gone(_) => None,
@@ -61,22 +61,23 @@ impl InitFault {
 }
 
 impl InitSocket {
-    /// At this path.
+    /// Creates a client for the socket at this path.
     pub fn new(path: PathBuf) -> InitSocket {
         InitSocket { path }
     }
 
-    /// Nobody listens there at all: there is no init, not one that is short of something.
+    /// Returns true if no process listens there: there is no init, rather than an init short of
+    /// resources.
     pub async fn is_absent(&self) -> bool {
         let met = UnixStream::connect(&self.path).await;
         let kind = met.err().map(|error| error.kind());
         matches!(kind, Some(io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused))
     }
 
-    /// One question, one answer.
+    /// Sends a request and returns the answer.
     ///
     /// # Errors
-    /// None came, or a refusal.
+    /// Init did not answer or refused.
     pub async fn ask<T: DeserializeOwned>(&self, verb: Verb) -> Result<T, InitFault> {
         self.in_time(async {
             let mut stream = BufReader::new(UnixStream::connect(&self.path).await?);
@@ -86,10 +87,10 @@ impl InitSocket {
         .await
     }
 
-    /// Puts what the source is to hold.
+    /// Puts the contents of a source.
     ///
     /// # Errors
-    /// No answer, or a refusal (`revision`: another put came before).
+    /// Init did not answer or refused (`revision`: another put came first).
     pub async fn put(&self, source: &Name, set: &SourceSet) -> Result<Put, InitFault> {
         self.in_time(async {
             let memory = sealed(set)?;
@@ -111,10 +112,10 @@ impl InitSocket {
         .await
     }
 
-    /// What happens from now on.
+    /// Follows events from now on.
     ///
     /// # Errors
-    /// Nobody there.
+    /// Init does not listen.
     pub async fn events(&self, after: u64) -> Result<Events, InitFault> {
         self.in_time(async {
             let mut stream = BufReader::new(UnixStream::connect(&self.path).await?);
@@ -138,14 +139,14 @@ impl InitSocket {
     }
 }
 
-/// The stream of events.
+/// A stream of events.
 pub struct Events {
     stream: BufReader<UnixStream>,
     path: PathBuf,
 }
 
 impl Events {
-    /// The next one.
+    /// Waits for the next event.
     ///
     /// # Errors
     /// The stream is lost.

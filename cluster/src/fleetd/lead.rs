@@ -1,6 +1,6 @@
-//! Leading: one engine of the cluster holds the key `leader` by its lease and writes the
-//! [`Engine`]'s tasks, each fenced by the revision that made that key. All else, here, is
-//! when the engine is told what and what became of a write.
+//! Leads the cluster: one engine holds the key `leader` by its lease. It writes the tasks of the
+//! [`Engine`], each conditional on the revision that wrote that key. This task feeds the engine and
+//! reports the results of its writes.
 
 mod etcd_silence;
 mod writing;
@@ -24,34 +24,34 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Between two tries to be elected.
+/// Delay between attempts to be elected.
 const AGAIN: Duration = Duration::from_millis(500);
-/// The same where etcd says that it is not ours to lead.
+/// The same if etcd denies the right to lead.
 const DENIED: Duration = Duration::from_secs(60);
-/// A candidate waits that long for each machine that stands before it in the row of ids: the first
-/// is elected before a second asks for a lease.
+/// A candidate waits this long for each machine with a smaller id, so that the first is elected
+/// before the second asks for a lease.
 const STEP: Duration = Duration::from_millis(50);
-/// No candidate waits longer for those before it: they may never lead.
+/// Upper limit of that wait: the machines before it may never lead.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
-/// The leader's lease in intervals of reconciliation, as in fleet.
+/// The leader's lease in reconcile intervals, as in fleet.
 const LEASE: u32 = 5;
-/// Signs of life in one lease.
+/// Renewals per lease.
 const SIGNS: u32 = 3;
-/// Between two readings of everything, in intervals.
+/// Reconcile intervals between full readings.
 const PROOF: u32 = 15;
 
-/// The lease of a leader. It ends before the lease of the leader's machine, which died with it:
-/// the next leader then sees that machine go, and moves its units at once.
+/// The duration of a leader's lease. It expires before the lease of the leader's machine, so that
+/// the next leader sees that machine disappear and moves its units at once.
 pub fn lease(interval: Duration, ttl: Duration) -> Duration {
     let lease = interval * LEASE;
     if planted(Mutant::LeadsLong) { lease } else { lease.min(fence::patience(ttl)) }
 }
 
-/// The task.
+/// The task of a candidate and leader.
 pub struct Candidate {
-    /// The cluster.
+    /// The cache of the cluster.
     pub cache: EtcdCache,
-    /// Who leads, if we do.
+    /// The machine that would lead.
     pub machine: MachineId,
     /// `engine_reconcile_interval`
     pub interval: Duration,
@@ -59,19 +59,19 @@ pub struct Candidate {
     pub ttl: Duration,
     /// `reschedule_grace`
     pub grace: Duration,
-    /// Operations in one write.
+    /// Maximum number of operations in one write.
     pub room: usize,
-    /// Who is not in the cluster does not lead it.
+    /// The machine's lease: only a registered machine leads.
     pub machine_lease: watch::Receiver<MachineLease>,
-    /// The lease we lead by, or led by last, for who lets it go at the end.
+    /// The lease that it leads by, or last led by, to be revoked on exit.
     pub leading: watch::Sender<Option<i64>>,
-    /// How long deciding takes.
+    /// Metrics of the engine.
     pub metrics: Arc<Metrics>,
 }
 
-/// Why a term is over.
+/// Why a term ended.
 enum Over {
-    /// The key, or the lease, is gone.
+    /// The key or the lease is gone.
     Lost,
     Fault(Fault),
 }
@@ -83,7 +83,7 @@ impl From<Fault> for Over {
 }
 
 impl Candidate {
-    /// Goes on for ever.
+    /// Runs forever.
     pub async fn stand(mut self) {
         let mut snapshots = self.cache.changes();
         let mut denied = false;
@@ -102,8 +102,8 @@ impl Candidate {
                 return;
             }
             if let Some(lease) = left.filter(|_| is_led_by(&self.cache.snapshot(), left)) {
-                // Nobody leads, nor can before that lease has ended, and a quorum that comes back
-                // gives it its whole time anew: it is let go until that is seen, whoever answered.
+                // The term is over but its lease may exist, and etcd renews it in full after a loss
+                // of quorum. So the lease is revoked until the cache shows that it is gone.
                 let _ = self.cache.store().revoke(lease).await;
                 self.cache.clock().sleep(AGAIN).await;
                 continue;
@@ -123,7 +123,7 @@ impl Candidate {
                 Err(Over::Fault(fault)) if fault.is_denied() => {
                     if !std::mem::replace(&mut denied, true) {
                         log::error(format_args!(
-                            "engine: etcd does not let this machine lead: its user needs the role \
+                            "engine: etcd does not allow this machine to lead: its user needs the role \
                              of an engine, or disable_engine is to be set"
                         ));
                     }
@@ -133,16 +133,17 @@ impl Candidate {
             }
             let over = self.leading.borrow().filter(|now| Some(*now) != led);
             if let Some(lease) = over {
-                log::info(format_args!("engine: leadership is over"));
+                log::info(format_args!("engine: no longer leading"));
                 let _ = self.cache.store().revoke(lease).await;
             }
             self.cache.clock().sleep(pause).await;
         }
     }
 
-    /// Waits for those before it in the row of machines, then asks etcd whether anybody leads: after
-    /// a power cut all machines see that nobody does, and the snapshots of most are old. False:
-    /// another leads by now. `None`: nobody answers, or another leads and it is not seen yet.
+    /// Waits for the candidates before this one, then reads the leader key from etcd: after a power
+    /// failure all machines see no leader, and most snapshots are outdated. Returns false if
+    /// another machine leads, and `None` if etcd does not answer or the snapshot does not show that
+    /// leader yet.
     async fn comes_first(&self, snapshots: &mut watch::Receiver<Arc<Snapshot>>) -> Option<bool> {
         let (own, snapshot) = (self.machine_lease.borrow().lease, self.cache.snapshot());
         if is_half_won(&snapshot, &self.machine, own) {
@@ -170,9 +171,9 @@ impl Candidate {
         Ok(reading.entries.into_iter().find(|entry| entry.key == key))
     }
 
-    /// Who leads is settled by the leases that the machines have anyway, so that those who do not
-    /// win have asked etcd for nothing: the one that wins asks for the lease to lead by. Cut short
-    /// between the two, it goes on there, or its machine's lease ends and the key with it.
+    /// Stands for election. The machines' own leases decide who leads, so that losing candidates
+    /// request nothing from etcd. Only the winner requests a leader lease. If it is interrupted
+    /// between the two, it continues there, or the machine's lease and with it the key expire.
     async fn term(&mut self) -> Result<(), Over> {
         let store = self.cache.store().clone();
         let keys = self.cache.keys().clone();
@@ -180,11 +181,13 @@ impl Candidate {
         let nobody_since = self.cache.snapshot().leads_nobody_since();
         if nobody_since.is_some() {
             let key = keys.of(&Subject::Leader);
-            log::error(format_args!("engine: no lease holds {key}: it is taken for nobody's"));
+            log::error(format_args!(
+                "engine: {key} has no lease; treating the leader key as stale"
+            ));
         }
         let lead = registry::lead_after(&keys, &self.machine, own, nobody_since);
         match store.commit(&lead).await {
-            // The key as it is now tells.
+            // The key tells the result.
             Ok(_) | Err(Fault::Unknown(_)) => {}
             Err(fault) => return Err(fault.into()),
         }
@@ -215,7 +218,7 @@ impl Candidate {
         let clock = self.cache.clock().clone();
         let engine = Engine::new(keys, &reading, self.grace, clock.now());
         let seen = reading.revision;
-        // The term may last for months, and a reading has all units in it.
+        // A term may last for months, and a reading holds all units.
         drop(reading);
         let mut engine = engine.with_room_for(self.room);
         self.etcd_silence().tell(&mut engine, clock.now());
@@ -241,18 +244,18 @@ impl Candidate {
     }
 }
 
-/// Somebody leads, or will have led when a lease ends.
+/// Returns true if a machine leads, or a lease keeps the key until it expires.
 fn is_led(snapshot: &Snapshot) -> bool {
     snapshot.leader.is_some() && snapshot.leads_nobody_since().is_none()
 }
 
-/// It was elected, and has not asked for the lease to lead by.
+/// Returns true if this machine was elected but has no leader lease yet.
 fn is_half_won(snapshot: &Snapshot, machine: &MachineId, own: Option<i64>) -> bool {
     let leader = snapshot.leader.as_ref();
     leader.is_some_and(|kept| kept.record.machine == *machine && Some(kept.lease) == own)
 }
 
-/// By that lease of ours, under which no engine runs any more; and by no other's garbage in its place.
+/// Returns true if the key is held by the lease of our own ended term.
 fn is_led_by(snapshot: &Snapshot, left: Option<i64>) -> bool {
     let lease = snapshot.leader.as_ref().map(|kept| kept.lease);
     left.is_some() && lease == left && is_led(snapshot)
@@ -266,19 +269,19 @@ struct Term {
     machine: MachineId,
     clock: Clock,
     etcd_silence: EtcdSilence,
-    /// A write did not land: there is something newer to come.
+    /// A write failed, so a newer revision is to come.
     behind: bool,
     ttl: Duration,
-    /// When it asked for the last sign of life that it was given.
+    /// The time at which the last successful renewal was requested.
     signed: Duration,
-    /// A write was not taken: when to try anew.
+    /// The time to retry a rejected write.
     again: Option<Duration>,
-    /// Why, as it was said last.
+    /// The last logged reason.
     refusal: String,
-    /// Decide when what we wrote ourselves has been seen.
+    /// The engine decides only once it has seen this revision, its own write.
     seen: i64,
     metrics: Arc<Metrics>,
-    /// What taking in took, since the last decision.
+    /// Time spent on changes since the last decision.
     spent: Option<Duration>,
 }
 
@@ -304,7 +307,8 @@ impl Term {
             if !self.waits() {
                 self.carry_out().await?;
             }
-            // While it waits for news a deadline that has passed can not be met: no spinning on it.
+            // While the engine waits for changes, a passed deadline cannot be handled and must not
+            // cause a busy loop.
             let due = self
                 .engine
                 .next_deadline()
@@ -333,7 +337,7 @@ impl Term {
                 }
                 () = proofs.tick() => {
                     self.read_anew().await?;
-                    // A stream that is dead and says nothing would make each answer wait for a proof.
+                    // A dead watch would delay each result until the next full reading.
                     if !planted(Mutant::DeafForEver) {
                         watch = store.watch(keys.root(), self.engine.snapshot().revision).await?;
                     }
@@ -343,7 +347,7 @@ impl Term {
         }
     }
 
-    /// A sign of life of the lease.
+    /// Renews the lease.
     async fn show_life(&mut self) -> Result<(), Over> {
         let began = self.clock.now();
         match self.cache.store().keep_alive(self.lease).await {
@@ -358,7 +362,7 @@ impl Term {
         Ok(())
     }
 
-    /// There is something newer to come than what could be decided on now.
+    /// Returns true if changes are expected that the next decision needs.
     fn waits(&self) -> bool {
         self.behind || self.engine.snapshot().revision < self.seen
     }
@@ -379,13 +383,14 @@ impl Term {
 
     fn check(&self) -> Result<(), Over> {
         let snapshot = self.engine.snapshot();
-        // What nobody can read is not what it wrote, and no write of its epoch lands any more.
+        // An unreadable leader key was not written by this engine, and its epoch is over.
         let key = self.cache.keys().of(&Subject::Leader);
         let leader = snapshot.leader.as_ref().filter(|_| snapshot.unread_since(&key).is_none());
         if leader.is_some_and(|kept| kept.lease == self.lease) { Ok(()) } else { Err(Over::Lost) }
     }
 
-    /// A write nobody knows of: it shall not land after what is decided from now on.
+    /// Starts a new epoch after a write with unknown result, so that it cannot land after the next
+    /// decision.
     async fn begin_anew(&mut self) -> Result<(), Over> {
         if !planted(Mutant::EpochKept) {
             let renewed = registry::renew(self.cache.keys(), &self.machine, self.lease, self.epoch);
@@ -405,7 +410,7 @@ impl Term {
         let missed = self.engine.prove(&reading, began);
         self.spend(began);
         if missed {
-            log::error(format_args!("engine: a change was not told; the proof found it"));
+            log::error(format_args!("engine: the watch missed a change, found by a full reading"));
         }
         self.behind = false;
         self.seen = 0;

@@ -1,5 +1,5 @@
-//! The life of the daemon: its tasks begun, signals answered, and its end: SIGTERM takes
-//! the machine out of the cluster, its units stopped, unless it is only started anew.
+//! The life cycle of the daemon: it starts the tasks and handles signals. On SIGTERM it stops the
+//! units and leaves the cluster, unless init only restarts it.
 
 use super::config::Config;
 use super::daemon::{self, Daemon, Wiring};
@@ -33,35 +33,35 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// For what is asked of etcd and init at the end.
+/// Timeout for requests to etcd and init at exit.
 const LAST_WORDS: Duration = Duration::from_secs(3);
-/// Signs of life to init within the time in which it expects one.
+/// Keepalives per watchdog interval of init.
 const SIGNS: u32 = 3;
 
-/// How it ended.
+/// How the daemon ends.
 #[derive(Debug)]
 pub enum End {
-    /// For good.
+    /// It exits.
     Stopped,
-    /// To go on as a new image of its program, with a new configuration: nothing of the machine
-    /// was given up. The sockets that init passed.
+    /// It re-executes its program with a new configuration, and nothing of the machine is given up.
+    /// Holds the sockets that init passed.
     Anew(Vec<OwnedFd>),
 }
 
-/// What is known of our place in the world, for who asks us.
+/// Status for API clients.
 struct Seen {
-    /// Why the cluster does not let us in, while it does not.
+    /// Why the cluster refuses this machine, if it does.
     turned_away: watch::Receiver<Option<String>>,
-    /// Why etcd is not safe; `None`: it was not looked at yet.
+    /// Why etcd is insecure; `None` if it was not checked yet.
     insecure: watch::Receiver<Option<Vec<String>>>,
-    /// What else `/metrics` tells.
+    /// Extra lines for `/metrics`.
     metrics: Arc<dyn Fn() -> String + Send + Sync>,
 }
 
-/// Runs until a signal ends it. `read` reads the configuration anew.
+/// Runs until a signal ends it. `read` reads the configuration again.
 ///
 /// # Errors
-/// What keeps it from beginning.
+/// Why it cannot start.
 pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<End, String> {
     let identity = Identity::of(&config)?;
     let source = Name::new(&config.source).map_err(|error| format!("source: {error}"))?;
@@ -97,7 +97,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     let examining = tokio::spawn(examine(cache.clone(), told));
     let listening = tokio::spawn(init::listen(init.clone(), daemon.happened.clone()));
     let ready = tokio::spawn(tell_when_ready(daemon.machine_lease.clone()));
-    // Until the process ends or executes itself: a stop may take long.
+    // Runs until the process ends or re-executes itself, because a stop may take long.
     let life = show_life(cache.clock().clone(), config.agent_ttl, daemon.guarded.clone());
     drop(tokio::spawn(life));
     drop(tokio::spawn(memory::give_back_for_ever(cache.clock().clone())));
@@ -108,7 +108,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     }
     let fate = if anew { Fate::BegunAnew } else { Fate::told_by(&init, LAST_WORDS).await };
     let leases = if fate == Fate::Over && config.leave_on_stop {
-        log::info(format_args!("leaving: the units of this machine are stopped"));
+        log::info(format_args!("leaving: the units of this machine have been stopped"));
         let down = daemon::stop_units(daemon.leave.clone(), Stops::All).await;
         tasks.iter().for_each(|task| task.abort());
         if down {
@@ -119,7 +119,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
         if fate != Fate::BegunAnew {
             daemon::stop_units(daemon.leave.clone(), Stops::Exclusive).await;
         }
-        log::info(format_args!("ending: the units of this machine go on"));
+        log::info(format_args!("exiting: the units of this machine keep running"));
         tasks.iter().for_each(|task| task.abort());
         (*daemon.leads.borrow()).into_iter().collect()
     };
@@ -130,7 +130,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     Ok(if anew { End::Anew(passed) } else { End::Stopped })
 }
 
-/// Answers signals until one of them is the end; true: to go on anew.
+/// Handles signals until the daemon ends. Returns true if it re-executes itself.
 async fn attend(
     config: &Config,
     identity: &Identity,
@@ -150,7 +150,7 @@ async fn attend(
         tokio::select! {
             _ = terminate.recv() => return Ok(false),
             _ = interrupt.recv() => return Ok(false),
-            // Addresses come and go.
+            // The machine's address may change.
             () = looks.tick() => identity.tell(&said, record),
             _ = hangup.recv() => {
                 log::info(format_args!("Reloading configuration"));
@@ -170,7 +170,7 @@ async fn attend(
                 }
                 match could_begin(&fresh) {
                     Ok(()) => return Ok(true),
-                    Err(why) => log::error(format_args!("all else stays as it was: {why}")),
+                    Err(why) => log::error(format_args!("keeping the other settings: {why}")),
                 }
             }
             _ = show.recv() => {
@@ -193,10 +193,10 @@ async fn attend(
     }
 }
 
-/// A new image would not fail at once with it.
+/// Checks that a new image would not fail at once with this configuration.
 ///
 /// # Errors
-/// What is in the way.
+/// The fault.
 fn could_begin(config: &Config) -> Result<(), String> {
     Name::new(&config.source).map_err(|error| format!("source: {error}"))?;
     Store::etcd(config.etcd.clone()).map_err(|fault| fault.to_string())?;
@@ -208,13 +208,13 @@ fn could_begin(config: &Config) -> Result<(), String> {
     Ok(())
 }
 
-/// What we show as a client of other machines.
+/// The client certificate for other machines.
 type Shown = Option<Arc<ReloadedFiles<Arc<rustls::ClientConfig>>>>;
 
-/// What TCP needs, and what we show as a client of other machines.
+/// Returns the access control for TCP and the client certificate for other machines.
 ///
 /// # Errors
-/// A file that can not be read, or says what means nothing.
+/// A file cannot be read or is invalid.
 fn security(config: &Config) -> Result<(Security, Shown), String> {
     let server = match (&config.tls_cert_file, &config.tls_key_file, &config.tls_client_ca_file) {
         (Some(cert), Some(key), Some(client_ca)) => Some(tls::ServerFiles {
@@ -242,7 +242,7 @@ fn security(config: &Config) -> Result<(Security, Shown), String> {
     Ok((Security { tls: server, roles_file, insecure_loopback_only }, client))
 }
 
-/// Opens the API at every place.
+/// Opens the API at all addresses.
 async fn serve(
     config: &Config,
     identity: &Identity,
@@ -267,7 +267,7 @@ async fn serve(
         listeners.push(Listener::bind(&place, &security).await?);
     }
     if listeners.is_empty() {
-        log::info(format_args!("no API: `listen` is empty and no socket was passed"));
+        log::info(format_args!("the API is disabled: `listen` is empty and init passed no socket"));
     }
     for listener in listeners {
         tokio::spawn(listener.serve(state.clone(), stopped.clone()));
@@ -283,9 +283,9 @@ async fn tell_when_ready(mut machine_lease: watch::Receiver<MachineLease>) {
     log::info(format_args!("ready"));
 }
 
-/// Init kills a fleetd that does not show a sign of life in time, and starts another. That one gives
-/// up the exclusive units before the lease of this machine ends and another machine may start them.
-/// Init learns with each sign when it is to expect the next one. Before READY=1 it expects none.
+/// Sends watchdog keepalives to init, which kills and restarts a hanging fleetd. The new one gives
+/// up the exclusive units before the machine's lease expires and other machines may start them.
+/// Each keepalive sets the next deadline; before READY=1 there is none.
 async fn show_life(clock: Clock, ttl: Duration, mut guarded: watch::Receiver<Option<Duration>>) {
     loop {
         let last = *guarded.borrow_and_update();
@@ -299,7 +299,7 @@ async fn show_life(clock: Clock, ttl: Duration, mut guarded: watch::Receiver<Opt
             }
             None => ttl,
         };
-        // Ends with the task that guards the units: this process ends then.
+        // The sender disappears when the unit runner ends; then this process ends.
         if matches!(clock.within(pause, guarded.changed()).await, Some(Err(_))) {
             clock.sleep(pause).await;
         }

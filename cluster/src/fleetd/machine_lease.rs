@@ -15,32 +15,32 @@ use crate::snapshot::Kept;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Between two tries to come in.
+/// Delay between attempts to register.
 const AGAIN: Duration = Duration::from_millis(500);
-/// Signs of life in one lease.
+/// Renewals per lease.
 const SIGNS: u32 = 3;
 
-/// Why nothing was written.
+/// Error when other clients write the same key.
 const CONTENDED: &str = "others write the same key";
 
-/// As the other tasks see it.
+/// The state of the machine's lease, for the other tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MachineLease {
-    /// The lease that everything of this machine is bound to; `None`: not in the cluster.
+    /// The lease that all keys of this machine are bound to; `None` if it is not registered.
     pub lease: Option<i64>,
-    /// The lease lives a TTL from here on at least, by the cache's clock.
+    /// The last proof, by the cache's clock: the lease lives at least one TTL from then on.
     pub proof: Option<Duration>,
-    /// When etcd answered again after it had said nothing for so long that leases of others may have
-    /// ended with it.
+    /// The time at which etcd answered again after a silence that may have expired the leases of
+    /// others.
     pub heard_again: Option<Duration>,
 }
 
 impl MachineLease {
-    /// Until when a machine that went is not taken for gone, for it may have lost its lease as etcd
-    /// said nothing, and be on its way back. `ttl`: of our own lease.
+    /// Returns until when no machine counts as gone, because it may have lost its lease in etcd's
+    /// silence and be on its way back. `ttl` is that of our own lease.
     pub fn nobody_is_gone_until(&self, ttl: Duration, now: Duration) -> Option<Duration> {
         let silence_limit = fence::silence_limit(ttl);
-        // The news is here before the answer to our own sign of life.
+        // Changes may arrive before the answer to our own renewal.
         let old = self.proof.is_some_and(|proof| now.saturating_sub(proof) > silence_limit);
         let silent = old || self.lease.is_none();
         let since = if silent { Some(now) } else { self.heard_again };
@@ -48,37 +48,37 @@ impl MachineLease {
     }
 }
 
-/// The task.
+/// The task that keeps the machine registered.
 pub struct Sentry {
-    /// The cluster.
+    /// The cache of the cluster.
     pub cache: EtcdCache,
-    /// Who we are.
+    /// The identity of this machine.
     pub identity: Identity,
-    /// How long silence is allowed.
+    /// Maximum silence.
     pub ttl: Duration,
-    /// What we say of ourselves.
+    /// The record to publish.
     pub record: watch::Receiver<MachineRecord>,
-    /// Where we tell.
+    /// Publishes the state of the lease to the other tasks.
     pub machine_lease: watch::Sender<MachineLease>,
-    /// Why the cluster does not let us in, while it does not.
+    /// Why the cluster refuses this machine, if it does.
     pub turned_away: watch::Sender<Option<String>>,
-    /// The last run of this machine, which may not be over yet.
+    /// The previous run of this machine, which may not be over yet.
     pub former: Former,
 }
 
-/// See [`Sentry::former`].
+/// Observations of the previous run, see [`Sentry::former`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Former {
-    /// The revision of its key, where it was found silent for long.
+    /// The revision of its key, if its lease was found silent.
     silent: Option<i64>,
-    /// Before then it can not be, as it was seen last.
+    /// The earliest time at which it can be silent long enough, by the last answer.
     not_before: Duration,
-    /// The revision of its key, and when that was seen first.
+    /// The revision of its key, and when it was first seen.
     seen: Option<(i64, Duration)>,
 }
 
 impl Sentry {
-    /// Goes on for ever.
+    /// Runs forever.
     pub async fn stand(mut self) {
         let mut was_in = false;
         let mut said = String::new();
@@ -95,7 +95,7 @@ impl Sentry {
                     said.clear();
                     self.stay(lease, since).await;
                     self.machine_lease.send_replace(MachineLease::default());
-                    log::error(format_args!("machine {id} is out of the cluster"));
+                    log::error(format_args!("machine {id} is no longer registered"));
                 }
                 Err(why) if why != said => {
                     log::error(format_args!("not registered: {why}"));
@@ -107,7 +107,7 @@ impl Sentry {
         }
     }
 
-    /// The lease, and the revision at which the key was bound to it.
+    /// Registers the machine. Returns the lease, and the revision that bound the key to it.
     async fn enter(&mut self) -> Result<(i64, i64), String> {
         let store = self.cache.store().clone();
         self.could_enter().await?;
@@ -132,8 +132,8 @@ impl Sentry {
         }
     }
 
-    /// Who has to wait for the end of another's key asks for no lease meanwhile: after a power cut
-    /// all machines wait for their own. Whether it has to is known once etcd was read.
+    /// Checks whether the machine can register before it requests a lease: after a power failure
+    /// all machines wait for their own old keys. It first waits for a reading of etcd.
     async fn could_enter(&mut self) -> Result<(), String> {
         let mut snapshots = self.cache.changes();
         let read = snapshots.wait_for(|snapshot| snapshot.revision > 0);
@@ -151,13 +151,14 @@ impl Sentry {
         Err(self.turn_away(&twin))
     }
 
-    /// It has been silent for so long that it is our last run, and not a machine that lives.
+    /// Returns true if the registered machine has been silent so long that it must be our previous
+    /// run.
     async fn is_over(&mut self, twin: &Twin) -> bool {
         let now = self.cache.clock().now();
         let key = twin.there.modified;
         let seen = self.former.seen.filter(|(modified, _)| *modified == key);
         let (_, since) = *self.former.seen.insert(seen.unwrap_or((key, now)));
-        // Who has just written it anew may be about to show itself, by its own `agent_ttl`.
+        // A machine that has just written its key may renew its lease soon, by its own `agent_ttl`.
         let stirs = |ttl| now.saturating_sub(since) < fence::key_settle_time(ttl);
         if now < self.former.not_before || stirs(self.ttl) {
             return false;
@@ -167,10 +168,10 @@ impl Sentry {
                 self.former.not_before = now + left.missing();
                 left.is_silent() && !stirs(left.granted)
             }
-            // Its key goes with it.
+            // The key goes with its lease.
             Ok(None) => false,
             Err(fault) => {
-                log::debug(format_args!("the last run is not known to be over: {fault}"));
+                log::debug(format_args!("cannot tell whether the previous run is over: {fault}"));
                 false
             }
         }
@@ -189,7 +190,7 @@ impl Sentry {
             false => "is gone",
         };
         format!(
-            "another machine is there under the id {}: at {:?}, boot {}, instance {}; this one is \
+            "another machine is registered under the id {}: at {:?}, boot {}, instance {}; this one is \
              boot {}, instance {}. Each machine needs its own id; a machine that has just been \
              booted anew waits until its old key {waits}",
             us.id, them.ip, them.boot, them.instance, us.boot, us.instance
@@ -216,10 +217,11 @@ impl Sentry {
         self.cache.keys().of(&Subject::Machine(self.identity.id.clone()))
     }
 
-    /// A sign of life: when it was given. `None`: the lease has ended, or our key is another's.
+    /// Renews the lease. Returns the time of the renewal, or `None` if the lease has expired or
+    /// another machine owns our key.
     ///
     /// # Errors
-    /// Nobody knows: why not.
+    /// The result is unknown, with the reason.
     async fn show(&self, lease: i64, since: i64) -> Result<Option<Duration>, String> {
         let clock = self.cache.clock();
         let proof = self.machine_lease.borrow().proof.unwrap_or_default();
@@ -232,17 +234,19 @@ impl Sentry {
         let began = clock.now();
         let alive = self.cache.store().keep_alive(lease).await;
         let alive = alive.map_err(|fault| fault.to_string())?;
-        // Where that took long, a successor may have waited for it and found it silent all the same. It
-        // has not come in where the key is still ours to write, and sees from then on that we live.
+        // If the renewal took long, a waiting successor may have found the lease silent all the
+        // same. If the key can still be written, the successor has not taken it and now sees that
+        // this machine lives.
         let late = stirs && clock.since(asked) > fence::renew_grace(self.ttl);
         let stays = !alive || !late || self.stir(lease, since).await?;
         Ok((alive && stays).then_some(began))
     }
 
-    /// Before it shows itself again, a machine that was silent for long writes its key once more: a
-    /// successor that is on its way finds another revision than the one it saw, and does not come in.
-    /// False: it has come in. A snapshot older than `since` does not show the key that is there: who
-    /// stood still from when it came in has no other.
+    /// Writes the key again before a machine renews after a long silence, so that a waiting
+    /// successor finds another revision and does not take over. Returns false if the successor has
+    /// taken over.
+    /// A snapshot older than `since` does not show our own key; a machine that was paused right
+    /// after its registration has only such a snapshot.
     async fn stir(&self, lease: i64, since: i64) -> Result<bool, String> {
         let (id, record) = (&self.identity.id, self.record.borrow().clone());
         let written = self.cache.write(|snapshot| {
@@ -257,15 +261,16 @@ impl Sentry {
             Some(Err(WriteFault::Refused(_))) => Ok(false),
             Some(Err(WriteFault::Store(fault))) => Err(fault.to_string()),
             Some(Err(WriteFault::Contended)) => Err(CONTENDED.to_string()),
-            None => Err("etcd is slow".to_string()),
+            None => Err("timed out waiting for etcd".to_string()),
         }
     }
 
-    /// Until the lease has ended. A snapshot older than `since` shows what was there before us.
+    /// Renews the lease until it expires. A snapshot older than `since` shows the key before our
+    /// registration.
     async fn stay(&mut self, lease: i64, since: i64) {
         let clock = self.cache.clock().clone();
         let mut signs = clock.every(self.ttl / SIGNS);
-        // What we say of ourselves did not get through.
+        // The last write of the record failed.
         let mut unsaid = false;
         let mut snapshots = self.cache.changes();
         loop {
@@ -286,7 +291,7 @@ impl Sentry {
                         }
                         Ok(None) => return,
                         Err(why) => {
-                            log::debug(format_args!("no sign of life: {why}"));
+                            log::debug(format_args!("cannot renew the lease: {why}"));
                             signs.reset_after(AGAIN);
                         }
                     }
@@ -297,7 +302,7 @@ impl Sentry {
                 _ = snapshots.changed() => {
                     let snapshot = self.cache.snapshot();
                     let there = snapshot.machines.get(&self.identity.id);
-                    // Somebody took the key away, or took it over.
+                    // Another client deleted the key or took it over.
                     let is_news = snapshot.revision >= since;
                     let is_ours = there.is_some_and(|kept| kept.lease == lease)
                         && snapshot.unread_since(&self.key()).is_none();
@@ -366,7 +371,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let store = Store::memory();
-            // It came in and stood still at once: nothing has followed since.
+            // The machine registered and was paused at once: no change has followed.
             let (cache, _still) = EtcdCache::new(store.clone(), Keys::under("/f"), Clock::system());
             let own = MachineRecord { disk: Some("disk".to_string()), ..record("1") };
             let (_say, records) = watch::channel(own);
@@ -379,7 +384,7 @@ mod tests {
         });
     }
 
-    /// A store of which only what is left of a lease is asked, and the time that a test says it is.
+    /// A store that answers only the remaining time of a lease, with the value of the test.
     struct Stopped(Duration);
 
     impl crate::clock::Time for Stopped {
@@ -434,7 +439,7 @@ mod tests {
             timeout(SOON, is_told(&cache, "1")).await.unwrap();
             store.set_reachable(false);
             say.send_replace(record("2"));
-            // The store refuses at once: the sentry has tried when all tasks had their turns.
+            // The store refuses at once: after these turns the sentry has made its attempt.
             for _ in 0..100 {
                 tokio::task::yield_now().await;
             }

@@ -1,13 +1,13 @@
-//! Freed memory goes back to the kernel. malloc(3) keeps it for the next request: without this a
-//! leader that once held 10,000 units would keep their memory until it ends.
+//! Returns freed memory to the kernel. malloc(3) keeps it for later requests: without this a leader
+//! that once held 10,000 units would keep their memory until it exits.
 
 use crate::clock::Clock;
 use std::time::Duration;
 
-/// Between two returns. One that finds nothing free takes microseconds.
+/// Interval between returns; one that finds nothing takes microseconds.
 const EVERY: Duration = Duration::from_secs(30);
 
-/// Gives free memory back again and again, for ever.
+/// Returns free memory periodically, forever.
 pub(super) async fn give_back_for_ever(clock: Clock) {
     loop {
         clock.sleep(EVERY).await;
@@ -15,7 +15,7 @@ pub(super) async fn give_back_for_ever(clock: Clock) {
     }
 }
 
-/// malloc_trim(3); nothing where the C library has none.
+/// Calls malloc_trim(3) where the C library has it.
 #[allow(unsafe_code, reason = "no safe function of any library does it")]
 fn give_back() {
     #[cfg(target_env = "gnu")]

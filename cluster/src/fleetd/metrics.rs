@@ -1,6 +1,5 @@
-//! Metrics of the engine and the agent of this machine, as Prometheus wants them: how long decisions
-//! take, what came of them (by the names of fleet 1.0), and how often the agent looks at its orders.
-//! What is decided is [`crate::engine`]'s, when it is asked [`super::lead`]'s.
+//! Prometheus metrics of the engine and the agent of this machine: decision times, results (by the
+//! names of fleet 1.0), and reconciliations of the agent.
 
 use crate::engine::Task;
 use crate::move_order::Cause;
@@ -8,30 +7,31 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Upper bounds of what is counted together, in milliseconds; what takes longer is counted last.
+/// Upper bounds of the histogram buckets in milliseconds.
 const BOUNDS: [u64; 8] = [1, 5, 20, 50, 100, 500, 1_000, 5_000];
 
-/// See the head of the module. Counts from the start of fleetd on, whoever leads.
+/// Counters since the start of fleetd, whoever leads.
 #[derive(Debug, Default)]
 pub struct Metrics {
     within: [AtomicU64; BOUNDS.len()],
     beyond: AtomicU64,
     micros: AtomicU64,
-    /// When it was elected last, in seconds since 1970.
+    /// Time of the last election, in seconds since 1970.
     led_since: AtomicU64,
-    /// Until when the lease it leads by is proven, in milliseconds of fleetd's clock. 0: it does not lead.
+    /// The time until which the leader lease is proved, in milliseconds of fleetd's clock; 0 if it
+    /// does not lead.
     leads_until: AtomicU64,
     done: Moves,
     failed: Moves,
-    /// Why units had no place: their machines went, could not have them any more, or none can.
+    /// Why units had no place: their machine left, can no longer have them, or no machine can.
     machine_away: AtomicU64,
     run: AtomicU64,
     schedule: AtomicU64,
-    /// How often the machine looked at all it was told.
+    /// Number of reconciliations of the agent.
     agent: AtomicU64,
 }
 
-/// Units put on a machine, and taken off one.
+/// Units placed on a machine, and removed from one.
 #[derive(Debug, Default)]
 struct Moves {
     on: AtomicU64,
@@ -59,7 +59,7 @@ fn add(count: &AtomicU64, more: usize) {
     count.fetch_add(u64::try_from(more).unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
-/// By `type`, as fleet has it.
+/// Formats counters with the label `type`, as fleet does.
 fn counters(name: &str, by_type: &[(&str, &AtomicU64)]) -> String {
     let mut text = format!("# TYPE {name} counter\n");
     for (kind, count) in by_type {
@@ -70,7 +70,7 @@ fn counters(name: &str, by_type: &[(&str, &AtomicU64)]) -> String {
 }
 
 impl Metrics {
-    /// One more decision took so long.
+    /// Counts a decision that took this long.
     pub fn note(&self, took: Duration) {
         let at = BOUNDS.iter().position(|bound| took <= Duration::from_millis(*bound));
         let count = at.and_then(|at| self.within.get(at)).unwrap_or(&self.beyond);
@@ -79,28 +79,29 @@ impl Metrics {
         self.micros.fetch_add(micros, Ordering::Relaxed);
     }
 
-    /// The machine looks at all that it was told.
+    /// Counts a reconciliation of the agent.
     pub fn reconciles(&self) {
         add(&self.agent, 1);
     }
 
-    /// How often it did.
+    /// The number of reconciliations.
     pub fn reconciled(&self) -> u64 {
         self.agent.load(Ordering::Relaxed)
     }
 
-    /// The machine was elected just now.
+    /// Records that this machine was elected now.
     pub fn elected(&self) {
         let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
         self.led_since.store(since, Ordering::Relaxed);
     }
 
-    /// The lease it leads by is proven until then, by fleetd's clock. Zero: it does not lead.
+    /// Sets the time until which the leader lease is proved, by fleetd's clock; zero if it does not
+    /// lead.
     pub fn leads_until(&self, end: Duration) {
         self.leads_until.store(millis(end), Ordering::Relaxed);
     }
 
-    /// That was written.
+    /// Counts a task that was written.
     pub fn carried_out(&self, task: &Task) {
         self.done.count(task);
         for step in &task.moves {
@@ -110,16 +111,16 @@ impl Metrics {
                 Cause::Unplaced | Cause::Inactive => {}
             }
         }
-        // It is also about units that it only tells a reason of.
+        // Some units of a task only get a reason recorded.
         add(&self.schedule, task.units.len().saturating_sub(task.moves.len()));
     }
 
-    /// That could not be written.
+    /// Counts a task that failed.
     pub fn failed(&self, task: &Task) {
         self.failed.count(task);
     }
 
-    /// What fleet 1.0 told, by its names.
+    /// Formats the metrics of fleet 1.0.
     fn former_text(&self, leads: bool, decisions: u64) -> String {
         let since = if leads { self.led_since.load(Ordering::Relaxed) } else { 0 };
         let start = "fleet_engine_leader_start_time";
@@ -139,8 +140,8 @@ impl Metrics {
         .concat()
     }
 
-    /// As Prometheus reads it. A fleetd that hung past the end of its lease leads no more, though no
-    /// task of it has noticed yet: so `now` decides.
+    /// Formats the metrics in Prometheus' format. `now` decides whether the machine leads: a fleetd
+    /// that hung past its lease no longer leads, even if its tasks have not noticed.
     pub fn text(&self, now: Duration) -> String {
         let leads = millis(now) < self.leads_until.load(Ordering::Relaxed);
         let name = "fleet_engine_reconcile_seconds";
@@ -162,8 +163,8 @@ impl Metrics {
         text + &self.former_text(leads, all)
     }
 
-    /// How many decisions there were, and how many of them took longer than that; those that took
-    /// no longer are counted by the bounds alone.
+    /// Returns the number of decisions, and of those that took longer than `most`. Only buckets up
+    /// to `most` count as quick.
     pub fn slower_than(&self, most: Duration) -> (u64, u64) {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let all: u64 = self.within.iter().chain([&self.beyond]).map(load).sum();

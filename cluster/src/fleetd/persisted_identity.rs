@@ -1,7 +1,8 @@
-//! The cluster, its revision and the units of this machine, kept in fleetd's runtime directory for as
-//! long as units run, so that a restarted fleetd judges its first reading as the former one would
-//! ([`crate::snapshot::Snapshot::doubt`], [`crate::suspicious_read_guard`]). Without it a wrong prefix, or
-//! an etcd that is another's, emptied or restored to an earlier day, would stop all units.
+//! Saves the cluster, its revision and the machine's units in fleetd's runtime directory, as long
+//! as units run.
+//! A restarted fleetd thus judges its first reading as its predecessor would
+//! ([`crate::snapshot::Snapshot::doubt`], [`crate::suspicious_read_guard`]). Otherwise a wrong
+//! prefix, or a foreign, emptied or restored etcd would stop all units.
 
 use super::config::Config;
 use super::identity::Identity;
@@ -21,45 +22,46 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The name of the file, in the folder above `units_directory`. Who removes it, and starts fleetd
-/// anew, says that whatever etcd shows is right.
+/// The file in the parent folder of `units_directory`. An operator who removes it and restarts
+/// fleetd accepts whatever etcd contains.
 pub const FILE: &str = "cluster";
-/// The file beside it, of the units: JSON, name to what [`UnitRecord`] has. It counts with the other
-/// alone.
+/// The file with the units: JSON, from names to [`UnitRecord`]s. It is valid only together with
+/// [`FILE`].
 const RAN: &str = "ran";
 
-/// The file of the claims: JSON, counts with the other two alone.
+/// The file with the claims: JSON, valid only together with the other two.
 const HELD: &str = "held";
 
-/// The claims that exclusive units run by here.
+/// The claims of the exclusive units that run here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
-    /// Of these.
+    /// The claimed units.
     pub units: BTreeSet<UnitName>,
-    /// The lease they are made under.
+    /// The lease of the claims.
     pub lease: i64,
-    /// When that was proved last, by a clock that goes on for as long as the machine is up.
+    /// The last proof of that lease, by a clock that runs while the machine is up.
     pub proof: Option<Duration>,
-    /// How long that was granted for; `None`: an older fleetd did not say.
+    /// The granted time of the lease; `None` from an older fleetd.
     #[serde(default)]
     pub ttl: Option<Duration>,
-    /// Those that may be made under an earlier lease still, and what they are worth.
+    /// Units whose claim may still be under an earlier lease, with its validity.
     #[serde(default)]
     pub earlier: BTreeMap<UnitName, Worth>,
 }
 
-/// What is known of the time before this run of fleetd.
+/// The saved state of the previous fleetd.
 #[derive(Clone, Debug, Default)]
 pub struct Recalled {
     /// The cluster.
     pub known: Option<Known>,
-    /// What was to be here, and was not refused.
+    /// The units that belonged here and were not refused.
     pub ran: Goal,
-    /// What of that ran by a claim.
+    /// The claims among them.
     pub held: Held,
-    /// What of it went on though etcd had no word of it.
+    /// The units that kept running without a trace in etcd.
     pub withheld: BTreeSet<UnitName>,
-    /// The hashes of the files by which what of it runs was begun, where that are others than it has.
+    /// File hashes that running units were started with, where they differ from the units' current
+    /// files.
     pub running: BTreeMap<UnitName, String>,
 }
 
@@ -75,7 +77,7 @@ struct RanRecord {
     running: Option<String>,
 }
 
-/// What an older fleetd kept.
+/// The default for records of an older fleetd.
 fn launched() -> Desired {
     Desired::Launched
 }
@@ -87,8 +89,8 @@ struct HeldRecord {
 }
 
 impl Recalled {
-    /// What is to be recalled of that goal, which follows from that snapshot; `None`: that this
-    /// machine is in no cluster.
+    /// Returns the state to save for a goal and its snapshot, or `None` if the machine is in no
+    /// cluster.
     pub fn of(snapshot: &Snapshot, goal: Goal) -> Option<Recalled> {
         let ran: Goal = goal.into_iter().filter(|(_, one)| one.refusal.is_none()).collect();
         let withheld = snapshot.withheld.iter().filter(|name| ran.contains_key(*name)).cloned();
@@ -96,15 +98,15 @@ impl Recalled {
         Some(Recalled { known: Some(snapshot.known()?), ran, withheld, ..Recalled::default() })
     }
 
-    /// The same by a later snapshot, of a goal that nothing was done for since: what is told anew was
-    /// not judged, and does not run here.
+    /// Returns the state for a later snapshot, without acting on it: units that are new in it were
+    /// not checked and do not run here.
     pub fn later(snapshot: &Snapshot, me: &MachineId, goal: &Goal) -> Option<Recalled> {
         let now = agent::goal(snapshot, me, goal);
         let stays = goal.iter().filter(|(name, _)| now.contains_key(*name));
         Recalled::of(snapshot, stays.map(|(name, one)| (name.clone(), one.clone())).collect())
     }
 
-    /// The same was to run, and to go on, and was begun by the same files.
+    /// Returns true if the units, their states and their started files are the same.
     pub fn ran_the_same(&self, other: &Recalled) -> bool {
         let what = |of: &Recalled| {
             let one = |(name, one): (&UnitName, &Wanted)| {
@@ -118,10 +120,10 @@ impl Recalled {
     }
 }
 
-/// Has it kept for a fleetd that begins anew.
+/// Saves the state for the next fleetd.
 pub type Keep = Box<dyn FnMut(&Recalled) + Send>;
 
-/// See the head of the module.
+/// The files of the saved state.
 #[derive(Clone)]
 pub struct PersistedIdentity {
     folder: PathBuf,
@@ -129,21 +131,21 @@ pub struct PersistedIdentity {
 }
 
 impl PersistedIdentity {
-    /// Of a machine.
+    /// The files of a machine.
     pub fn of(config: &Config, identity: &Identity) -> PersistedIdentity {
         let folder = config.units_directory.parent().unwrap_or(&config.units_directory);
         PersistedIdentity { folder: folder.to_path_buf(), boot: identity.boot.clone() }
     }
 
-    /// What was kept in this boot. Of a cluster of which nothing ran here nothing is held to: any other
-    /// may follow it.
+    /// Reads the state that was saved in this boot. If no unit ran, returns nothing: the machine
+    /// may then join any cluster.
     pub fn recall(&self) -> Recalled {
         let known = self.known();
         let ran = known.as_ref().and_then(|_| self.ran());
         if ran.as_ref().is_some_and(|ran| ran.ran.is_empty()) {
             return Recalled::default();
         }
-        // Without it nobody knows what is to run on while something is given up.
+        // Without the units it is unknown which ones to keep when claims are given up.
         let held = ran.as_ref().and_then(|_| self.held()).unwrap_or_default();
         Recalled { known, held, ..ran.unwrap_or_default() }
     }
@@ -162,7 +164,7 @@ impl PersistedIdentity {
             .then(|| Known { cluster: id.to_string(), revision })
     }
 
-    /// Whether it runs still is init's to say.
+    /// Returns the saved units; init knows whether they still run.
     fn ran(&self) -> Option<Recalled> {
         let text = std::fs::read(self.folder.join(RAN)).ok()?;
         let units: BTreeMap<UnitName, RanRecord> = serde_json::from_slice(&text).ok()?;
@@ -180,7 +182,7 @@ impl PersistedIdentity {
         Some(all)
     }
 
-    /// Nothing of it runs any more, and the machine has left its cluster.
+    /// Deletes the files, once the machine has left the cluster and nothing runs.
     pub fn forget(&self) {
         for name in [FILE, RAN, HELD] {
             let removed = std::fs::remove_file(self.folder.join(name));
@@ -192,7 +194,7 @@ impl PersistedIdentity {
         }
     }
 
-    /// Writes what is to be kept, each time it is told.
+    /// Returns a function that saves each new state.
     pub fn keeper(self) -> Keep {
         let mut kept = self.recall();
         let mut fault = String::new();
@@ -231,7 +233,7 @@ impl PersistedIdentity {
         self.replace(FILE, line.as_bytes())
     }
 
-    /// What units say may be secret: nobody else reads it.
+    /// Writes a file that only its owner may read: units may contain secrets.
     fn replace(&self, name: &str, bytes: &[u8]) -> std::io::Result<()> {
         let fresh = self.folder.join(format!("{name}.new"));
         let mut options = std::fs::File::options();

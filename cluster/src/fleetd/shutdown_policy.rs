@@ -1,5 +1,5 @@
-//! Whether init only restarts a fleetd that was told to end. The question is repeated until init has
-//! answered; no answer is no reason to stop a unit.
+//! Finds out whether init only restarts a fleetd that was told to stop. It asks until init answers;
+//! without an answer no unit is stopped.
 
 use super::init_socket::{InitFault, InitSocket};
 use groundstate_units::control::answer::{Status, System, Whose};
@@ -7,24 +7,24 @@ use groundstate_units::control::request::Verb;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// Between two questions that were not answered.
+/// Delay between attempts.
 const AGAIN: Duration = Duration::from_millis(100);
-/// So often nobody listened: one that begins anew is back by then.
+/// Number of failed connections after which there is no init: a restarting one is back by then.
 const ABSENT: u32 = 10;
 
-/// What becomes of it.
+/// The reason why fleetd is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// Init needs the unit that it is the process of, and does not shut down.
+    /// Init restarts it: its unit is needed, and init is not shutting down.
     BegunAnew,
-    /// It is not, or there is no init.
+    /// It is stopped for good, or there is no init.
     Over,
-    /// Somebody is there, and does not say.
+    /// Init exists but does not answer.
     Unknown,
 }
 
 impl Fate {
-    /// As init says within that time.
+    /// Returns init's answer within the time limit.
     pub(super) async fn told_by(init: &InitSocket, within: Duration) -> Fate {
         let mut untold = Fate::Unknown;
         let asking = async {
@@ -83,7 +83,7 @@ mod tests {
         serde_json::json!({ "v": 1, "id": 1, "ok": status }).to_string()
     }
 
-    /// An init that says these, a line to who asks, and then only hangs up.
+    /// A fake init that sends one line to each client, and then only hangs up.
     fn saying(folder: &Path, lines: &[&str]) -> InitSocket {
         let path = folder.join("control.sock");
         let listener = UnixListener::bind(&path).unwrap();
@@ -128,7 +128,7 @@ mod tests {
         let nobody = InitSocket::new(folder.join("nobody.sock"));
         assert_eq!(Fate::told_by(&nobody, within).await, Fate::Over);
         assert_eq!(Fate::told_by(&saying(&folder, &[BUSY, OURS]), within).await, Fate::Unknown);
-        // It takes nobody in.
+        // An init that accepts no connection.
         let path = folder.join("hangs.sock");
         let listener = UnixListener::bind(&path).unwrap();
         assert_eq!(Fate::told_by(&InitSocket::new(path.clone()), within).await, Fate::Unknown);

@@ -1,6 +1,6 @@
-//! Keeps what [`crate::trust`] knows over restarts: the keys are read again when their file has
-//! changed, the newest serials stand in a file of lines `SERIAL NAME` that is only added to, and
-//! written anew when it has grown long.
+//! Stores the state of [`crate::trust`] across restarts.
+//! The keys are read again when their file changes. The newest serials are in a file of lines
+//! `SERIAL NAME`, which is appended to and rewritten when it has grown long.
 
 use super::config::Config;
 use crate::agent::{self, Goal, Wanted};
@@ -17,21 +17,21 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Lines that may stand in the file for each name, before it is written anew.
+/// Lines per name before the file is rewritten.
 const LINES_A_NAME: usize = 4;
-/// And so many more.
+/// Additional lines before the file is rewritten.
 const MORE_LINES: usize = 1024;
-/// Bytes of the file; far more than it ever has.
+/// Maximum size of the file in bytes.
 const LARGEST: u64 = 128 * 1024 * 1024;
 
-/// See the head of the module.
+/// Checks signatures and stores the serials.
 pub struct TrustKeeper {
     trust: Trust,
     keys: Box<dyn Fn() -> Arc<TrustedKeys> + Send>,
     keep: Keep,
 }
 
-/// Keeps what is news, and all.
+/// Stores the new serials, or all.
 type Keep = Box<dyn FnMut(&[(UnitName, u64)], &Serials) + Send>;
 
 struct SerialsFile {
@@ -41,10 +41,10 @@ struct SerialsFile {
 }
 
 impl TrustKeeper {
-    /// As it is configured; `None`: everything is run.
+    /// Reads the configured keys. Returns `None` if all units run.
     ///
     /// # Errors
-    /// The keys or what was seen can not be read, or not be kept.
+    /// The keys or serials cannot be read or stored.
     pub fn of(config: &Config) -> Result<Option<TrustKeeper>, String> {
         let Some(path) = config.trusted_keys_file.clone() else { return Ok(None) };
         let shown = path.display().to_string();
@@ -63,7 +63,7 @@ impl TrustKeeper {
         Ok(Some(TrustKeeper { trust, keys: Box::new(move || keys.get()), keep: Box::new(keep) }))
     }
 
-    /// Of what somebody else keeps over restarts.
+    /// Creates a keeper with another storage.
     pub fn kept_by(
         trust: Trust,
         keys: Arc<TrustedKeys>,
@@ -73,8 +73,8 @@ impl TrustKeeper {
         TrustKeeper { trust, keys: Box::new(move || keys.clone()), keep: Box::new(keep) }
     }
 
-    /// Looks at all that is signed, and says of each unit that is to be here why it is not run. `before`:
-    /// what was to be here.
+    /// Records all signatures of the snapshot and refuses the units of the goal that may not run.
+    /// `before` is the previous goal.
     pub fn judge(&mut self, snapshot: &Snapshot, goal: &mut Goal, before: &Goal) {
         self.trust.set_keys((self.keys)());
         let news = self.trust.observe(snapshot);
@@ -89,8 +89,9 @@ impl TrustKeeper {
             if goes_on && self.is_too_old(name, wanted, before) {
                 wanted.content = now.unwrap_or(&wanted.content).clone();
             } else if goes_on {
-                // It goes on until its new file is for this machine. How old its signature is was
-                // judged when it came; that it has one is looked at still.
+                // The unit keeps running with its old file until the new one is released for this
+                // machine. The age of its signature was checked when it arrived; the signature
+                // itself is still checked.
                 if wanted.refusal.is_none() && !planted(Mutant::UnsignedRuns) {
                     wanted.refusal = self.trust.vouch_for(name, &wanted.content).err();
                 }
@@ -102,8 +103,8 @@ impl TrustKeeper {
         }
     }
 
-    /// What the cluster says stood there before, on a machine that has nothing of it: whoever writes to
-    /// etcd may have chosen it among all that was ever signed.
+    /// Returns true if a file from before a rollout is outdated on a machine without it. An
+    /// attacker who writes to etcd could choose any file that was ever signed.
     fn is_too_old(&mut self, name: &UnitName, wanted: &Wanted, before: &Goal) -> bool {
         !before.contains_key(name) && self.trust.judge(name, &wanted.content).is_err()
     }
@@ -115,8 +116,8 @@ fn bounded(path: &Path, most: u64) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The serials of that text, and how many lines it has. A line that was cut off by a fall of
-/// the machine is none.
+/// Returns the serials of the text, and its number of lines. A line cut off by a machine crash is
+/// ignored.
 fn parse(text: &str) -> (Serials, usize) {
     let (mut floor, mut newest, mut lines) = (0, BTreeMap::new(), 0);
     for line in text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')) {
@@ -146,7 +147,7 @@ impl SerialsFile {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(told)?;
         }
-        // Told now rather than when a unit waits for it; and a line that was cut off is gone.
+        // Reports a faulty file now rather than when a unit needs it, and drops a cut-off line.
         file.write_anew(&serials).map_err(told)?;
         Ok((serials, file))
     }
@@ -158,7 +159,7 @@ impl SerialsFile {
         if !fault.is_empty() && fault != self.fault {
             let path = self.path.display();
             log::error(format_args!(
-                "what was signed is not remembered over a restart: {path}: {fault}"
+                "cannot save the serials of signatures for a restart: {path}: {fault}"
             ));
         }
         self.fault = fault;
@@ -205,7 +206,7 @@ mod tests {
     use crate::unit_file::UnitFile;
     use std::collections::BTreeSet;
 
-    // Of `openssl genpkey -algorithm ed25519`, made for these tests, and what is public of it.
+    // Made for these tests with `openssl genpkey -algorithm ed25519`, with its public part.
     const KEY: &[u8] = b"-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIEJqVZE9NvkxFWZbMJO4F8sMz9MkvYVK46Qy5TU0KXMX\n-----END PRIVATE KEY-----\n";
     const PUBLIC: &[u8] = b"-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAc+bZxG+m8G8u6F3FKfGDIeduWwLGycWvFzzWffEggSg=\n-----END PUBLIC KEY-----\n";
 
@@ -217,7 +218,7 @@ mod tests {
         TrustKeeper::kept_by(trust, keys, Box::new(|_| {}))
     }
 
-    /// A global unit gets that file, signed as of that serial or by nobody, for those machines alone.
+    /// Rolls out a file of a global unit to the given machines, signed with the serial or unsigned.
     fn roll_out(snapshot: &mut Snapshot, text: &str, serial: Option<u64>, to: Option<&str>) {
         let name = UnitName::new("a.service").unwrap();
         let options = UnitFile::parse(&format!("[Service]\nExecStart={text}\n")).unwrap();
@@ -244,7 +245,7 @@ mod tests {
         let mut snapshot = Snapshot::new(Keys::under("/p"));
         let me = MachineId::new("m1").unwrap();
         let mut goal = Goal::new();
-        // Which file is to be here, and whether it is run.
+        // Returns which file belongs here, and whether it runs.
         let mut judged = |snapshot: &Snapshot| {
             let next = agent::goal(snapshot, &me, &goal);
             let had = std::mem::replace(&mut goal, next);
@@ -254,7 +255,7 @@ mod tests {
         };
         roll_out(&mut snapshot, "/old", Some(7), None);
         assert_eq!(judged(&snapshot), (true, true));
-        // A newer serial of its name has been seen by now.
+        // A newer serial of the name has been seen.
         roll_out(&mut snapshot, "/new", Some(8), Some("m2"));
         assert_eq!(judged(&snapshot), (true, true), "the old file goes on as it was judged");
         assert_eq!(judged(&snapshot), (true, true), "and at every look");
@@ -280,7 +281,7 @@ mod tests {
         trust_keeper.judge(&snapshot, &mut goal, &Goal::new());
         let text = |goal: &Goal| goal.values().next().unwrap().content.file.text();
         let is_run = |goal: &Goal| goal.values().next().unwrap().refusal.is_none();
-        // For some time the machine can do nothing of what it is told.
+        // For some time the machine cannot act on its schedule.
         for (text, to) in [("/evil", None), ("/other", Some("nobody"))] {
             roll_out(&mut snapshot, text, None, to);
             goal = Recalled::later(&snapshot, &me, &goal).unwrap().ran;
@@ -290,7 +291,7 @@ mod tests {
         let mut next = agent::goal(&snapshot, &me, &goal);
         begun_anew.judge(&snapshot, &mut next, &goal);
         assert!(text(&next).contains("/good") && is_run(&next));
-        // Whatever is found there, it is run by a signature of its own.
+        // Any file found there needs its own signature.
         let mut evil = Snapshot::new(Keys::under("/p"));
         roll_out(&mut evil, "/evil", None, None);
         let mut next = agent::goal(&snapshot, &me, &agent::goal(&evil, &me, &Goal::new()));

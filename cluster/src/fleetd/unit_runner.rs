@@ -1,7 +1,8 @@
-//! Carries out what the cluster tells this machine: puts the files and roots of [`crate::agent`] at the
-//! local init when they change, and publishes the states that init reports. Without etcd, or
-//! without a place in the cluster, nothing is put and units go on. Only exclusive units are given
-//! up, when their claim may have ended.
+//! Runs the units that the cluster assigns to this machine.
+//! It puts the files and roots of [`crate::agent`] at the local init when they change, and
+//! publishes the states that init reports. Without etcd, or while the machine is not registered, it
+//! puts nothing and units keep running. Only exclusive units are given up, before their claim can
+//! expire.
 
 mod claims;
 mod final_stop;
@@ -33,115 +34,115 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
-/// Claims are looked at, and what failed is tried again, that often.
+/// Interval for checking claims and retrying failures.
 const PULSE: Duration = Duration::from_millis(250);
-/// Events of init that come together are one question.
+/// Delay that combines events of init into one request.
 const TOGETHER: Duration = Duration::from_millis(10);
 
-/// Of units' files.
+/// File hashes of units.
 type Hashes = BTreeMap<UnitName, String>;
 
 /// The task.
 pub struct UnitRunner {
     cache: EtcdCache,
     me: MachineId,
-    /// Tells our claims from those of an earlier run of the machine.
+    /// Distinguishes our claims from those of an earlier run of the machine.
     instance: String,
     init: Init,
     ttl: Duration,
     machine_lease: watch::Receiver<MachineLease>,
     goal: Goal,
-    /// What init holds, as far as we know; `None`: nothing was put by us yet.
+    /// The source at init, as far as known; `None` if we have not put any yet.
     put: Option<SourceSet>,
-    /// What it held by the last that was known, where that is not known any more.
+    /// The last known source, while the current one is unknown.
     had: Option<SourceSet>,
-    /// The hashes of what that was made of, once init has said how it fares.
+    /// The file hashes of that source, once init has reported the states after it.
     hashes: Hashes,
-    /// The same, until then.
+    /// The file hashes of the source until then.
     fresh: Option<Hashes>,
-    /// Of what runs: a process may be older than the file that init has by now.
+    /// The file hashes of running processes, which may be older than the files at init.
     running: Hashes,
     revision: Option<u64>,
     complaints: BTreeMap<String, String>,
     units: BTreeMap<String, UnitStatus>,
     held: BTreeSet<UnitName>,
-    /// The revisions at which they were claimed: an older snapshot does not know.
+    /// The revisions of our claims, which an older snapshot does not show.
     claimed: BTreeMap<UnitName, i64>,
-    /// The revisions of claims that were given back, as far as the snapshot knows of them still.
+    /// The revisions of released claims that the snapshot still shows.
     released: BTreeMap<UnitName, i64>,
-    /// The lease they are claimed under.
+    /// The lease of the claims.
     held_under: Option<i64>,
-    /// Those whose claim may be made under an earlier lease still, and what that is worth.
+    /// Units whose claim may still be under an earlier lease, with its validity.
     earlier: BTreeMap<UnitName, Worth>,
-    /// Those of them that were asked for under the present one: whether they are made anew is not known.
+    /// Of those, the units whose claim under the present lease was requested with unknown result.
     asked_anew: BTreeSet<UnitName>,
-    /// What was told, and under which lease.
+    /// The published states, and their lease.
     told: BTreeMap<UnitName, report::Told>,
     told_under: Option<i64>,
-    /// The newest revision that we told something in.
+    /// The newest revision of our own state writes.
     told_at: i64,
-    /// init did not say how the units fare when it was asked last.
+    /// Init did not report the unit states at the last request.
     blind: bool,
-    /// What was given up may be at init still.
+    /// Units that were given up but may still be at init.
     giving_up: BTreeSet<UnitName>,
-    /// Something failed and is to be tried again.
+    /// A retry is needed.
     again: bool,
-    /// The same of what etcd did not do, or holds by a lease of ours that may be over: as long as nothing is
-    /// heard of that, nothing comes of trying.
+    /// A retry is needed because etcd failed, or because a key is bound to a lease of ours that may
+    /// have expired. Retries are pointless while the lease is overdue.
     etcd_failed: bool,
-    /// What init's silence was said to be: it is said once.
+    /// The logged fault of init; each is logged once.
     fault: String,
-    /// init does not answer, since then.
+    /// Since when init has not answered.
     silent: Option<Duration>,
-    /// When it was asked last.
+    /// The time of the last request to init.
     asked_init: Duration,
-    /// Why init does not take what is put, where that is no passing matter.
+    /// Why init permanently refuses the source.
     refused: Option<String>,
-    /// What that was said of, which is not put again all the time.
+    /// The refused source, which is not retried continuously.
     put_off: Option<handover::PutOff>,
-    /// init stops everything itself, and takes nothing any more.
+    /// Init is shutting down and accepts nothing more.
     ending: bool,
-    /// init had nothing of ours when it was asked last.
+    /// Init had no source of ours at the last request.
     has_none: bool,
     proof: Option<Duration>,
     asked_members: Option<Duration>,
-    /// `None`: everything is run.
+    /// Checks signatures; `None` to run all units.
     trust_keeper: Option<TrustKeeper>,
-    /// What goes on though nothing is known of it, as it was said last.
+    /// The withheld units that were last logged.
     withheld: BTreeSet<UnitName>,
-    /// What the fleetd before this one ran; `None`: it is known what of that runs still.
+    /// The goal of the previous fleetd; `None` once init has reported what of it still runs.
     ran: Option<Goal>,
-    /// What is to run here and is not, for who judges readings by what runs.
+    /// Publishes wanted units that do not run, for the guard against suspicious readings.
     refusing: watch::Sender<BTreeSet<UnitName>>,
-    /// When exclusive units are given up at the latest; `None`: none runs here.
+    /// The latest time to give up exclusive units; `None` if none runs here.
     guarded: watch::Sender<Option<Duration>>,
-    /// Keeps what the one after it is to know.
+    /// Saves the state for the next fleetd.
     keep: Option<Keep>,
-    /// What was kept last, and when.
+    /// The last saved state, and when.
     kept: Option<(Recalled, Duration)>,
-    /// Counts how often it looks at all it was told.
+    /// Counts reconciliations.
     metrics: Arc<Metrics>,
 }
 
-/// Asks it to leave: it stops units and answers.
+/// A request to stop units and exit.
 pub struct Leave {
-    /// Which.
+    /// The units to stop.
     pub stops: Stops,
-    /// When they are down, or can not be waited for any longer: false.
+    /// Gets true when they have stopped, false on timeout.
     pub done: oneshot::Sender<bool>,
 }
 
-/// What does not outlive fleetd.
+/// The units that stop with fleetd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stops {
-    /// The units of this machine: it leaves the cluster.
+    /// All units of this machine, which leaves the cluster.
     All,
-    /// Those that run under a claim alone: nobody is there to give them up when the lease ends.
+    /// Only units with a claim: without fleetd nothing stops them when the lease expires.
     Exclusive,
 }
 
 impl UnitRunner {
-    /// Of a machine.
+    /// Creates the unit runner of a machine.
     pub fn new(
         cache: EtcdCache,
         Identity { id: me, instance, .. }: Identity,
@@ -198,31 +199,31 @@ impl UnitRunner {
         }
     }
 
-    /// It runs what this vouches for alone.
+    /// Runs only units that the keeper trusts.
     #[must_use]
     pub fn vouched_by(self, trust_keeper: Option<TrustKeeper>) -> UnitRunner {
         UnitRunner { trust_keeper, ..self }
     }
 
-    /// It tells there what it does not run.
+    /// Publishes the wanted units that do not run.
     #[must_use]
     pub fn telling(self, refusing: watch::Sender<BTreeSet<UnitName>>) -> UnitRunner {
         UnitRunner { refusing, ..self }
     }
 
-    /// Tells there when exclusive units are given up at the latest.
+    /// Publishes the latest time to give up exclusive units.
     #[must_use]
     pub fn guarding(self, guarded: watch::Sender<Option<Duration>>) -> UnitRunner {
         UnitRunner { guarded, ..self }
     }
 
-    /// Its looks at all it was told are counted there.
+    /// Counts reconciliations in these metrics.
     #[must_use]
     pub fn counted_by(self, metrics: Arc<Metrics>) -> UnitRunner {
         UnitRunner { metrics, ..self }
     }
 
-    /// Until it is asked to leave. `happens`: something did, at init.
+    /// Runs until a [`Leave`] request. `happens` signals events of init.
     pub async fn work(mut self, mut leave: mpsc::Receiver<Leave>, mut happens: mpsc::Receiver<()>) {
         let mut news = self.cache.news();
         let clock = self.cache.clock().clone();
@@ -231,8 +232,8 @@ impl UnitRunner {
             alarm.set(self.due());
             self.tell_deadline();
             tokio::select! {
-                // What guards exclusive units comes before all else: where a machine goes on that has
-                // stood still, whatever else waits by then.
+                // The guard of exclusive units has priority over everything else when a machine
+                // resumes after a pause.
                 biased;
                 () = alarm.rings() => self.guard_claims().await,
                 () = pulse.tick() => {
@@ -275,14 +276,14 @@ impl UnitRunner {
         }
     }
 
-    /// There is something to be tried again.
+    /// Returns true if there is something to retry.
     fn is_to_go_on(&mut self) -> bool {
         self.take_proof();
         self.again || self.is_put_again() || self.etcd_failed && !self.is_overdue()
     }
 
     fn is_concerned(&self, batch: Result<Arc<Vec<Change>>, broadcast::error::RecvError>) -> bool {
-        // Too slow, or read anew: whatever has changed.
+        // The receiver lagged, or everything was read again.
         let Ok(batch) = batch else { return true };
         let keys = self.cache.keys();
         let concerns = |change: &Change| {
@@ -298,9 +299,9 @@ impl UnitRunner {
                     | Subject::Drain(machine),
                 ) => machine == self.me,
                 Some(Subject::Global(_)) => true,
-                // A newer one of any name is remembered, wherever it is to run.
+                // The newest serial of every unit is recorded, wherever it runs.
                 Some(Subject::Unit(_)) if self.trust_keeper.is_some() => true,
-                // Another one may wait for the end of ours.
+                // Another unit may wait for the release of our claim.
                 Some(Subject::Claim(machine, _)) if machine == self.me => true,
                 Some(
                     Subject::Claim(_, name)
@@ -317,7 +318,7 @@ impl UnitRunner {
         batch.is_empty() || batch.iter().any(concerns)
     }
 
-    /// All that follows from what is known now.
+    /// Applies everything that is currently known.
     async fn reconcile(&mut self) {
         self.metrics.reconciles();
         (self.again, self.etcd_failed) = (false, false);
@@ -354,7 +355,8 @@ impl UnitRunner {
         self.tell(&snapshot, lease).await;
     }
 
-    /// The cluster knows this machine by that lease: what it is told it does.
+    /// Returns true if the snapshot shows this machine registered with that lease; only then it
+    /// acts on its schedule.
     fn is_in(&self, snapshot: &Snapshot, lease: i64) -> bool {
         snapshot.machines.get(&self.me).is_some_and(|kept| kept.lease == lease)
     }

@@ -1,4 +1,4 @@
-//! What a write stands on: keys that are to be as the snapshot has them, or it does not land.
+//! Conditions that make a write fail unless keys are still as in the snapshot.
 
 use crate::key::Subject;
 use crate::machine::MachineId;
@@ -9,10 +9,10 @@ use crate::snapshot::Snapshot;
 use crate::transaction::{Condition, Transaction};
 use crate::unit_name::UnitName;
 
-/// Units that keep a global one from a machine: more are not asked for, one of them is enough.
+/// Maximum number of units checked that keep a global unit off a machine; one is enough.
 const KEPT_AWAY_BY: usize = 4;
 
-/// The key is as the snapshot has it, readable or not.
+/// The key is unchanged, readable or not.
 pub(super) fn key_as_read(
     snapshot: &Snapshot,
     transaction: Transaction,
@@ -23,8 +23,8 @@ pub(super) fn key_as_read(
     transaction.when(Condition::as_read(key, modified))
 }
 
-/// All that a unit asks of a machine is as the snapshot has it: a move that was decided on
-/// what is not so any more does not land.
+/// The machine's properties that the unit requires are unchanged, so that a move based on outdated
+/// ones fails.
 pub(super) fn machine_as_read(
     snapshot: &Snapshot,
     transaction: Transaction,
@@ -46,8 +46,7 @@ pub(super) fn machine_as_read(
     transaction
 }
 
-/// The units it wants to be beside on machine `to` are there as the snapshot has them, but for
-/// those that move with it.
+/// The units of MachineOf on machine `to` are unchanged, except those that move with this unit.
 pub(super) fn peers_as_read(
     snapshot: &Snapshot,
     mut transaction: Transaction,
@@ -67,8 +66,8 @@ pub(super) fn peers_as_read(
     transaction
 }
 
-/// The unit that drives another from its machine, or does not keep it company there, does so
-/// still, but for one that moves with it.
+/// The unit that displaces another, or that leaves its follower, still does so, unless it moves in
+/// the same group.
 pub(super) fn cause_as_read(
     snapshot: &Snapshot,
     transaction: Transaction,
@@ -95,8 +94,8 @@ pub(super) fn cause_as_read(
     }
 }
 
-/// Where a global unit is not on a machine: its metadata is as the snapshot has it, and so are those
-/// that keep it away.
+/// A global unit is still absent from a machine: the metadata and the units that keep it away are
+/// unchanged.
 fn absence_as_read(
     snapshot: &Snapshot,
     transaction: Transaction,
@@ -130,7 +129,7 @@ fn whereabouts_as_read(
     key_as_read(snapshot, transaction, of(Subject::Global(name.clone())), global)
 }
 
-/// The unit, its wish and its place are as the snapshot has them.
+/// The unit, its desired state and its place are unchanged.
 pub(super) fn as_read(snapshot: &Snapshot, name: &UnitName) -> Transaction {
     let keys = snapshot.keys();
     let condition = |subject, revision| {

@@ -1,6 +1,7 @@
-//! What a machine writes of itself: that it is there, and which exclusive units it may run. All of
-//! it is bound to its lease. A machine that was booted anew finds what its last run wrote: its key
-//! it takes over once that run has been silent for long, its claims end with that run's lease.
+//! Writes of a machine about itself: its registration and its claims on exclusive units, all bound
+//! to its lease.
+//! A rebooted machine finds the keys of its previous run. It takes over the machine key once that
+//! run has been silent long enough; claims expire with the lease of that run.
 
 use crate::key::Subject;
 use crate::machine::MachineId;
@@ -10,20 +11,19 @@ use crate::snapshot::{Kept, Snapshot};
 use crate::transaction::{Condition, Transaction};
 use crate::unit_name::UnitName;
 
-/// Why a machine can not come in.
+/// Why a machine cannot register.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Twin {
-    /// The one that is there.
+    /// The registered machine.
     pub there: Kept<MachineRecord>,
-    /// It runs, or ran, from our disk, or from one that is a copy of it.
+    /// True if that machine uses our disk or a copy of it.
     pub is_of_our_disk: bool,
 }
 
-/// Says that a machine is there. The one that was there under this id may be taken over
-/// when it is the same boot of the same machine.
+/// Registers a machine. The record of the same boot of the same machine may be replaced.
 ///
 /// # Errors
-/// Another machine is there under this id.
+/// Another machine is registered under this id.
 pub fn register(
     snapshot: &Snapshot,
     id: &MachineId,
@@ -33,12 +33,12 @@ pub fn register(
     succeed(snapshot, id, record, lease, None)
 }
 
-/// The same of a machine that may have been booted anew. `silent`: the revision of a key whose
-/// lease was found silent for long ([`crate::store::Remainder::is_silent`]). One of a run from our
-/// disk may be taken over then, as long as nobody has written it again.
+/// Like [`register`], for a machine that may have rebooted. `silent` is the revision of a key whose
+/// lease was found silent ([`crate::store::Remainder::is_silent`]). The key of a run from our disk
+/// may then be taken over, if it is still at that revision.
 ///
 /// # Errors
-/// Another machine is there under this id, or may be.
+/// Another machine is, or may be, registered under this id.
 pub fn succeed(
     snapshot: &Snapshot,
     id: &MachineId,
@@ -58,7 +58,7 @@ pub fn succeed(
             return Err(Box::new(Twin { there: kept.clone(), is_of_our_disk }));
         }
     }
-    // What nobody can read was somebody's, as long as a lease holds it.
+    // An unreadable record belongs to a machine as long as its lease exists.
     let modified = match there {
         Some(kept) => snapshot.unread_since(&key).or(Some(kept.modified)),
         None => snapshot.unread_and_unbound(&key),
@@ -67,18 +67,19 @@ pub fn succeed(
     Ok(Transaction::default().when(condition).put_bound(key, encode(record), lease))
 }
 
-/// That claim was made by this run of the machine: one of an earlier run stands until its lease has
-/// ended, for what it is for may run there still.
+/// Returns true if this run of the machine made the claim. A claim of an earlier run stands until
+/// its lease expires, because the unit may still run.
 pub fn is_own_claim(claim: &Kept<ClaimRecord>, instance: &str) -> bool {
     let by = claim.record.instance.as_deref();
     by.is_none_or(|by| by == instance) || planted(Mutant::HeirClaims)
 }
 
-/// Takes the right to run an exclusive unit that this machine was told to run: when nobody
-/// has it, or for another lease of its own. `None`: it is another machine's, or an earlier run's,
-/// or the unit's place is not here. Each machine's claim is a key of its own, and is made only while
-/// the unit's place is that machine: so where this place stands unchanged, no other claim can have
-/// been made since, and those made before are in any snapshot that has this place in it.
+/// Claims an exclusive unit that is scheduled here, if it is free or claimed under an earlier lease
+/// of this run. Returns `None` if another machine or an earlier run holds a claim, or the unit's
+/// place is elsewhere.
+/// Each machine's claim is a key of its own and is made only while the unit's place is that
+/// machine. So while the place is unchanged, no other claim can have been made, and earlier ones
+/// are in every snapshot with this place.
 pub fn claim(
     snapshot: &Snapshot,
     (machine, instance): (&MachineId, &str),
@@ -103,7 +104,7 @@ pub fn claim(
     Some(transaction.put_bound(key, encode(&record), lease))
 }
 
-/// Gives that right back, when nothing of the unit runs here any more.
+/// Releases a claim, once no process of the unit runs here.
 pub fn release(snapshot: &Snapshot, machine: &MachineId, name: &UnitName) -> Option<Transaction> {
     let key = snapshot.keys().of(&Subject::Claim(machine.clone(), name.clone()));
     let there = snapshot.claim_of(name, machine)?;

@@ -1,5 +1,4 @@
-//! Why a unit is on no machine, written down for whoever asks. What keeps it off is
-//! [`crate::placement`]'s to say.
+//! Records why a unit is on no machine. [`crate::placement`] determines the reasons.
 
 use super::as_read::as_read;
 use super::{Epoch, fenced};
@@ -12,7 +11,7 @@ use crate::transaction::Transaction;
 use crate::unit_name::UnitName;
 use std::collections::BTreeMap;
 
-/// Says why a unit is on no machine; `None` when that is what it says already.
+/// Records why a unit is on no machine. Returns `None` if the record is up to date.
 pub fn explain(
     snapshot: &Snapshot,
     epoch: Epoch,
@@ -22,7 +21,7 @@ pub fn explain(
     let keys = snapshot.keys();
     let text = match refusals.len() {
         0 => "there is no machine in the cluster".to_string(),
-        n => format!("none of the {n} machines can have it{}", WhyRecord::beyond(n)),
+        n => format!("no machine of {n} can have it{}", WhyRecord::beyond(n)),
     };
     let told = refusals.iter().take(WhyRecord::MACHINES);
     let machines = told.map(|(id, refusal)| (id.clone(), refusal.to_string())).collect();
@@ -35,8 +34,8 @@ pub fn explain(
     Some(transaction.put(keys.of(&Subject::Why(name.clone())), encode(&record)))
 }
 
-/// Says that a unit is on no machine because its move, with what has to land with it, is more than
-/// one write takes; `None` when that is what it says already.
+/// Records that a unit is unplaced because its move and those tied to it exceed one transaction.
+/// Returns `None` if the record is up to date.
 pub fn set_aside(
     snapshot: &Snapshot,
     epoch: Epoch,
@@ -45,7 +44,7 @@ pub fn set_aside(
 ) -> Option<Transaction> {
     let keys = snapshot.keys();
     let text = format!(
-        "its move, with those of the units that have to go with it, is more than the {most} \
+        "its move, with those of the units that move with it, exceeds the {most} \
          operations and conditions that etcd takes in one write"
     );
     let record = WhyRecord { text, machines: BTreeMap::new() };

@@ -1,5 +1,5 @@
-//! What the invariants remember of a schedule beside what stands in etcd: since when what
-//! was so, what was answered to whom, and what each init was told.
+//! The history that invariants need besides etcd's contents: since when facts hold, what clients
+//! were answered, and what each init was told.
 
 use crate::desired::Desired;
 use crate::fleetd::persisted_identity::Recalled;
@@ -19,80 +19,80 @@ use crate::unit_name::UnitName;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// A unit at a revision: what is wished for it, and its file's hash. `None`: not there.
+/// A unit at a revision: its desired state and its file's hash. `None` if it does not exist.
 pub type Shape = Option<(Desired, String)>;
 
-/// See the head of the module.
+/// The recorded history.
 #[derive(Default)]
 pub struct Book {
-    /// Every shape a unit has had, and since which revision.
+    /// Every shape of a unit, with its first revision.
     pub history: BTreeMap<UnitName, Vec<(i64, Shape)>>,
-    /// When something that concerns a machine was last written.
+    /// When a key about the machine was last written.
     pub changed: BTreeMap<MachineId, Duration>,
     /// When anything but a state was last written.
     pub stirred: Duration,
-    /// When a global unit was.
+    /// When a global unit was last written.
     pub globals: Duration,
-    /// When the schedule of a machine was, before what lands just now.
+    /// When the schedule of a machine was last written, before the current write.
     pub told_machine: BTreeMap<MachineId, Duration>,
-    /// Since when a machine is not there.
+    /// Since when a machine is not registered.
     pub gone: BTreeMap<MachineId, Duration>,
-    /// Of machines that come and go.
+    /// Departures of machines.
     pub departures: Departures,
-    /// When a machine last had the leader's key.
+    /// When a machine last acquired the leader key.
     pub elected: BTreeMap<MachineId, Duration>,
-    /// Since when the same engine leads.
+    /// Since when the current engine leads.
     pub led_since: Duration,
-    /// What a machine last said of itself.
+    /// The last published metadata of a machine.
     pub said: BTreeMap<MachineId, BTreeMap<String, String>>,
     /// The last revision at which a unit was not to run on a machine.
     pub unwanted: BTreeMap<(usize, UnitName), i64>,
-    /// The revision since which it is to run there (again).
+    /// The revision since which it is (again) to run there.
     pub wanted: BTreeMap<(usize, UnitName), i64>,
     /// The revision at which it was put there.
     pub put: BTreeMap<(usize, UnitName), i64>,
-    /// The roots that this run of a machine's fleetd has put.
+    /// The roots that the current fleetd of a machine has put.
     pub told: BTreeMap<usize, BTreeSet<UnitName>>,
-    /// When it first put any.
+    /// When that fleetd first put a root.
     pub took_over: BTreeMap<usize, Duration>,
-    /// Fleetd was begun anew there, before what the one before it had claimed was to be given up: until
-    /// when it had been down.
+    /// Set if fleetd was restarted before the claims of its predecessor had to be given up: the
+    /// time until which it was down.
     pub anew: BTreeMap<usize, Duration>,
-    /// The newest revision a machine has acted on.
+    /// The newest revision that a machine has acted on.
     pub acted: BTreeMap<usize, i64>,
-    /// When a machine was last in the cluster.
+    /// When a machine was last registered.
     pub member: BTreeMap<usize, Duration>,
-    /// Of units that are signed.
+    /// History of signed units.
     pub signed: Signed,
-    /// What ran when the last engine that led was gone.
+    /// The units that ran when the last leading engine disappeared.
     pub ran_when_led: Vec<Ran>,
-    /// What fleetd has kept of itself on a machine, in that boot of it.
+    /// The saved state of fleetd on a machine, with the boot.
     pub recalled: BTreeMap<usize, (u64, Recalled)>,
-    /// Values that somebody wrote over, as they were.
+    /// The original entries of overwritten values.
     pub garbled: Vec<Entry>,
-    /// Machines that may see less than there is.
+    /// Machines that may see incomplete readings.
     pub sees_part: BTreeSet<usize>,
-    /// Claims that were made anew under another lease.
+    /// Claims that were renewed under another lease.
     pub rebound: BTreeMap<(MachineId, UnitName), Rebound>,
-    /// Places written so far.
+    /// Number of places written.
     pub moves: u64,
-    /// The newest revision that what was answered at a machine stands for.
+    /// The newest revision that answers of a machine were based on.
     pub answered: BTreeMap<(usize, u64), i64>,
-    /// The revision at which that fleetd began.
+    /// The revision at which a fleetd started.
     pub begun: BTreeMap<(usize, u64), i64>,
-    /// Metadata that clients have asked for and that may land still: how often.
+    /// Pending metadata requests of clients, which may still land: how many.
     pub patches: BTreeMap<(MachineId, Option<String>), u64>,
 }
 
 impl Book {
-    /// A unit at a revision.
+    /// Returns the shape of a unit at a revision.
     pub fn at(&self, name: &UnitName, revision: i64) -> Shape {
         let shapes = self.history.get(name).map_or(&[][..], Vec::as_slice);
         let before = shapes.partition_point(|(since, _)| *since <= revision);
         before.checked_sub(1).and_then(|at| shapes.get(at)).and_then(|(_, shape)| shape.clone())
     }
 
-    /// The first revision from `from` to `to` at which the unit was so.
+    /// Returns the first revision from `from` to `to` at which the unit was `so`.
     pub fn first(
         &self,
         name: &UnitName,
@@ -113,12 +113,12 @@ fn shape(snapshot: &Snapshot, name: &UnitName) -> Shape {
     Some((snapshot.desired_of(name), content.hash.clone()))
 }
 
-/// The unit is to run on that machine.
+/// Returns true if the unit is to run on the machine.
 pub fn is_launched(snapshot: &Snapshot, id: &MachineId, name: &UnitName) -> bool {
     is_told(snapshot, id, name, &rules::globals(snapshot, id))
 }
 
-/// The same, with the `globals` that are to be there.
+/// Like [`is_launched`], with the `globals` that belong there.
 fn is_told(
     snapshot: &Snapshot,
     id: &MachineId,
@@ -131,9 +131,9 @@ fn is_told(
 }
 
 impl World {
-    /// What has landed becomes the truth, and is judged.
+    /// Applies landed changes to the truth and judges them.
     pub fn take_in(&mut self, transaction: Option<&Transaction>, changes: &[Change]) {
-        // Both snapshots take every change: copying one for each write cost more than all else.
+        // Both snapshots apply every change: copying one for each write dominated the run time.
         let empty = Snapshot::new(self.truth.keys().clone());
         let mut before = std::mem::replace(&mut self.before, empty);
         let subjects = self.truth.take(changes);
@@ -151,7 +151,7 @@ impl World {
             self.note_unwanted();
         }
         if subjects.iter().any(|subject| matches!(subject, Subject::Machine(_))) {
-            // Who is in for less than a second has heard of it all the same.
+            // A machine that is registered for less than a second counts as well.
             self.note_members();
         }
         self.judge(&Moment::Landed { before: &before, changes, transaction });
@@ -276,12 +276,12 @@ impl World {
         }
     }
 
-    /// Remembers for each unit and machine whether it is not to run there by what stands now.
+    /// Records for each unit and machine whether it is currently not to run there.
     fn note_unwanted(&mut self) {
         let revision = self.truth.revision;
         for number in 0..self.machines.len() {
-            // A machine that is not in the cluster does nothing: what speaks against a unit there
-            // counts if it is so still when the machine is back.
+            // An unregistered machine does nothing: a reason against a unit counts if it still
+            // holds when the machine is back.
             if !is_member(self, number) {
                 continue;
             }
@@ -289,7 +289,8 @@ impl World {
             let globals = rules::globals(&self.truth, &machine.id);
             let unwanted = |name: &UnitName| {
                 let text = machine.init.files.get(name.as_str());
-                // What runs, or what stands under its name by now: that one begins under a claim alone.
+                // The running file, or the stored one if that is exclusive: it starts only with a
+                // claim.
                 let next = self.truth.units.get(name).map(|kept| kept.record.asks.exclusive);
                 let exclusive = text.is_some_and(|file| is_exclusive(file)) || next == Some(true);
                 let claimed = self.truth.claim_of(name, &machine.id).is_some();
@@ -313,7 +314,7 @@ impl World {
         }
     }
 
-    /// An init was told.
+    /// Records what an init was told.
     pub fn remember_put(&mut self, machine: usize, added: &[UnitName], dropped: &[UnitName]) {
         let seen = self.machines[machine].fleetd.as_ref();
         let Some(seen) = seen.map(|fleetd| fleetd.daemon.cache.snapshot().revision) else { return };
@@ -331,8 +332,8 @@ impl World {
         told.extend(added.iter().cloned());
     }
 
-    /// The revision that a start stands on. It takes its time, a claim before all, and what is
-    /// `seen` by then may be a newer one that speaks against it: that is still to be acted on.
+    /// Returns the revision that a start is based on. A start takes time, above all a claim, so a
+    /// revision `seen` by then may already speak against it.
     fn decided_at(&self, key: (usize, UnitName), seen: i64) -> i64 {
         let not = self.book.unwanted.get(&key).copied().filter(|at| *at <= seen);
         let since = self.book.wanted.get(&key).copied();
@@ -340,8 +341,8 @@ impl World {
         not.filter(|at| !again(*at)).map_or(seen, |at| at - 1)
     }
 
-    /// A fleetd begins: it knows nothing of what the one before it put, and whatever it answers
-    /// is no older than this.
+    /// Records the start of a fleetd: it does not know what its predecessor put, and its answers
+    /// are at least this new.
     pub fn remember_start(&mut self, machine: usize) {
         let run = self.run_of(machine);
         self.book.told.remove(&machine);
@@ -349,22 +350,22 @@ impl World {
         self.book.begun.insert((machine, run), self.truth.revision);
     }
 
-    /// Tells the runs of a machine's fleetd apart.
+    /// An id of the current fleetd of a machine.
     pub fn run_of(&self, machine: usize) -> u64 {
         let one = &self.machines[machine];
         one.boot << 32 | u64::try_from(one.down_until.as_millis()).unwrap_or(0)
     }
 }
 
-/// A unit that is nowhere runs on a machine with the file it has now, its fleetd knows it, and
-/// nothing speaks against its being there: it is not to be stopped. A fleetd that began after the
-/// unit was put does not know which file runs there, and is not asked for that much.
+/// Returns true if a unit without a place must keep running on a machine: it runs there with its
+/// current file, its fleetd knows it, and its requirements hold. A fleetd that started after the
+/// unit was put does not know the running file; the rule does not apply to it.
 pub fn goes_on(world: &World, machine: usize, name: &UnitName) -> bool {
     let known = world.book.told.get(&machine).is_some_and(|told| told.contains(name));
     known && may_go_on(world, machine, name)
 }
 
-/// The same whether its fleetd knows it or not.
+/// Like [`goes_on`], whether its fleetd knows the unit or not.
 pub fn may_go_on(world: &World, machine: usize, name: &UnitName) -> bool {
     let one = &world.machines[machine];
     let text = world.truth.units.get(name).map(|kept| kept.record.file.text());
@@ -372,7 +373,7 @@ pub fn may_go_on(world: &World, machine: usize, name: &UnitName) -> bool {
         && text.is_some_and(|text| one.init.files.get(name.as_str()) == Some(&text))
 }
 
-/// The transaction puts a unit somewhere, or says why it is nowhere: only an engine may.
+/// Returns true if the transaction writes a place or a reason, which only an engine may.
 pub fn is_engines(transaction: &Transaction, snapshot: &Snapshot) -> bool {
     transaction.operations.iter().any(|operation| match operation {
         Operation::Put { key, .. } => {

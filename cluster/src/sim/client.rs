@@ -1,6 +1,5 @@
-//! Clients of a simulated cluster: operators' requests through the API of some machine, and what
-//! they are answered. What they ask for when is drawn ([`crate::sim::plan`]); whether the answers
-//! are true is C14's.
+//! Simulated clients: operators' requests through the API of some machine, and the answers.
+//! [`crate::sim::plan`] draws the requests; invariant C14 checks the answers.
 
 use crate::api::answer::Answer;
 use crate::api::caller::Caller;
@@ -14,31 +13,31 @@ use crate::unit_file::UnitFile;
 use crate::unit_name::UnitName;
 use serde_json::json;
 
-/// A request that was answered.
+/// An answered request.
 pub struct Asked {
     /// The method.
     pub method: &'static str,
-    /// Which unit; `None`: it was about a machine.
+    /// The unit; `None` for a request about a machine.
     pub unit: Option<UnitName>,
-    /// The state wished for; empty: none was named.
+    /// The requested state; empty if none.
     pub desired: &'static str,
-    /// Of the file that came with it.
+    /// The hash of the file sent along.
     pub hash: Option<String>,
-    /// The metadata it is to set: whose, and to what.
+    /// The machine and the value of requested metadata.
     pub patch: Option<(MachineId, Option<String>)>,
     /// The machine, and the run of its fleetd.
     pub at: (usize, u64),
-    /// The revision when it was asked.
+    /// The revision when the request was sent.
     pub from: i64,
-    /// Its fleetd knew then which cluster it is in.
+    /// True if its fleetd knew its cluster then.
     pub knew: bool,
     /// The status.
     pub status: u16,
-    /// The answer's text.
+    /// The body.
     pub body: String,
 }
 
-/// Where and when a request is asked, as [`Asked`] has it.
+/// Where and when a request was sent, as in [`Asked`].
 #[derive(Clone, Copy)]
 struct At {
     at: (usize, u64),
@@ -46,13 +45,13 @@ struct At {
     knew: bool,
 }
 
-/// What a request is about.
+/// The subject of a request.
 pub(super) enum About {
-    /// A unit, the state wished for, the hash of the file.
+    /// A unit, the requested state, and the hash of the file.
     Unit(UnitName, &'static str, Option<String>),
-    /// A machine's metadata, and what it is to be.
+    /// A machine's metadata and the new value.
     Metadata(MachineId, Option<String>),
-    /// Whether a machine is drained.
+    /// Draining of a machine.
     Drain,
 }
 
@@ -71,7 +70,7 @@ impl About {
         Asked { method, unit, desired, hash, patch, at, from, knew, status: said.status, body }
     }
 
-    /// The same unit, looked at.
+    /// A GET of the same subject.
     fn read(&self) -> About {
         match self {
             About::Unit(unit, ..) => About::Unit(unit.clone(), "", None),
@@ -81,14 +80,14 @@ impl About {
     }
 }
 
-/// The file of a unit with that section `[X-Fleet]`.
+/// A unit file with this `[X-Fleet]` section.
 pub(super) fn file(asks: &str, seed: usize) -> UnitFile {
     let text = format!("[Service]\nExecStart=/bin/x {seed}\nTimeoutStopSec=1\n\n[X-Fleet]\n{asks}");
     UnitFile::parse(&text).unwrap_or_default()
 }
 
 impl World {
-    /// Asks about a unit.
+    /// Sends a request about a unit.
     pub(super) fn ask(
         &mut self,
         world: &Shared,
@@ -115,7 +114,7 @@ impl World {
         self.send_request(world, at, method, (path, body), About::Unit(name, desired, hash));
     }
 
-    /// Lays metadata over what a machine says.
+    /// Sends a request to override metadata.
     pub(super) fn set_metadata(
         &mut self,
         world: &Shared,
@@ -135,7 +134,7 @@ impl World {
         self.send_request(world, at, "PATCH", (path, patch.to_string()), about);
     }
 
-    /// A client asks the API of a machine, and after a PUT reads what it wrote.
+    /// Sends a request to the API of a machine, and reads back after a PUT.
     pub(super) fn send_request(
         &mut self,
         world: &Shared,
@@ -196,7 +195,7 @@ impl World {
             }
             _ => {}
         }
-        // Of one that failed nobody knows whether it lands still.
+        // A failed request may still land.
         if let Some(patch) = asked.patch.as_ref().filter(|_| asked.status < 500)
             && let Some(open) = self.book.patches.get_mut(patch)
         {
@@ -206,7 +205,7 @@ impl World {
         self.remember_answer(asked);
     }
 
-    /// What was answered is seen by later answers of the same daemon.
+    /// Records an answer: later answers of the same daemon must not be older.
     fn remember_answer(&mut self, asked: &Asked) {
         let Some(unit) = &asked.unit else { return };
         if asked.method == "PUT" && matches!(asked.status, 201 | 204) {

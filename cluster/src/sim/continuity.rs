@@ -1,5 +1,5 @@
-//! What goes on over an end: what runs when the engine that led is gone, and what a fleetd finds of
-//! the one before it.
+//! State that survives an end: units that run when the leading engine disappears, and what a fleetd
+//! takes over from its predecessor.
 
 use crate::desired::Desired;
 use crate::fleetd::persisted_identity::{Keep, Recalled};
@@ -9,28 +9,28 @@ use crate::sim::world::{Shared, World, lock};
 use crate::unit_name::UnitName;
 use std::time::Duration;
 
-/// What a fleetd heard it keeps within that time; before it was begun anew it was down at least as long.
+/// A fleetd saves what it learned within this time; a restarted one was down at least this long.
 pub const KEPT: Duration = Duration::from_secs(2);
 
-/// A unit that ran on a machine as it was told.
+/// A unit that ran on a machine as scheduled.
 pub struct Ran {
-    /// Where.
+    /// The machine.
     pub machine: usize,
-    /// In which boot of it.
+    /// The boot of the machine.
     pub boot: u64,
-    /// Which.
+    /// The unit.
     pub unit: UnitName,
-    /// The revision at which it was told.
+    /// The revision of its schedule.
     pub told: i64,
-    /// Which life of the unit.
+    /// The run of the unit.
     pub life: u64,
 }
 
 impl World {
-    /// What runs as it was told, of what needs no claim.
+    /// Returns the scheduled units that run without a claim.
     pub fn all_that_runs(&self) -> Vec<Ran> {
         let mut all = Vec::new();
-        // Who is leaving stops all it has, led or not.
+        // A leaving machine stops all its units, with or without a leader.
         let stays = self.machines.iter().enumerate().filter(|(_, machine)| !machine.leaving);
         for (number, machine) in stays {
             for (unit, kept) in self.truth.schedules.get(&machine.id).into_iter().flatten() {
@@ -48,11 +48,11 @@ impl World {
         all
     }
 
-    /// A fleetd begins: in time, if none of the claims that exclusive units run by there is to be given
-    /// up yet, by what the one before it can have kept of it.
+    /// Records the start of a fleetd. It is in time if, by its predecessor's saved state, no claim
+    /// of a running exclusive unit has to be given up yet.
     pub fn remember_anew(&mut self, machine: usize) {
         let one = &self.machines[machine];
-        // Two thirds of the lease, by clocks that run apart.
+        // Two thirds of the lease, with clock drift.
         let patience = self.plan.ttl * 2 / 3 * 98 / 100;
         let lives = |name: &String| {
             let unit = UnitName::new(name).ok();
@@ -62,7 +62,7 @@ impl World {
             sign.is_some_and(|sign| known(sign) + patience > self.now)
         };
         let mut exclusive = one.init.runs.iter().filter(|(_, run)| is_exclusive(&run.text));
-        // An init that does not answer is told again and again.
+        // If init's answers may be lost, the put is repeated and takes longer.
         let answered = self.plan.rates.init == 0;
         if answered && exclusive.all(|(name, _)| lives(name)) {
             self.book.anew.insert(machine, one.down_until);
@@ -71,7 +71,7 @@ impl World {
         }
     }
 
-    /// What a fleetd that begins finds of the one before it.
+    /// Returns the saved state for a starting fleetd.
     pub fn recalled(&self, machine: usize) -> Recalled {
         let kept = self.book.recalled.get(&machine);
         let kept = kept.filter(|(boot, _)| *boot == self.machines[machine].boot);
@@ -79,7 +79,7 @@ impl World {
     }
 }
 
-/// A fleetd keeps what the next one is to find.
+/// Returns the function by which a fleetd saves its state.
 pub fn keeper(shared: &Shared, machine: usize) -> Keep {
     let shared = shared.clone();
     let boot = lock(&shared).machines[machine].boot;

@@ -1,10 +1,10 @@
-//! What happened in the schedules so far, counted by kind. A fault that never happened
-//! proves nothing about it: each has a floor.
+//! Counts what happened in the schedules, by kind. A fault that never happened proves nothing, so
+//! each kind has a minimum count.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Every kind of fault and deed; a run of many schedules fails when one is missing.
+/// Every kind of fault and deed; a long run fails if one is missing.
 pub const KINDS: &[&str] = &[
     "answer lost, write done",
     "answer lost, write not done",
@@ -52,25 +52,25 @@ pub const KINDS: &[&str] = &[
     "template refused",
 ];
 
-/// See the head of the module.
+/// Counters of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage {
     /// Schedules played.
     pub schedules: u64,
-    /// Times a task was polled.
+    /// Polls of tasks.
     pub polls: u64,
-    /// Writes that landed.
+    /// Committed writes.
     pub writes: u64,
     counts: BTreeMap<&'static str, u64>,
 }
 
 impl Coverage {
-    /// Once more.
+    /// Counts one occurrence.
     pub fn count(&mut self, kind: &'static str) {
         *self.counts.entry(kind).or_default() += 1;
     }
 
-    /// Both together.
+    /// Adds another run's counters.
     pub fn add(&mut self, other: &Coverage) {
         self.schedules += other.schedules;
         self.polls += other.polls;
@@ -80,7 +80,7 @@ impl Coverage {
         }
     }
 
-    /// Kinds that happened less often than `floor`.
+    /// Returns the kinds that happened less often than `floor`.
     pub fn shortfalls(&self, floor: u64) -> Vec<String> {
         let count = |kind: &str| self.counts.get(kind).copied().unwrap_or_default();
         let short = KINDS.iter().filter(|kind| count(kind) < floor);

@@ -1,5 +1,5 @@
-//! What is done to the cluster: operators' requests ([`crate::sim::client`]) and faults, each of
-//! which lasts until a moment.
+//! Executes deeds: operators' requests ([`crate::sim::client`]) and faults, each of which ends at a
+//! set time.
 
 use crate::fleetd::daemon;
 use crate::fleetd::lead::lease;
@@ -12,11 +12,11 @@ use crate::sim::world::{Event, Fleetd, Machine, NEVER, Shared, World, lock};
 use crate::unit_name::UnitName;
 use std::time::Duration;
 
-/// The longest a machine takes to leave.
+/// Maximum time for a machine to leave.
 const FAREWELL: Duration = Duration::from_secs(3);
 
 impl World {
-    /// Does it; `number` tells two of a kind apart.
+    /// Executes a deed; `number` distinguishes two of one kind.
     pub fn act(&mut self, world: &Shared, number: usize) {
         let Some((_, deed)) = self.plan.deeds.get(number).cloned() else { return };
         self.say(|| format!("{deed:?}"));
@@ -80,7 +80,8 @@ impl World {
                 let back = self.etcd.no_quorum_until.max(now + time);
                 self.etcd.no_quorum_until = back;
                 self.plan_in(time, Event::QuorumBack);
-                // Whose lease was ended by hand a moment ago hears of that no sooner.
+                // A machine whose lease was revoked by an operator just before learns of it only
+                // later.
                 let heard = self.plan.ttl * 2;
                 let lately =
                     |one: &&mut Machine| one.ended > Duration::ZERO && one.ended + heard > now;
@@ -104,7 +105,7 @@ impl World {
                 }
             }
             Deed::SilenceWatches { machine } => {
-                // Found out by the cache's proof, which comes twice a minute at most.
+                // The cache notices by a full reading, at most twice a minute.
                 self.trouble(machine, now + Duration::from_secs(36));
                 if self.each_watch(machine, WatchFault::Silent) > 0 {
                     self.coverage.count("watch silent");
@@ -133,7 +134,7 @@ impl World {
                 }
             }
             Deed::Foreign { machine, time } => {
-                // One that has just begun believes what it finds: nothing is promised of it.
+                // A fleetd that has just started accepts any cluster: nothing is guaranteed for it.
                 let knows = |one: &Fleetd| one.daemon.cache.snapshot().cluster.is_some();
                 if !self.machines[machine].fleetd.as_ref().is_some_and(knows) {
                     return;
@@ -170,7 +171,7 @@ impl World {
         self.plan_at(until + AFTER_A_LEASE, Event::Fenced);
     }
 
-    /// fleetd ends where it stands.
+    /// Kills fleetd.
     pub fn kill(&mut self, machine: usize, time: Duration) {
         self.note_heard(machine);
         self.machines[machine].down_until = self.now + time;
@@ -189,7 +190,7 @@ impl World {
         one.init = Default::default();
     }
 
-    /// As SIGTERM does: the units are stopped, then nothing of it goes on, and its leases are let go.
+    /// Leaves like on SIGTERM: stops the units, ends all tasks, and revokes the leases.
     fn leave(&mut self, world: &Shared, machine: usize, time: Duration) {
         let Some(fleetd) = &self.machines[machine].fleetd else { return };
         self.coverage.count("machine left");
@@ -219,7 +220,7 @@ impl World {
         let number = self.machines.len();
         let twin = Machine::new(self.machines[of].id.clone(), number, 0);
         let until = self.now;
-        // Of its disk, or of its id alone.
+        // A copy with the same disk, or only with the same id.
         let disk = match number.is_multiple_of(2) {
             true => self.machines[of].disk.clone(),
             false => twin.disk.clone(),
@@ -234,7 +235,7 @@ impl World {
         twins.into_iter().for_each(|at| self.trouble(at, end));
     }
 
-    /// All faults end.
+    /// Ends all faults.
     pub fn heal(&mut self) {
         let now = self.now;
         self.say(|| "all faults end".to_string());
@@ -268,7 +269,7 @@ impl World {
         }
     }
 
-    /// A twin is switched off for good.
+    /// Switches a twin off for good.
     pub fn gone(&mut self, machine: usize) {
         if !self.book.member.contains_key(&machine) {
             self.coverage.count("clone refused");

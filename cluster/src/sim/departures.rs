@@ -1,4 +1,4 @@
-//! Machines that come and go in the simulation, and what the engine that leads can know of it.
+//! Departures of machines in the simulation, and which of them the leading engine can know.
 
 use crate::machine::MachineId;
 use crate::sim::executor::TaskId;
@@ -8,47 +8,47 @@ use crate::store::driven::Call;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A machine was there, and went.
+/// A departure of a registered machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Departure {
-    /// The revision at which it had come.
+    /// The revision of its registration.
     pub came: i64,
-    /// That at which it went.
+    /// The revision of its departure.
     pub went: i64,
-    /// When that was.
+    /// The time of its departure.
     pub at: Duration,
 }
 
-/// See the head of the module.
+/// All departures.
 #[derive(Default)]
 pub struct Departures {
-    /// The revision at which a machine came (back).
+    /// The revision at which a machine (last) registered.
     came: BTreeMap<MachineId, i64>,
-    /// Each time it went.
+    /// The departures of each machine.
     went: BTreeMap<MachineId, Vec<Departure>>,
-    /// The revision up to which a task was told all by its watch, or has read.
+    /// The revision up to which a task has received everything, by its watch or a reading.
     heard: BTreeMap<TaskId, i64>,
-    /// What it saw the outcome of only, for its watch had ended: after one revision, up to the other,
-    /// that of the reading it made anew.
+    /// Gaps in the changes that a task received: after its watch ended, up to the revision of its
+    /// next reading, it only saw the result.
     unheard: BTreeMap<TaskId, Vec<(i64, i64)>>,
-    /// The task of a machine that last wrote as the one that leads, and what it had heard by then.
+    /// The task that last wrote as leader on a machine, and what it had received by then.
     leads: BTreeMap<usize, (TaskId, i64)>,
 }
 
 impl Departures {
-    /// A machine is there.
+    /// Records a registration.
     pub fn has_come(&mut self, id: &MachineId, revision: i64) {
         self.came.entry(id.clone()).or_insert(revision);
     }
 
-    /// It is not there any more.
+    /// Records a departure.
     pub fn has_gone(&mut self, id: &MachineId, went: i64, at: Duration) {
         let came = self.came.remove(id).unwrap_or(went);
         self.went.entry(id.clone()).or_default().push(Departure { came, went, at });
     }
 
-    /// A task has read all: of what came before, and no watch had told it, it saw the outcome only,
-    /// though a watch may tell it yet.
+    /// Records a reading by a task. Of changes since its last event the task only sees the result,
+    /// even if a watch reports them later.
     pub fn read_anew(&mut self, task: TaskId, read: i64) {
         let heard = self.heard.get(&task).copied();
         self.has_heard(task, read);
@@ -57,20 +57,20 @@ impl Departures {
         }
     }
 
-    /// A watch has told a task all up to a revision.
+    /// Records that a watch has delivered everything up to a revision.
     pub fn has_heard(&mut self, task: TaskId, revision: i64) {
         let heard = self.heard.entry(task).or_insert(revision);
         *heard = revision.max(*heard);
     }
 
-    /// All goings of a machine, in their order.
+    /// Returns all departures of a machine, in order.
     pub fn of(&self, id: &MachineId) -> Vec<Departure> {
         self.went.get(id).cloned().unwrap_or_default()
     }
 
-    /// Those that the engine on `leader` can know of. Between what its watch told last and its next
-    /// reading it sees of one that came and went, or went and came back, neither. `late`: what it last
-    /// asked for may have been asked before it could hear of all.
+    /// Returns the departures that the engine on `leader` can know. In a gap between its watch and
+    /// its next reading it sees neither short visits nor short absences. `late` is true if its last
+    /// write may precede the latest changes.
     pub fn seen_by(&self, leader: usize, id: &MachineId, late: bool) -> Vec<Departure> {
         let leads = self.leads.get(&leader);
         let unheard = leads.and_then(|(task, _)| self.unheard.get(task));
@@ -90,9 +90,8 @@ impl Departures {
     }
 }
 
-/// How long a machine that went just now keeps its units for having gone so often since then: half a
-/// minute for each, worn off by time, four minutes at most; two of them are free, and a third of the
-/// rest is waited for.
+/// Returns how long flap damping lets a machine keep its units: 30 s for each departure, worn off
+/// by time, up to four minutes. Two minutes are free, and a third of the rest is waited for.
 pub fn flap_damping(departures: &[Departure], since: Duration) -> Duration {
     let minute = Duration::from_secs(60);
     let (mut height, mut last) = (Duration::ZERO, Duration::ZERO);
@@ -104,7 +103,7 @@ pub fn flap_damping(departures: &[Departure], since: Duration) -> Duration {
 }
 
 impl World {
-    /// Which task of a machine asks for something as the one that leads.
+    /// Records which task of a machine writes as leader.
     pub fn remember_leader(&mut self, machine: usize, call: &Call) {
         if matches!(call, Call::Commit(transaction) if is_fenced(transaction, self)) {
             let departures = &mut self.book.departures;

@@ -1,7 +1,7 @@
-//! The store of the simulation: [`MemoryStore`] behind a network. Requests take their time,
-//! arrive late or never, and are carried out even when nobody waits for them any more;
-//! answers get lost; watches break, fall silent, or tell again; leases run out, but not
-//! while there is no quorum, after which each has its whole time again.
+//! The store of the simulation: [`MemoryStore`] behind a network.
+//! Requests take time, arrive late or never, and are executed even if the caller has given up.
+//! Answers get lost. Watches break, fall silent, or repeat events. Leases expire, except without a
+//! quorum, after which each restarts with its full time.
 
 use crate::memory_store::MemoryStore;
 use crate::sim::invariant::Moment;
@@ -20,27 +20,27 @@ use std::time::Duration;
 
 /// `etcd_request_timeout`
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How late a lease ends at most.
+/// Maximum delay of a lease's expiry.
 const LEASE_LATE: u64 = 500;
-/// Leases of the other cluster begin here: etcd's are drawn at random.
+/// First lease id of the foreign cluster; etcd draws them at random.
 const FOREIGN_LEASES: i64 = 1_000_000;
 
-/// No record of ours.
+/// A value that is not a record.
 pub(super) const GARBAGE: &[u8] = b"{";
 
-/// See the head of the module.
+/// The simulated etcd.
 pub struct Etcd {
-    /// Ours.
+    /// Our cluster.
     pub store: MemoryStore,
-    /// Another cluster's, which a machine may be led to.
+    /// The foreign cluster that a machine may be connected to.
     pub(super) foreign: MemoryStore,
-    /// It has no leader.
+    /// Until then it has no leader.
     pub no_quorum_until: Duration,
-    /// Leases that live: for how long, and until when.
+    /// Existing leases: their duration and expiry.
     pub leases: BTreeMap<i64, (Duration, Duration)>,
-    /// When each was granted or kept alive last.
+    /// When each lease was last granted or renewed.
     pub shown: BTreeMap<i64, Duration>,
-    /// What machines last heard of leases of theirs.
+    /// The last renewals that machines have heard of.
     pub signs: BTreeMap<(usize, i64), Sign>,
     flights: BTreeMap<u64, Flight>,
     pub(super) watches: BTreeMap<u64, Watched>,
@@ -52,10 +52,10 @@ struct Flight {
     machine: usize,
     call: Call,
     until: Duration,
-    /// Nobody will hear of it.
+    /// The caller will not receive the answer.
     lost: bool,
     reply: Option<Result<Reply, Fault>>,
-    /// By another cluster.
+    /// The foreign cluster answers.
     foreign: bool,
     waker: Option<Waker>,
 }
@@ -85,7 +85,7 @@ fn unanswered(call: &Call) -> Fault {
 }
 
 impl World {
-    /// A request leaves a machine.
+    /// A machine sends a request.
     fn send(&mut self, machine: usize, call: Call) -> u64 {
         self.etcd.next += 1;
         let id = self.etcd.next;
@@ -125,19 +125,19 @@ impl World {
         id
     }
 
-    /// Something was wrong for a machine until then.
+    /// Records a fault of a machine until then.
     pub fn trouble(&mut self, machine: usize, until: Duration) {
         let troubled = &mut self.machines[machine].troubled;
         *troubled = until.max(*troubled);
     }
 
-    /// A request comes to etcd.
+    /// A request arrives at etcd.
     pub fn arrive(&mut self, id: u64) {
         let Some(flight) = self.etcd.flights.get(&id) else { return };
         let (machine, call) = (flight.machine, flight.call.clone());
         let leaderless = self.now < self.etcd.no_quorum_until;
         if leaderless && !matches!(call, Call::Leaderless) {
-            // A proposal may be taken up when there is a leader again.
+            // A proposal may be accepted once there is a leader again.
             if matches!(call, Call::Commit(_)) && self.chance.percent(50) {
                 self.etcd.parked.push(id);
             }
@@ -172,7 +172,7 @@ impl World {
         self.plan_in(back, Event::Answer(id));
     }
 
-    /// An answer comes back to the machine.
+    /// An answer arrives at the machine.
     pub fn answer(&mut self, id: u64) {
         let Some(flight) = self.etcd.flights.get_mut(&id) else { return };
         if self.now < self.machines[flight.machine].answers_lost_until {
@@ -182,7 +182,8 @@ impl World {
             flight.reply = None;
             return;
         }
-        // What is heard proves that the lease lived when it was asked for, not when it is heard.
+        // An answer proves that the lease existed when the request was sent, not when the answer
+        // arrives.
         let asked = flight.until.saturating_sub(PATIENCE);
         flight.until = Duration::ZERO;
         if let Some(waker) = flight.waker.take() {
@@ -254,7 +255,7 @@ impl World {
         }
     }
 
-    /// A sign of life.
+    /// A renewal.
     fn show(&mut self, lease: i64, ttl: Duration) {
         self.etcd.shown.insert(lease, self.now);
         self.live_on(lease, ttl);
@@ -267,7 +268,7 @@ impl World {
         self.plan_at(until + late, Event::LeaseDue(lease));
     }
 
-    /// A lease ends, and what is bound to it.
+    /// Ends a lease and deletes its keys.
     pub fn end_lease(&mut self, lease: i64) {
         self.etcd.leases.remove(&lease);
         let before = self.etcd.store.revision();
@@ -277,7 +278,7 @@ impl World {
         }
     }
 
-    /// A lease may have run out.
+    /// Expires a lease if it is due.
     pub fn lease_due(&mut self, lease: i64) {
         let Some((_, until)) = self.etcd.leases.get(&lease) else { return };
         if *until <= self.now && self.now >= self.etcd.no_quorum_until {
@@ -286,9 +287,9 @@ impl World {
         }
     }
 
-    /// etcd has a leader (again): leases begin anew, and what was proposed may be taken up.
+    /// etcd has a leader again: leases restart, and pending proposals may be accepted.
     pub fn quorum_back(&mut self) {
-        // It is to come back later still, or has come back with the end of all faults.
+        // A later quorum loss is in effect, or the end of all faults came first.
         if self.now != self.etcd.no_quorum_until {
             return;
         }
@@ -300,7 +301,7 @@ impl World {
         }
     }
 
-    /// Something new is in the store.
+    /// Applies new changes of the store.
     pub(super) fn landed(&mut self, transaction: Option<&Transaction>) {
         let last = self.etcd.store.changes_since(self.truth.revision).unwrap_or_default();
         let changes: Vec<Change> = last.into_iter().map(|(_, change)| change).collect();
@@ -322,12 +323,12 @@ impl World {
     }
 }
 
-/// etcd as a machine sees it.
+/// etcd as seen by a machine.
 #[derive(Clone)]
 pub struct EtcdOf {
-    /// Where it is.
+    /// The world.
     pub world: Shared,
-    /// Which machine.
+    /// The machine.
     pub machine: usize,
 }
 
@@ -339,7 +340,7 @@ impl Driven for EtcdOf {
 
     fn watch(&self, prefix: &str, after: i64) -> Answered<'static, Box<dyn DrivenWatch>> {
         let (from, prefix) = (self.clone(), prefix.to_string());
-        // The stream is made by a call like any other: it takes its time, and may fail.
+        // The stream is opened by an ordinary call, which takes time and may fail.
         let made = self.call(Call::Read("\u{0}".to_string()));
         Box::pin(async move {
             made.await?;
@@ -382,7 +383,7 @@ impl Future for Waiting {
         let until = flight.until;
         if now >= until && !until.is_zero() {
             let fault = unanswered(&flight.call);
-            // It may still arrive; nobody waits for it.
+            // The request may still arrive; its caller has given up.
             flight.lost = true;
             return Poll::Ready(Err(fault));
         }

@@ -1,16 +1,15 @@
-//! Polls tasks one at a time, in an order that follows from the schedule alone: of those
-//! that were woken the oldest first, those of machines that stand still later. No threads,
-//! no time of its own.
+//! Polls tasks one at a time, in an order that depends only on the schedule: woken tasks by age,
+//! those of paused machines later. It uses no threads and no clock.
 
 use crate::fleetd::daemon::Task;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Counted up, never used twice.
+/// A unique task id.
 pub type TaskId = u64;
 
-/// Tasks that were woken.
+/// Woken tasks.
 #[derive(Default)]
 struct Ready(Mutex<BTreeSet<TaskId>>);
 
@@ -41,18 +40,18 @@ struct Entry {
     waker: Waker,
 }
 
-/// See the head of the module.
+/// The executor.
 #[derive(Default)]
 pub struct Executor {
     ready: Arc<Ready>,
     tasks: BTreeMap<TaskId, Entry>,
     next: TaskId,
-    /// Times a task was polled.
+    /// Number of polls.
     pub polls: u64,
 }
 
 impl Executor {
-    /// Takes a task of a machine; it is polled at the next turn.
+    /// Adds a task of a machine; it is polled at the next turn.
     pub fn spawn(&mut self, machine: usize, task: Task) {
         let id = self.next;
         self.next += 1;
@@ -61,17 +60,18 @@ impl Executor {
         self.ready.add(id);
     }
 
-    /// Ends all tasks of a machine where they stand.
+    /// Drops all tasks of a machine.
     pub fn end(&mut self, machine: usize) {
         self.tasks.retain(|_, entry| entry.machine != machine);
     }
 
-    /// It is to be polled.
+    /// Wakes a task.
     pub fn wake(&self, task: TaskId) {
         self.ready.add(task);
     }
 
-    /// Polls one task whose machine runs; false: there is none. `polling` is told which.
+    /// Polls one task of a running machine, after it passes the id to `polling`. Returns false if
+    /// there is none.
     pub fn turn(&mut self, runs: impl Fn(usize) -> bool, polling: impl FnOnce(TaskId)) -> bool {
         let id = {
             let mut ready = self.ready.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,7 +1,7 @@
-//! Values that nobody can read: somebody else writes over one of etcd's, and after a while puts back
-//! what stood there, unless the cluster has done so before. What it stood for is what it stands for,
-//! so all that is wished, told and run is judged as if nothing had been written. No schedule is drawn with
-//! such values: they are played where they are written down (`tests/simulation.rs`).
+//! Unreadable values: a foreign program overwrites one of etcd's values and later restores it,
+//! unless the cluster has repaired it before. An unreadable value keeps its previous meaning, so
+//! invariants judge as if nothing had been written. Random schedules have no such values;
+//! `tests/simulation.rs` has fixed ones.
 
 use crate::sim::etcd::GARBAGE;
 use crate::sim::world::{Event, World};
@@ -9,7 +9,7 @@ use crate::transaction::{Entry, Operation, Transaction};
 use std::time::Duration;
 
 impl World {
-    /// Writes over the value of a key of that kind: which of them, counted round.
+    /// Overwrites the value of the `which`-th key of a kind, modulo their number.
     pub(super) fn garble(&mut self, kind: &str, which: usize, time: Duration) {
         let prefix = format!("{}{kind}", self.truth.keys().root());
         let entries = self.etcd.store.read(&prefix).entries;
@@ -23,7 +23,7 @@ impl World {
         self.plan_in(time, Event::Readable(self.book.garbled.len() - 1));
     }
 
-    /// What stood there is put back, where the garbage stands still.
+    /// Restores the value if it is still overwritten.
     pub fn ungarble(&mut self, number: usize) {
         let Some(entry) = self.book.garbled.get(number).cloned() else { return };
         if self.etcd.store.get(&entry.key).is_some_and(|now| now.value == GARBAGE) {
@@ -31,7 +31,7 @@ impl World {
         }
     }
 
-    /// All of them.
+    /// Restores all overwritten values.
     pub(super) fn ungarble_all(&mut self) {
         (0..self.book.garbled.len()).for_each(|number| self.ungarble(number));
     }

@@ -1,7 +1,7 @@
-//! The invariants of the cluster, C1 to C20, one function each. They judge by what stands
-//! in etcd, what inits were told and what runs ([`crate::sim::world`]), by what was so before
-//! ([`crate::sim::book`]) and by the rules said once more ([`crate::sim::rules`]). That each
-//! kind of mistake is found is shown by `simulate-cluster --mutants`.
+//! The invariants of the cluster, C1 to C20, one function each.
+//! They judge by etcd's contents, what inits were told and what runs ([`crate::sim::world`]), the
+//! history ([`crate::sim::book`]), and a naive restatement of the rules ([`crate::sim::rules`]).
+//! `simulate-cluster --mutants` shows that each kind of bug is found.
 
 mod agent;
 mod engine;
@@ -23,56 +23,56 @@ use crate::unit_name::UnitName;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What is true in etcd is true on a machine with which nothing is wrong, so much later.
+/// Time until a change in etcd takes effect on a machine without faults.
 pub const LAG: Duration = Duration::from_secs(8);
 
-/// When they look.
+/// When the invariants are checked.
 pub enum Moment<'m> {
-    /// Something was written.
+    /// After a write.
     Landed {
-        /// What etcd held before.
+        /// etcd's contents before.
         before: &'m Snapshot,
-        /// What is new.
+        /// The changes.
         changes: &'m [Change],
-        /// The write; `None`: a lease has ended.
+        /// The write, or `None` if a lease has expired.
         transaction: Option<&'m Transaction>,
     },
-    /// An init is told something, and has not acted yet.
+    /// Before an init acts on a new source.
     Put {
-        /// Which.
+        /// The machine.
         machine: usize,
-        /// Roots it did not have.
+        /// New roots.
         added: &'m [UnitName],
-        /// Roots it has no more.
+        /// Removed roots.
         dropped: &'m [UnitName],
-        /// Its files from now on.
+        /// Its new files.
         files: &'m BTreeMap<String, String>,
     },
-    /// A machine asks for a lease of that length.
+    /// A machine requests a lease.
     Asked {
-        /// Which.
+        /// The machine.
         machine: usize,
-        /// How long it is to last.
+        /// The requested duration.
         ttl: Duration,
     },
-    /// A process began, or a machine goes on.
+    /// A process started, or a machine resumed.
     Live,
     /// Once a second.
     Tick,
-    /// All that follows from the last fault has come.
+    /// All consequences of the last fault have happened.
     Converged,
-    /// And since then nothing has happened.
+    /// A while after that without changes.
     Quiet,
     /// A client was answered.
     Answered(&'m Asked),
 }
 
-/// Whether it holds, and why not.
+/// Whether an invariant holds, or why not.
 pub type Verdict = Result<(), String>;
-/// One of them.
+/// An invariant.
 pub type Check = fn(&World, &Moment<'_>) -> Verdict;
 
-/// By name, in order.
+/// All invariants by name, in order.
 pub const ALL: &[(&str, Check)] = &[
     ("C1 exclusivity", exclusive::c01_exclusivity),
     ("C2 claim first", exclusive::c02_claim_first),
@@ -96,29 +96,28 @@ pub const ALL: &[(&str, Check)] = &[
     ("C20 without an engine", leaderless::c20_without_an_engine),
 ];
 
-/// The first that does not hold.
+/// Returns the first violated invariant.
 pub fn broken(world: &World, moment: &Moment<'_>) -> Option<(&'static str, String)> {
     ALL.iter().find_map(|(name, check)| Some((*name, check(world, moment).err()?)))
 }
 
-/// Fails with those words unless it is so.
+/// Fails with this message if the condition is false.
 fn must(so: bool, words: impl FnOnce() -> String) -> Verdict {
     if so { Ok(()) } else { Err(words()) }
 }
 
-/// Machines with which nothing is wrong, and about which nothing was written lately: what
-/// they were told is done.
+/// Machines without faults and without recent changes: they have applied everything.
 fn settled(world: &World) -> impl Iterator<Item = usize> + '_ {
     (0..world.machines.len()).filter(|number| is_settled(world, *number, LAG))
 }
 
-/// The same of one, for that long.
+/// Like [`settled`], for one machine and duration.
 fn is_settled(world: &World, number: usize, time: Duration) -> bool {
     let changed = world.book.changed.get(&world.machines[number].id).copied().unwrap_or_default();
     is_member(world, number) && changed + time <= world.now && world.is_calm(number, time)
 }
 
-/// Nothing is wrong with anything, for so long that all is done.
+/// Returns true if there was no fault for so long that everything has been applied.
 fn all_settled(world: &World) -> bool {
     let patience = LAG * 2 + world.plan.ttl + world.plan.grace;
     let calm = (0..world.machines.len()).all(|number| {

@@ -1,6 +1,5 @@
-//! The init of a simulated machine, as far as fleetd sees one: a source with a revision,
-//! files and roots; a run for each root, which takes its time to come up and to go down.
-//! It outlives fleetd, and does not outlive its machine.
+//! The init of a simulated machine, as fleetd sees it: a source with a revision, files and roots,
+//! and a run per root that takes time to start and stop. It survives fleetd but not its machine.
 
 use crate::clock::Time;
 use crate::fleetd::init::{Answered, DrivenInit, Look};
@@ -16,62 +15,62 @@ use groundstate_units::spec::Kind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// The longest start, in milliseconds.
+/// Longest start in milliseconds.
 const START: u64 = 800;
-/// The longest stop, in milliseconds: well under a third of the shortest lease.
+/// Longest stop in milliseconds: well below a third of the shortest lease.
 pub const STOP: u64 = 1_000;
 
-/// Where a run is.
+/// The phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Its process is there, and not ready.
+    /// The process exists and is not ready.
     Starting,
-    /// It runs.
+    /// The process is running.
     Up,
-    /// It was told to stop.
+    /// The process was told to stop.
     Stopping,
 }
 
-/// One life of a unit.
+/// A run of a unit.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// Where it is.
+    /// Its phase.
     pub phase: Phase,
-    /// The file it began with.
+    /// The file that it started with.
     pub text: String,
-    /// Tells it from other lives.
+    /// A unique id.
     pub life: u64,
-    /// Its next step has that number.
+    /// The id of its next step.
     step: u64,
 }
 
-/// See the head of the module.
+/// A simulated init.
 #[derive(Clone, Debug, Default)]
 pub struct LocalInit {
-    /// Of our source.
+    /// Revision of our source.
     pub revision: u64,
-    /// By name.
+    /// Files by name.
     pub files: BTreeMap<String, String>,
-    /// Those that are to be up.
+    /// Roots: units that should run.
     pub roots: BTreeSet<String>,
-    /// Those that are.
+    /// Runs by unit.
     pub runs: BTreeMap<String, Run>,
     steps: u64,
 }
 
-/// A file asks to be on one machine only.
+/// Returns true if the file asks to run on one machine only.
 pub fn is_exclusive(text: &str) -> bool {
     text.contains("Exclusive=true")
 }
 
 impl LocalInit {
-    /// The unit has processes.
+    /// Returns true if the unit has processes.
     pub fn is_live(&self, name: &str) -> bool {
         self.runs.contains_key(name)
     }
 
     fn look(&self) -> Look {
-        // A unit without a file is shown as long as it has processes.
+        // A unit without a file is listed as long as it has processes.
         let names: BTreeSet<&String> = self.files.keys().chain(self.runs.keys()).collect();
         let units = names.into_iter().map(|name| self.status(name));
         let revision = (self.revision > 0).then_some(self.revision);
@@ -155,7 +154,7 @@ impl World {
         })
     }
 
-    /// Starts and stops what is to be started and stopped.
+    /// Starts and stops units to match the source.
     fn move_on(&mut self, machine: usize) {
         let init = &self.machines[machine].init;
         let (mut starts, mut stops) = (Vec::new(), Vec::new());
@@ -194,10 +193,10 @@ impl World {
         self.plan_in(time, Event::Init(machine, step));
     }
 
-    /// A run is ready, or gone.
+    /// Ends a phase: the run is ready or gone.
     pub fn init_steps(&mut self, machine: usize, step: u64) {
         if !self.runs(machine) {
-            // What a machine without power was about to do is gone with it.
+            // A machine without power loses its pending steps.
             let mut again = self.machines[machine].paused_until;
             if again > self.now {
                 // The end of all faults ends a pause too.
@@ -234,17 +233,17 @@ impl World {
     }
 }
 
-/// An init as its fleetd speaks to it.
+/// An init as its fleetd sees it.
 #[derive(Clone)]
 pub struct InitOf {
-    /// Where it is.
+    /// The world.
     pub world: Shared,
-    /// On which machine.
+    /// The machine.
     pub machine: usize,
 }
 
 impl InitOf {
-    /// A message to init and back takes its time; none comes back while it is away.
+    /// A message to init and back takes time; there is no answer while init is away.
     fn ask<T: Send + 'static>(
         &self,
         answer: impl FnOnce(&mut World) -> Result<T, InitFault> + Send + 'static,

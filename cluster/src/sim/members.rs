@@ -1,17 +1,17 @@
-//! The members of the simulation's etcd, and what they say of a leader when each is asked by
-//! itself. Whether they have one is [`super::etcd`]'s.
+//! The members of the simulated etcd and their answers about the leader. [`super::etcd`] decides
+//! whether they have one.
 
 use crate::store::driven::Reply;
 use crate::store::membership::{Membership, Word};
 
-/// Their ids.
+/// The ids of the members.
 pub const MEMBERS: [u64; 3] = [1, 2, 3];
-/// The id of our etcd.
+/// The id of our cluster.
 pub const OURS: u64 = 1;
-/// That of another one, which a machine may be led to.
+/// The id of the foreign cluster that a machine may be connected to.
 pub const FOREIGN: u64 = 2;
 
-/// Members of that etcd, each with whom it follows.
+/// Returns the answers of members of a cluster, each with its leader.
 pub fn members(cluster: u64, said: &[(u64, u64)]) -> Reply {
     let known = Membership { cluster: OURS, voters: MEMBERS.into() };
     let word = |&(member, leader): &(u64, u64)| Word { cluster, member, leader };

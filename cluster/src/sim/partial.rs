@@ -1,7 +1,6 @@
-//! Readings of etcd that are whole by all they say of themselves, and have less in them than there
-//! is: of a user who may not read all, of a member that lost its data, by a proxy that cuts. For a
-//! while all readings of everything that a machine asks for are so. What it makes of them is judged by
-//! [`crate::sim::invariant`].
+//! Incomplete readings that look complete: of a user with too few rights, of a member that lost
+//! data, or through a proxy that truncates. For a while all full readings of one machine are
+//! incomplete. [`crate::sim::invariant`] judges the machine's reaction.
 
 use crate::machine::MachineId;
 use crate::sim::watch::WatchFault;
@@ -11,27 +10,27 @@ use crate::transaction::Reading;
 use crate::unit_name::UnitName;
 use std::time::Duration;
 
-/// An answer that was on its way when readings were whole again is there, and its watch made.
+/// Time until an answer that was in flight has arrived and its watch exists.
 const ON_ITS_WAY: Duration = Duration::from_secs(3);
-/// A machine with which nothing is wrong for that long has read everything.
+/// A machine without faults for this long has read everything.
 const READ_ANEW: Duration = Duration::from_secs(8);
 
-/// What is not in them.
+/// The missing part of a reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hidden {
-    /// Anything.
+    /// Everything.
     All,
-    /// Keys of these kinds.
+    /// All keys of these kinds.
     Kinds(&'static [&'static str]),
     /// Every other key of these kinds.
     Half(&'static [&'static str]),
 }
 
-/// All kinds of keys that say which units there are, and where.
+/// All kinds of keys that define units and their machines.
 pub const OF_UNITS: &[&str] = &["unit/", "desired/", "place/", "schedule/", "global/"];
 
 impl Hidden {
-    /// The reading without it.
+    /// Returns the reading without the hidden part.
     fn cut(self, root: &str, mut reading: Reading) -> Reading {
         let is_of = |key: &str, kinds: &[&str]| {
             let rest = key.strip_prefix(root).unwrap_or_default();
@@ -47,7 +46,7 @@ impl Hidden {
     }
 }
 
-/// It was destroyed, and nobody could tell its machine, which says so.
+/// Returns true if the unit was destroyed without an event for its machine, which withholds it.
 pub fn is_withheld(world: &World, id: &MachineId, name: &UnitName) -> bool {
     let machines = world.machines.iter().filter(|machine| machine.id == *id);
     let mut seen = machines.filter_map(|one| Some(one.fleetd.as_ref()?.daemon.cache.snapshot()));
@@ -55,7 +54,7 @@ pub fn is_withheld(world: &World, id: &MachineId, name: &UnitName) -> bool {
 }
 
 impl World {
-    /// From now on a machine's readings have less in them, and it reads anew.
+    /// Makes a machine's readings incomplete from now on, and makes it read again.
     pub(super) fn hide(&mut self, machine: usize, what: Hidden, time: Duration) {
         self.coverage.count("readings with less in them");
         let until = self.now + time;
@@ -66,7 +65,7 @@ impl World {
         self.plan_at(until + ON_ITS_WAY, Event::Rouse(machine));
     }
 
-    /// All readings are whole again.
+    /// Makes all readings complete again.
     pub(super) fn hide_no_more(&mut self, machine: usize) {
         let now = self.now;
         if let Some((_, until)) = self.machines[machine].hidden.as_mut() {
@@ -75,7 +74,7 @@ impl World {
         }
     }
 
-    /// Whoever has read less reads anew.
+    /// Makes the machine read again after an incomplete reading.
     pub(super) fn end_hiding(&mut self, machine: usize) {
         if self.machines[machine].hidden.is_some_and(|(_, until)| until + ON_ITS_WAY <= self.now) {
             self.machines[machine].hidden = None;
@@ -83,7 +82,7 @@ impl World {
         }
     }
 
-    /// What a machine reads of all that is there.
+    /// Returns the reading as the machine sees it.
     pub(super) fn as_read(&self, machine: usize, prefix: &str, reading: Reading) -> Reading {
         match self.machines[machine].hidden.filter(|(_, until)| self.now < *until) {
             Some((what, _)) if prefix == self.truth.keys().root() => what.cut(prefix, reading),
@@ -91,7 +90,7 @@ impl World {
         }
     }
 
-    /// Remembers who may see less than there is still.
+    /// Records which machines may still see an incomplete state.
     pub fn note_partial(&mut self) {
         let seen: Vec<usize> = self.book.sees_part.iter().copied().collect();
         for machine in seen {

@@ -1,6 +1,5 @@
-//! What a seed stands for: how many machines with what clocks and settings, which faults
-//! its network has and how often, and what happens when. Whatever is drawn here is plain
-//! data, so that a failing schedule can be made small.
+//! The schedule of a seed: machines with clocks and settings, network faults and their rates, and
+//! timed deeds. It is plain data, so that a failing schedule can be shrunk.
 
 use crate::sim::partial::Hidden;
 use crate::sim::signer::Signer;
@@ -9,7 +8,7 @@ use crate::transaction::MOST_OPERATIONS;
 use groundstate_units::simulator::rng::Rng;
 use std::time::Duration;
 
-/// Unit names there may be; the last is a template.
+/// Possible unit names; the last one is a template.
 pub const UNITS: [&str; 8] = [
     "a.service",
     "b.service",
@@ -20,89 +19,88 @@ pub const UNITS: [&str; 8] = [
     "t@1.service",
     "t@.service",
 ];
-/// Values of the metadata key `k`, and the number of another machine's.
+/// Values of the metadata key `k`.
 pub const VALUES: [&str; 3] = ["0", "1", "2"];
 
-/// Something that happens to the cluster: to which unit or machine, through the API of which
-/// machine (`at`), for how long.
-#[allow(missing_docs, reason = "said above, once for all")]
+/// A deed: its unit or machine, the machine whose API is used (`at`), and its duration.
+#[allow(missing_docs, reason = "described above for all variants")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deed {
-    /// A unit is created, or another file put in its place, and read back.
+    /// Creates a unit or replaces its file, and reads it back.
     Put { unit: usize, asks: String, desired: &'static str, at: usize },
-    /// Another wish.
+    /// Changes the desired state.
     Wish { unit: usize, desired: &'static str, at: usize },
-    /// A unit is destroyed.
+    /// Destroys a unit.
     Destroy { unit: usize, at: usize },
-    /// A unit is read.
+    /// Reads a unit.
     Get { unit: usize, at: usize },
-    /// Metadata of a machine; without a value it is hidden.
+    /// Overrides metadata of a machine, or hides it without a value.
     Metadata { of: usize, value: Option<&'static str>, at: usize },
-    /// A machine is drained, or takes units again.
+    /// Drains a machine, or undrains it.
     Drain { of: usize, on: bool, at: usize },
-    /// No way from or to etcd.
+    /// Cuts a machine off from etcd.
     Cut { machine: usize, requests: bool, answers: bool, time: Duration },
-    /// The machine stands still; `None`: the one that leads.
+    /// Pauses a machine; `None` for the leader.
     Pause { machine: Option<usize>, time: Duration },
-    /// fleetd is killed and comes again.
+    /// Kills fleetd; it restarts later.
     CrashFleetd { machine: usize, time: Duration },
-    /// The machine loses its power and boots again.
+    /// Cuts a machine's power; it boots later.
     CrashMachine { machine: usize, time: Duration },
-    /// The machine leaves in peace and comes again.
+    /// Stops fleetd in good order; it restarts later.
     Leave { machine: usize, time: Duration },
-    /// A second machine with the same id.
+    /// Adds a second machine with the same id.
     Clone { of: usize, time: Duration },
-    /// etcd has no leader.
+    /// Leaves etcd without a leader.
     QuorumLoss { time: Duration },
-    /// Watches of a machine end.
+    /// Ends the watches of a machine.
     BreakWatches { machine: usize },
-    /// Watches of a machine tell nothing any more.
+    /// Silences the watches of a machine.
     SilenceWatches { machine: usize },
-    /// Watches of a machine tell again what they told.
+    /// Makes the watches of a machine repeat events.
     RepeatWatches { machine: usize },
-    /// etcd forgets its past.
+    /// Compacts etcd.
     Compact,
-    /// init does not answer.
+    /// Makes an init unresponsive.
     InitAway { machine: usize, time: Duration },
-    /// An operator ends the machine's lease.
+    /// Revokes a machine's lease, as an operator would.
     EndLease { machine: usize },
-    /// An etcd of another cluster answers.
+    /// Connects a machine to a foreign etcd.
     Foreign { machine: usize, time: Duration },
-    /// A unit is created as `Put` does, signed by somebody.
+    /// Like `Put`, with a signature by this signer.
     PutSigned { unit: usize, asks: String, by: Signer, serial: u64, at: usize },
-    /// The value of a key of that kind can not be read: `which` of them, counted round.
+    /// Makes the value of the `which`-th key of a kind unreadable, modulo their number.
     Garble { kind: &'static str, which: usize, time: Duration },
-    /// Its readings have less in them than there is.
+    /// Makes a machine's readings incomplete.
     Hide { machine: usize, what: Hidden, time: Duration },
 }
 
-/// How bad the network is, in percent of the calls.
+/// Fault rates of the network, in percent of the calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rates {
     /// The answer is lost.
     pub lost: u32,
-    /// The write arrives after nobody waits for it any more.
+    /// The write arrives after its caller has given up.
     pub late: u32,
-    /// Refused at once.
+    /// The call is refused at once.
     pub refused: u32,
-    /// Milliseconds a message takes at most.
+    /// Maximum latency of a message in milliseconds.
     pub latency: u64,
-    /// init does what it was told and does not say so.
+    /// init executes a put and its answer is lost.
     pub init: u32,
 }
 
 /// A schedule.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// All else follows from it.
+    /// The seed that determines everything else.
     pub seed: u64,
-    /// Machines at the beginning.
+    /// Number of machines at the start.
     pub machines: usize,
-    /// So many of them may lead, the first ones.
+    /// The number of machines that may lead, from the first.
     pub engines: usize,
-    /// They run only what is signed.
+    /// True if machines require signatures.
     pub signed: bool,
-    /// How far their clocks run fast, in millionths.
+    /// Clock drift of the machines, in ppm.
     pub drift: Vec<i64>,
     /// `agent_ttl`
     pub ttl: Duration,
@@ -110,17 +108,17 @@ pub struct Plan {
     pub interval: Duration,
     /// `reschedule_grace`
     pub grace: Duration,
-    /// Operations an engine puts into one write.
+    /// Maximum number of operations in one write of an engine.
     pub room: usize,
-    /// Of the network.
+    /// Network faults.
     pub rates: Rates,
-    /// What happens, in order.
+    /// The deeds, in order.
     pub deeds: Vec<(Duration, Deed)>,
     /// When all faults end.
     pub heal: Duration,
 }
 
-/// The schedule of a seed.
+/// Draws the schedule of a seed.
 pub fn draw(seed: u64) -> Plan {
     let mut chance = Rng::of(seed, 1, 0);
     let machines = chance.between(2, 4) as usize;
@@ -219,7 +217,7 @@ fn wish(chance: &mut Rng, machines: usize) -> Deed {
     }
 }
 
-/// Of the kinds this schedule has: a bit of `faults` each.
+/// Draws a fault of the kinds in this schedule, one bit of `faults` each.
 fn fault(chance: &mut Rng, machines: usize, faults: u64) -> Deed {
     let mut kind = chance.below(16);
     for _ in 0..16 {

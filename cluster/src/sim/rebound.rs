@@ -1,5 +1,5 @@
-//! Claims that are made anew under another lease, as the book has them: what a fleetd knows of that is
-//! judged by it ([`crate::sim::invariant`]).
+//! Records claims that were renewed under another lease, so that [`crate::sim::invariant`] can
+//! judge what a fleetd knows about them.
 
 use super::continuity::KEPT;
 use super::world::World;
@@ -9,15 +9,15 @@ use crate::snapshot::Snapshot;
 use crate::unit_name::UnitName;
 use std::time::Duration;
 
-/// A claim that was made anew under another lease.
+/// A claim that was renewed under another lease.
 pub struct Rebound {
-    /// When.
+    /// The time.
     pub at: Duration,
-    /// The lease it was made under before.
+    /// The earlier lease.
     pub former: i64,
-    /// The new one is that of a fleetd that was there by then.
+    /// True if the present fleetd requested the new one.
     pub asked: bool,
-    /// A fleetd that has ended had seen it, and had the time to keep that.
+    /// True if a previous fleetd saw the new one and had time to save it.
     pub heard: bool,
 }
 
@@ -39,7 +39,7 @@ impl World {
         };
     }
 
-    /// The fleetd there ends: what it has seen of its claims the next one may know by what it kept.
+    /// Records the end of a fleetd: its successor may know the claims that it has seen and saved.
     pub(super) fn note_heard(&mut self, machine: usize) {
         let one = &self.machines[machine];
         let Some(fleetd) = &one.fleetd else { return };
@@ -50,7 +50,7 @@ impl World {
         for ((_, name), rebound) in
             self.book.rebound.iter_mut().filter(|((id, _), _)| *id == one.id)
         {
-            // While it asks for one thing after another it keeps nothing.
+            // It saves nothing during a sequence of requests.
             let in_time = rebound.at + KEPT <= now;
             rebound.heard |= in_time && lease(&snapshot, name) == lease(&self.truth, name);
         }

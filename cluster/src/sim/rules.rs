@@ -1,5 +1,5 @@
-//! What may be where, said once more and naively, from what etcd holds alone: so that the
-//! scheduler's cleverness is judged by something else than itself.
+//! The placement rules, restated naively from etcd's contents alone, as an independent check of the
+//! scheduler.
 
 use crate::desired::Desired;
 use crate::machine::MachineId;
@@ -13,13 +13,13 @@ fn asks<'p>(snapshot: &'p Snapshot, name: &UnitName) -> Option<&'p Requirement> 
     Some(&*snapshot.units.get(name)?.record.asks)
 }
 
-/// It is to be on a machine, by the engine's doing.
+/// Returns true if the engine should place the unit.
 pub fn is_wanted(snapshot: &Snapshot, name: &UnitName) -> bool {
     let scheduled = asks(snapshot, name).is_some_and(|asks| !asks.global);
     scheduled && !name.is_template() && snapshot.desired_of(name) != Desired::Inactive
 }
 
-/// One of them may not be beside the other.
+/// Returns true if one of the units conflicts with the other.
 fn apart(snapshot: &Snapshot, one: &UnitName, other: &UnitName) -> bool {
     let names = |a: &UnitName, b: &UnitName| {
         asks(snapshot, a).is_some_and(|asks| {
@@ -35,7 +35,7 @@ fn replaces(snapshot: &Snapshot, one: &UnitName, other: &UnitName) -> bool {
     })
 }
 
-/// A unit that would drive itself away in the end, by way of those it replaces.
+/// Returns a unit that would displace itself through the units it replaces.
 pub fn ring(snapshot: &Snapshot) -> Option<&UnitName> {
     let all = || snapshot.units.keys().filter(|name| !name.is_template());
     all().find(|first| {
@@ -55,13 +55,13 @@ pub fn ring(snapshot: &Snapshot) -> Option<&UnitName> {
     })
 }
 
-/// What a machine says of itself and what was laid over it.
+/// Returns a machine's metadata with overrides.
 fn metadata(snapshot: &Snapshot, id: &MachineId) -> BTreeMap<String, String> {
     let own = snapshot.machines.get(id).map(|kept| kept.record.metadata.clone());
     laid_over(snapshot, id, own.unwrap_or_default())
 }
 
-/// What was laid over that, which it says or said.
+/// Applies the overrides to a machine's present or last metadata.
 fn laid_over(
     snapshot: &Snapshot,
     id: &MachineId,
@@ -80,18 +80,18 @@ fn has_all(has: &BTreeMap<String, String>, asks: &Requirement) -> bool {
     asks.metadata.iter().all(|(key, any)| has.get(key).is_some_and(|value| any.contains(value)))
 }
 
-/// The units the engine put on a machine.
+/// Returns the units that the engine placed on a machine.
 pub fn on(snapshot: &Snapshot, id: &MachineId) -> BTreeSet<UnitName> {
     let places = snapshot.places.iter().filter(|(_, kept)| kept.record.machine == *id);
     places.map(|(name, _)| name.clone()).collect()
 }
 
-/// The global units that are to be on a machine: of two that conflict, the one wished for earlier.
+/// Returns the global units that belong on a machine: of two that conflict, the one wanted earlier.
 pub fn globals(snapshot: &Snapshot, id: &MachineId) -> BTreeSet<UnitName> {
     globals_by(snapshot, id, &metadata(snapshot, id))
 }
 
-/// The same of one that `has` that metadata.
+/// Like [`globals`], for the metadata `has`.
 fn globals_by(
     snapshot: &Snapshot,
     id: &MachineId,
@@ -112,20 +112,20 @@ fn globals_by(
     chosen
 }
 
-/// It is to run and is nowhere, and may be on that machine: where it runs there it goes on. Those
-/// that follow another are left out: whether the other goes on there is no matter of places.
+/// Returns true if the unit should run, has no place, and may be on that machine: if it runs there,
+/// it keeps running. Followers are excluded, because they depend on the unit they follow.
 pub fn may_go_on(snapshot: &Snapshot, id: &MachineId, name: &UnitName) -> bool {
     let launched = snapshot.desired_of(name) == Desired::Launched && is_wanted(snapshot, name);
     launched && is_nowhere(snapshot, name) && refusal(snapshot, id, name).is_none()
 }
 
-/// It is on no machine, and may run without a claim.
+/// Returns true if the unit has no place and needs no claim.
 pub fn is_nowhere(snapshot: &Snapshot, name: &UnitName) -> bool {
     let bound = asks(snapshot, name).is_none_or(|asks| asks.exclusive);
     !bound && snapshot.place_of(name).is_none()
 }
 
-/// Why a unit may not be on a machine, as if all else stayed where it is; `None`: it may.
+/// Returns why a unit may not be on a machine, with all other units in place, or `None` if it may.
 pub fn refusal(snapshot: &Snapshot, id: &MachineId, name: &UnitName) -> Option<String> {
     if !snapshot.machines.contains_key(id) {
         return Some("the machine is not there".to_string());
@@ -133,12 +133,12 @@ pub fn refusal(snapshot: &Snapshot, id: &MachineId, name: &UnitName) -> Option<S
     stays_refused(snapshot, id, name)
 }
 
-/// The same of a machine that is not there any more, or not for now.
+/// Like [`refusal`], also for a machine that is gone.
 pub fn stays_refused(snapshot: &Snapshot, id: &MachineId, name: &UnitName) -> Option<String> {
     refused_by(snapshot, id, name, &metadata(snapshot, id))
 }
 
-/// The same of a machine that is not there, and of which is known what it `said` of itself.
+/// Like [`stays_refused`], for a machine that is gone, with its last metadata.
 pub fn away_refused(
     snapshot: &Snapshot,
     id: &MachineId,

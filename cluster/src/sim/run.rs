@@ -1,5 +1,5 @@
-//! Plays one schedule: polls the tasks that were woken, goes on to the next moment, does
-//! what is to be done then; until all is quiet, or an invariant does not hold.
+//! Plays a schedule: polls woken tasks, advances to the next event and executes it, until
+//! everything is quiet or an invariant fails.
 
 use crate::api::server::{ApiState, Settings};
 use crate::clock::Clock;
@@ -23,32 +23,32 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// After the last fault: all that is to come has come.
+/// Time after the last fault until everything has converged.
 pub const SETTLED: Duration = Duration::from_secs(60);
-/// And then nothing happens for that long.
+/// Duration of the quiet phase after that.
 const QUIET: Duration = Duration::from_secs(20);
-/// Nothing was written for that long: the world stands still.
+/// Without a write for this long, the world is idle.
 const STILL: Duration = Duration::from_secs(20);
-/// Seconds between two looks at one that stands still.
+/// Interval in seconds between checks of an idle world.
 const RARELY: u64 = 5;
-/// A schedule that is polled more often than this does not end.
+/// Maximum number of polls; beyond it the schedule counts as endless.
 const MOST_POLLS: u64 = 300_000;
 
-/// What did not hold.
+/// A violated invariant.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// Which invariant.
+    /// Its name.
     pub what: &'static str,
-    /// How.
+    /// The details.
     pub detail: String,
-    /// All that happened, when it was asked for.
+    /// The log, if requested.
     pub log: Vec<String>,
 }
 
-/// Plays it: the digest of all that happened.
+/// Plays a schedule. Returns a digest of everything that happened.
 ///
 /// # Errors
-/// The first invariant that did not hold.
+/// The first violated invariant.
 pub fn run(plan: &Plan, coverage: &mut Coverage, log: bool) -> Result<u64, Failure> {
     let keys = Keys::under("/s");
     let world: Shared = Arc::new(Mutex::new(World::new(plan, keys.clone())));
@@ -64,7 +64,7 @@ pub fn run(plan: &Plan, coverage: &mut Coverage, log: bool) -> Result<u64, Failu
     coverage.add(&inner.coverage);
     let (failure, log, digest) = (inner.failure.take(), inner.log.take(), inner.digest);
     drop(inner);
-    // What they hold leads back to the world.
+    // Breaks reference cycles with the world.
     drop((machines, begun));
     match failure {
         Some((what, detail)) => Err(Failure { what, detail, log: log.unwrap_or_default() }),
@@ -91,7 +91,7 @@ fn begin(plan: &Plan, shared: &Shared, log: bool) {
     world.plan_in(Duration::from_secs(1), Event::Tick);
 }
 
-/// How often a task was polled.
+/// Returns the number of polls.
 fn play(shared: &Shared, keys: &Keys, executor: &mut Executor) -> u64 {
     loop {
         loop {
@@ -155,7 +155,7 @@ fn happen(shared: &Shared, event: Event) {
             world.note_members();
             world.note_partial();
             world.note_signed();
-            // Where all has stood still for long it is enough to look now and then.
+            // An idle world is checked less often.
             if world.book.stirred + STILL > world.now || world.now.as_secs().is_multiple_of(RARELY)
             {
                 world.judge(&Moment::Tick);
@@ -167,7 +167,7 @@ fn happen(shared: &Shared, event: Event) {
     }
 }
 
-/// Something about the machine may be over.
+/// Continues a machine whose fault may be over.
 fn rouse(shared: &Shared, keys: &Keys, executor: &mut Executor, number: usize) {
     let mut world = lock(shared);
     let now = world.now;
@@ -179,7 +179,7 @@ fn rouse(shared: &Shared, keys: &Keys, executor: &mut Executor, number: usize) {
     world.end_hiding(number);
     let machine = &world.machines[number];
     if machine.leaving {
-        // It has left; now it comes again.
+        // The machine has left and now starts again.
         world.machines[number].leaving = false;
         let fleetd = world.machines[number].fleetd.take();
         drop(world);
@@ -195,7 +195,7 @@ fn rouse(shared: &Shared, keys: &Keys, executor: &mut Executor, number: usize) {
     world.judge(&Moment::Live);
 }
 
-/// fleetd begins.
+/// Starts fleetd.
 fn start(shared: &Shared, keys: &Keys, executor: &mut Executor, number: usize) {
     let (id, boot, instance, disk, plan, recalled) = {
         let mut world = lock(shared);
@@ -204,12 +204,12 @@ fn start(shared: &Shared, keys: &Keys, executor: &mut Executor, number: usize) {
         world.remember_anew(number);
         let recalled = world.recalled(number);
         if recalled.known.is_none() {
-            // It believes whatever etcd it finds: that is how an operator says so.
+            // It accepts any cluster, as if the operator had asked for it.
             let until = world.now.min(world.machines[number].foreign_until);
             world.machines[number].foreign_until = until;
         }
         let one = &world.machines[number];
-        // The token is made once a boot.
+        // The token changes with each boot.
         let instance = format!("{} {}", one.instance, one.boot);
         let disk = Some(one.disk.clone());
         (one.id.clone(), one.boot_id(), instance, disk, world.plan.clone(), recalled)
@@ -244,7 +244,7 @@ fn start(shared: &Shared, keys: &Keys, executor: &mut Executor, number: usize) {
         keep: continuity::keeper(shared, number),
     });
     let api = ApiState::new(daemon.cache.clone(), Settings::default());
-    // init tells a new listener at once.
+    // init notifies a new listener at once.
     let _ = daemon.happened.try_send(());
     lock(shared).machines[number].fleetd = Some(Fleetd { daemon, api });
     tasks.into_iter().for_each(|task| executor.spawn(number, task));

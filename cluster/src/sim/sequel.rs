@@ -1,6 +1,6 @@
-//! More stories, told to schedules to which [`crate::sim::story`] tells none. They are about states
-//! that last and not about moments: readings that have less in them than there is, a machine that
-//! comes and goes without end, nobody that may lead, an engine that hears nothing, units that are signed.
+//! More stories, for schedules without one of [`crate::sim::story`]. They are about lasting states
+//! rather than moments: incomplete readings, a flapping machine, no possible leader, a silent
+//! watch, signed units.
 
 use crate::sim::partial::{Hidden, OF_UNITS};
 use crate::sim::plan::{Deed, Plan, Rates};
@@ -8,18 +8,18 @@ use crate::sim::signer::Signer;
 use groundstate_units::simulator::rng::Rng;
 use std::time::Duration;
 
-/// Of a hundred schedules without another story so many tell one of these.
+/// Percentage of the other schedules that tell one of these stories.
 const TOLD: u32 = 40;
-/// Of a hundred of the others.
+/// Percentage of the remaining ones that restart a fleetd.
 const ANEW: u32 = 6;
-/// When the units of a story are made, in milliseconds.
+/// When the units of a story are created, in milliseconds.
 const PROLOGUE: u64 = 700;
-/// When it begins.
+/// When the story starts.
 const BEGIN: u64 = 8_000;
-/// It is over a while before all faults end.
+/// When it ends, a while before all faults end.
 const END: u64 = 42_000;
 
-/// Adds a story to a plan, or none, as its seed has it.
+/// Adds a story to a plan, or none, depending on its seed.
 pub fn tell(plan: &mut Plan) {
     let mut chance = Rng::of(plan.seed, 5, 0);
     if !chance.percent(TOLD) {
@@ -37,7 +37,7 @@ pub fn tell(plan: &mut Plan) {
     sequel.plan.deeds.sort_by_key(|(at, _)| *at);
 }
 
-/// To few of those to which nothing else is told, so that all others stay as they are.
+/// Adds a restart to a few plans without another story, so that all other plans stay the same.
 fn anew(plan: &mut Plan) {
     let mut chance = Rng::of(plan.seed, 6, 0);
     if chance.percent(ANEW) {
@@ -77,15 +77,15 @@ impl Sequel<'_> {
         self.add(when, Deed::Put { unit, asks, desired: "launched", at });
     }
 
-    /// Nothing happens but what is told here.
+    /// Removes everything else from the plan.
     fn calm(&mut self) {
         let latency = self.plan.rates.latency;
         self.plan.rates = Rates { latency, ..Rates::default() };
         self.plan.deeds.clear();
     }
 
-    /// The readings of a machine on which many units run have less in them than there is, again and
-    /// again; the past may be gone, too, and fleetd begin anew.
+    /// A machine with many units repeatedly gets incomplete readings; etcd may be compacted and
+    /// fleetd restarted.
     fn blind(&mut self) {
         self.calm();
         let machine = self.machine();
@@ -134,11 +134,11 @@ impl Sequel<'_> {
         }
     }
 
-    /// A machine comes and goes every few seconds, and whatever is made meanwhile comes to it, for
-    /// it has the least: after a few times it keeps its units.
+    /// A machine comes and goes every few seconds. New units are placed there because it has the
+    /// fewest. After a few times it keeps its units.
     fn restless(&mut self) {
         self.calm();
-        // Who leads is calm, and counts.
+        // The leader is undisturbed and counts the departures.
         let machine = self.plan.machines - 1;
         for unit in 0..self.plan.machines {
             let (when, at) = (PROLOGUE + self.chance.between(0, 2_000), self.machine());
@@ -157,7 +157,7 @@ impl Sequel<'_> {
         }
     }
 
-    /// Two units for each machine, most of them exclusive.
+    /// Two units per machine, most of them exclusive.
     fn exclusive_ones(&mut self) {
         for unit in 0..self.plan.machines * 2 {
             let asks = if unit % 3 == 2 { "" } else { "Exclusive=true\n" };
@@ -166,8 +166,8 @@ impl Sequel<'_> {
         }
     }
 
-    /// A fleetd begins anew and is cut off for long while it comes in: its claims are made under the
-    /// lease before still, and whoever drains its machine has them free when that has ended.
+    /// A fleetd restarts and is cut off during its registration: its claims are still under the
+    /// earlier lease and become free for a drain when that expires.
     fn half_way_in(&mut self) {
         self.calm();
         self.plan.rates.refused = 40;
@@ -184,7 +184,8 @@ impl Sequel<'_> {
         self.add(cut + 100, Deed::Drain { of: machine, on: true, at });
     }
 
-    /// An exclusive unit is made one that is not, and while its first run stops one that is, elsewhere.
+    /// An exclusive unit becomes non-exclusive, and while its first run stops, it becomes exclusive
+    /// elsewhere.
     fn exchanged(&mut self) {
         self.calm();
         let mut begin = PROLOGUE;
@@ -201,7 +202,7 @@ impl Sequel<'_> {
         }
     }
 
-    /// A machine on which exclusive units run is cut off for long, and its fleetd begins anew then.
+    /// A machine with exclusive units is cut off for long, and its fleetd restarts in that time.
     fn begun_anew(&mut self) {
         self.calm();
         self.exclusive_ones();
@@ -209,14 +210,14 @@ impl Sequel<'_> {
         let begin = BEGIN + self.chance.between(0, 6_000);
         let time = Duration::from_millis(END - begin);
         self.add(begin, Deed::Cut { machine, requests: true, answers: true, time });
-        // Before what it has claimed is to be given up, which the next one has to know.
+        // Before the claims must be given up, a deadline that the next fleetd must know.
         let time = Duration::from_millis(self.chance.between(100, 300));
         let when = begin + self.chance.between(0, 1_200);
         self.add(when, Deed::CrashFleetd { machine, time });
     }
 
-    /// One machine alone may lead, and it is away for long. The others go on with what they have, and
-    /// with what is wished of it meanwhile; fleetd begins anew among them, and is cut off.
+    /// Only one machine may lead, and it is away for long. The others keep their units and follow
+    /// changed desired states; among them fleetd restarts and is cut off.
     fn unled(&mut self) {
         self.calm();
         self.plan.engines = 1;
@@ -265,8 +266,8 @@ impl Sequel<'_> {
         1 + self.chance.below(self.plan.machines - 1)
     }
 
-    /// All watches fall silent, early. Long after, when whatever was lost by it has been found, units
-    /// are made: whoever leads hears of them at once.
+    /// All watches fall silent early. Units are created long after the resulting gaps were found;
+    /// the leader must learn of them at once.
     fn deaf(&mut self) {
         self.calm();
         self.plan.interval = Duration::from_secs(2);
@@ -281,9 +282,9 @@ impl Sequel<'_> {
         }
     }
 
-    /// Two machines go, one after the other, and what is on the first is made anew while who leads
-    /// hears nothing: what it decides when its patience with the first is over does not land, and
-    /// then its patience with the second is over.
+    /// Two machines leave, one after the other. The units of the first are re-created while the
+    /// leader receives nothing. Its decision at the end of the first grace fails, and then the
+    /// second grace ends.
     fn overdue(&mut self) {
         if self.plan.machines < 3 {
             return;
@@ -307,8 +308,8 @@ impl Sequel<'_> {
         self.put(silent + 100, 0, format!("MachineID=m{first}\n"), 0);
     }
 
-    /// Machines that run only what is signed are shown files that nobody signed, or a stranger, or
-    /// that were signed for another name, or long ago.
+    /// Machines that require signatures get files that are unsigned, signed by a stranger, signed
+    /// for another name, or outdated.
     fn signed(&mut self) {
         self.calm();
         self.plan.signed = true;
@@ -329,7 +330,8 @@ impl Sequel<'_> {
             };
             self.add(when, Deed::PutSigned { unit, asks, by, serial, at });
             if self.chance.percent(25) {
-                // What it has seen goes while nobody looks, and an old one is there instead.
+                // A file that it has seen is replaced with an outdated one while its fleetd is
+                // down.
                 let (by, asks) = (Signer::Ours, format!("MachineID=m{machine}\n"));
                 let (later, time) = (when + 3_000, Duration::from_millis(900));
                 self.add(later, Deed::CrashFleetd { machine, time });

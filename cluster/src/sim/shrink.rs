@@ -1,11 +1,11 @@
-//! A failing schedule made small: deeds and faults of the network are left out while it
-//! still fails in the same way. What is left is for a person to read.
+//! Shrinks a failing schedule: removes deeds and network faults while it fails in the same way, for
+//! a person to read.
 
 use crate::sim::coverage::Coverage;
 use crate::sim::plan::{Plan, Rates};
 use crate::sim::run::{Failure, run};
 
-/// The smallest failing plan found, and how it fails; `None`: it does not.
+/// Returns the smallest failing plan found and its failure, or `None` if it does not fail.
 pub fn shrink(plan: &Plan) -> Option<(Plan, Failure)> {
     let fails = |plan: &Plan| run(plan, &mut Coverage::default(), false).err();
     let mut failure = fails(plan)?;

@@ -1,20 +1,20 @@
-//! What a machine has heard of its lease in the simulation, and when.
+//! A machine's knowledge of its lease, and since when it has it.
 
 use std::time::Duration;
 
-/// A lease lived: when that was asked, when the answer was heard, and the question before it.
+/// A proof that a lease existed: the time of the request, of the answer, and of the previous proof.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sign {
-    /// It lived at that moment, or later.
+    /// The lease existed at this time.
     pub asked: Duration,
-    /// Nobody knew before.
+    /// The machine knows that since this time.
     pub heard: Duration,
-    /// What was known until then.
+    /// The proof known until then.
     pub before: Duration,
 }
 
 impl Sign {
-    /// What was known of it at that moment.
+    /// The proof known at a moment.
     pub fn known_at(&self, moment: Duration) -> Duration {
         if self.heard <= moment { self.asked } else { self.before }
     }

@@ -1,6 +1,5 @@
-//! Who signs units in a simulated cluster of machines that run only what is signed, and what a
-//! machine has seen of it. Who trusts whom on a machine is [`crate::trust`]'s; here it is known who
-//! held the pen.
+//! Signers in a simulated cluster that requires signatures, and what machines have seen.
+//! [`crate::trust`] checks signatures; this module knows the true signers.
 
 use crate::fleetd::trusted_keys::TrustKeeper;
 use crate::signature::{Signature, SigningKey, TrustedKeys};
@@ -15,28 +14,28 @@ use std::time::Duration;
 
 /// `cluster_name`
 const CLUSTER: &str = "s";
-/// Made for the simulation, by `openssl genpkey -algorithm ed25519`.
+/// Made for the simulation with `openssl genpkey -algorithm ed25519`.
 const OURS: &[u8] = b"-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIKhTrK9uQMAgWN3vRcoe8YMHZ37lRiTEAB9WhQMd5HAj\n-----END PRIVATE KEY-----\n";
-/// What is public of it.
+/// The public part of it.
 const TRUSTED: &[u8] = b"-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA3OklpE9cy3KY3YbIeK1duITXrcDkmzogsEQjZtqZoJY=\n-----END PUBLIC KEY-----\n";
-/// Nobody trusts that one.
+/// An untrusted key.
 const STRANGERS: &[u8] = b"-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIMv32lv/Oxz08IGgz2ec2DD8Utdym3LybvSJjL6blvtw\n-----END PRIVATE KEY-----\n";
 
-/// Who signed a unit's file.
+/// The signer of a unit's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signer {
-    /// Who may.
+    /// The trusted key.
     Ours,
-    /// Somebody with another key.
+    /// An untrusted key.
     Stranger,
-    /// Who may, another unit's file.
+    /// The trusted key, for another unit's file.
     OfAnother,
-    /// Nobody.
+    /// Unsigned.
     Nobody,
 }
 
 impl Signer {
-    /// A signature, as good as it is.
+    /// Returns the signature of this signer.
     pub(super) fn sign(self, name: &UnitName, file: &UnitFile, serial: u64) -> Option<Signature> {
         let key = if self == Signer::Stranger { STRANGERS } else { OURS };
         let key = SigningKey::of(key, CLUSTER).ok()?;
@@ -48,19 +47,19 @@ impl Signer {
     }
 }
 
-/// What was signed, and seen of it.
+/// Recorded signatures and serials.
 #[derive(Default)]
 pub struct Signed {
-    /// Signatures by who may: of a name and a text, all of them.
+    /// Signatures by the trusted key, by name and text.
     good: BTreeMap<(UnitName, String), Vec<Signature>>,
-    /// The newest of each name that a machine has run, or has surely seen.
+    /// The newest serial of each name that a machine has run or must have seen.
     pub seen: BTreeMap<(usize, UnitName), u64>,
-    /// What machines keep over a restart of fleetd.
+    /// The serials that machines save across restarts of fleetd.
     kept: BTreeMap<usize, Serials>,
 }
 
 impl Signed {
-    /// The newest by which that file is good.
+    /// Returns the newest serial that is valid for the file.
     pub fn newest(&self, name: &UnitName, text: &str) -> Option<u64> {
         self.of(name, text).iter().map(|one| one.serial).max()
     }
@@ -69,24 +68,24 @@ impl Signed {
         self.good.get(&(name.clone(), text.to_string())).map_or(&[], Vec::as_slice)
     }
 
-    /// It is by who may. (A stranger's has the same serial at times.)
+    /// Returns true if the trusted key made the signature. A stranger may use the same serial.
     fn is_good(&self, name: &UnitName, content: &Content) -> bool {
         let signature = content.signature.as_ref();
         signature.is_some_and(|one| self.of(name, &content.file.text()).contains(one))
     }
 
-    /// The newest of that name, whatever was signed.
+    /// Returns the newest serial of the name, for any text.
     fn newest_of(&self, name: &UnitName) -> Option<u64> {
         let own = self.good.iter().filter(|((signed, _), _)| signed == name);
         own.flat_map(|(_, signatures)| signatures).map(|one| one.serial).max()
     }
 }
 
-/// So long after something was written a machine with which nothing is wrong has seen it.
+/// Time after which a machine without faults has seen a write.
 const SEEN: Duration = Duration::from_secs(8);
 
 impl World {
-    /// A file was signed.
+    /// Records a signature.
     pub(super) fn note_signature(
         &mut self,
         by: Signer,
@@ -101,7 +100,7 @@ impl World {
         }
     }
 
-    /// What a unit's file says by its present signature: good, and the newest of its name.
+    /// Returns true if the unit's present signature is valid and the newest of its name.
     pub fn is_well_signed(&self, name: &UnitName) -> bool {
         let Some(content) = self.truth.units.get(name).map(|kept| &kept.record) else {
             return false;
@@ -111,7 +110,7 @@ impl World {
         signed.is_good(name, content) && serial == signed.newest_of(name)
     }
 
-    /// Machines have seen what has stood for long.
+    /// Records that machines have seen older writes.
     pub fn note_signed(&mut self) {
         if !self.plan.signed || self.book.stirred + SEEN > self.now {
             return;
@@ -135,12 +134,12 @@ impl World {
         }
     }
 
-    /// What a machine runs from now on was seen there.
+    /// Records that a machine has seen what it runs.
     pub(super) fn run_signed(&mut self, machine: usize, files: &BTreeMap<String, String>) {
         for (file, text) in files {
             let Ok(name) = UnitName::new(file) else { continue };
             let Some(newest) = self.book.signed.newest(&name, text) else { continue };
-            // Which of them it was is not known, where it was signed more than once.
+            // With several signatures of one text, it is unknown which one the machine saw.
             let good = self.book.signed.of(&name, text).iter();
             let least = good.map(|one| one.serial).min().unwrap_or(newest);
             let seen = self.book.signed.seen.entry((machine, name)).or_default();
@@ -149,7 +148,7 @@ impl World {
     }
 }
 
-/// What a machine goes by, where units are signed.
+/// Returns the trust of a machine, if signatures are required.
 pub(super) fn trust_keeper(shared: &Shared, machine: usize) -> Option<TrustKeeper> {
     let world = lock(shared);
     if !world.plan.signed {

@@ -1,25 +1,24 @@
-//! Short stories: deeds that matter only together, in their order and within a moment. A unit
-//! that only one machine may have loses that machine; a machine stands still for almost as long
-//! as its lease; a fleetd begins while its first question is lost. Drawn one by one
-//! ([`crate::sim::plan`], [`crate::sim::swarm`]) such deeds hardly ever meet, and the rules that
-//! stand at these edges would never be tried. Each story says which rule it is about.
+//! Short stories: deeds that matter only together, in order and within a short time. Examples: a
+//! unit loses the only machine that may have it; a machine pauses for almost a lease; a fleetd
+//! starts while its first request is lost. Independent random deeds ([`crate::sim::plan`],
+//! [`crate::sim::swarm`]) rarely combine in this way. Each story names the rule that it tests.
 
 use crate::sim::plan::{Deed, Plan, Rates, UNITS, VALUES};
 use groundstate_units::simulator::rng::Rng;
 use std::time::Duration;
 
-/// Of a hundred schedules so many tell a story.
+/// Percentage of schedules with a story.
 const TOLD: u32 = 35;
-/// When the units of a story are made, in milliseconds.
+/// When the units of a story are created, in milliseconds.
 const PROLOGUE: (u64, u64) = (700, 3_000);
-/// When it begins.
+/// When the story starts.
 const BEGIN: (u64, u64) = (8_000, 18_000);
-/// A unit of its own: nothing else in the schedule asks for it that often.
+/// A unit that the rest of the schedule rarely uses.
 const HERO: usize = 5;
-/// The unit beside it.
+/// A second unit.
 const OTHER: usize = 4;
 
-/// Adds a story to a plan, or none, as its seed has it: whether it did.
+/// Adds a story to a plan, depending on its seed. Returns true if it did.
 pub fn tell(plan: &mut Plan) -> bool {
     let mut chance = Rng::of(plan.seed, 4, 0);
     if !chance.percent(TOLD) {
@@ -94,20 +93,20 @@ impl Story<'_> {
         u64::try_from(self.plan.grace.as_millis()).unwrap_or_default()
     }
 
-    /// A message is never lost.
+    /// No message is lost.
     fn quiet_network(&mut self) {
         (self.plan.rates.lost, self.plan.rates.refused) = (0, 0);
     }
 
-    /// Nothing happens but what is told here.
+    /// Removes everything else from the plan.
     fn calm(&mut self) {
         let latency = self.plan.rates.latency;
         self.plan.rates = Rates { latency, ..Rates::default() };
         self.plan.deeds.clear();
     }
 
-    /// A global unit that another follows goes and comes again within a moment: a move decided
-    /// on its absence does not land any more.
+    /// A global unit with a follower disappears and returns within a moment: a move based on its
+    /// absence must fail.
     fn company(&mut self) {
         self.plan.rates.latency = 100;
         self.prologue(OTHER, "Global=true\n".to_string());
@@ -122,8 +121,8 @@ impl Story<'_> {
         }
     }
 
-    /// A unit that only one machine may have; that machine is away for longer than its lease,
-    /// and back: the unit was nowhere, which is no reason to stop it.
+    /// The only machine that may have a unit is away longer than its lease, and returns: the unit
+    /// had no place, which is no reason to stop it.
     fn lonely(&mut self) {
         let machine = self.machine;
         self.prologue(HERO, format!("MachineMetadata=n={machine}\n"));
@@ -132,8 +131,7 @@ impl Story<'_> {
         self.cut(begin, machine, away);
     }
 
-    /// An exclusive unit's machine stands still, or is cut off, for almost as long as its lease,
-    /// again and again.
+    /// The machine of an exclusive unit is repeatedly paused or cut off for almost its lease.
     fn brink(&mut self) {
         if self.chance.percent(70) {
             self.quiet_network();
@@ -162,8 +160,8 @@ impl Story<'_> {
         }
     }
 
-    /// A fleetd begins anew while what it asks first is lost: what runs under a claim of the one
-    /// before it goes on, and what it does not know yet is not taken for an absence.
+    /// A fleetd restarts while its first requests are lost: units under a claim of its predecessor
+    /// keep running, and missing information is not taken as absence.
     fn anew(&mut self) {
         let machine = self.machine;
         let asks = if self.chance.percent(50) { "Exclusive=true\n" } else { "" };
@@ -176,14 +174,14 @@ impl Story<'_> {
             self.add(begin, Deed::CrashFleetd { machine, time });
             let up = begin + down;
             if self.chance.percent(50) {
-                // The reading is lost, the watch that follows it is not.
+                // The reading is lost, the following watch is not.
                 self.cut(begin, machine, down + 500);
                 for _ in 0..8 {
                     let when = up + self.some((1_000, 1_450));
                     self.add(when, Deed::Get { unit: HERO, at: machine });
                 }
             } else {
-                // In the middle of its first writes.
+                // During its first writes.
                 let from = up + self.some((20, 700));
                 let time = self.some((300, 1_200));
                 self.cut(from, machine, time);
@@ -192,8 +190,8 @@ impl Story<'_> {
         }
     }
 
-    /// The machine that leads goes, with units on it that ask for its metadata: who leads next
-    /// has never heard what that machine says of itself.
+    /// The leader disappears with units that require its metadata, which its successor has never
+    /// received.
     fn heir(&mut self) {
         for unit in [HERO, OTHER, 3] {
             let value = VALUES[self.chance.below(VALUES.len())];
@@ -204,8 +202,8 @@ impl Story<'_> {
         self.add(begin, Deed::Pause { machine: leads, time });
     }
 
-    /// A wish gets lost while its unit is destroyed by somebody else: nobody may be told that it
-    /// was done.
+    /// A request is lost while another client destroys the unit: no client may be told that it
+    /// succeeded.
     fn ghost(&mut self) {
         let machine = self.machine;
         self.prologue(HERO, String::new());
@@ -223,11 +221,11 @@ impl Story<'_> {
         }
     }
 
-    /// A unit that fits nowhere is made anew with another file that asks for the same: the reason
-    /// went with the old one, and is said again.
+    /// An unplaceable unit is re-created with the same requirements: its reason was deleted and
+    /// must be recorded again.
     fn same_again(&mut self) {
         if self.chance.percent(70) {
-            // Who leads is undisturbed, and its next proof far.
+            // The leader is undisturbed, and its next full reading is far.
             self.calm();
             self.plan.interval = Duration::from_secs(2);
         }
@@ -241,8 +239,8 @@ impl Story<'_> {
         }
     }
 
-    /// The leader's watch falls silent while a machine is away: what it decides by then does not
-    /// land, and it waits for news without asking for ever.
+    /// The leader's watch falls silent while a machine is away: its decision fails, and it must
+    /// wait for changes without a busy loop.
     fn stuck(&mut self) {
         let machine = self.machine;
         self.plan.grace = Duration::from_secs(4);
@@ -261,8 +259,8 @@ impl Story<'_> {
         self.add(back, Deed::Metadata { of: machine, value: Some(own), at });
     }
 
-    /// Nothing happens but that a machine goes, for long: its units are elsewhere soon, and whoever
-    /// leads is never too disturbed to be asked for it.
+    /// A machine disappears for long and nothing else happens: its units must move soon, with an
+    /// undisturbed leader.
     fn deserted(&mut self) {
         let latency = self.plan.rates.latency;
         self.plan.rates = Rates { latency, ..Rates::default() };
@@ -271,7 +269,7 @@ impl Story<'_> {
         });
         let (begin, machine) = (self.begin.min(10_000), self.machine);
         if self.chance.percent(50) {
-            // Deaf, too: by its proofs alone an engine would come late to all that follows.
+            // With silent watches an engine would react late if it relied on full readings.
             for deaf in 0..self.plan.machines {
                 self.add(begin, Deed::SilenceWatches { machine: deaf });
             }
@@ -280,8 +278,8 @@ impl Story<'_> {
         self.add(begin, Deed::CrashMachine { machine, time });
     }
 
-    /// An exclusive unit's machine stands still for longer than its lease, and when it goes on etcd
-    /// has no quorum: another one has the unit by then.
+    /// The machine of an exclusive unit is paused longer than its lease. When it resumes, etcd has
+    /// no quorum and another machine has the unit.
     fn asleep(&mut self) {
         self.plan.grace = Duration::ZERO;
         self.quiet_network();
@@ -295,7 +293,7 @@ impl Story<'_> {
         self.add(lost, Deed::QuorumLoss { time: Duration::from_millis(ttl) });
     }
 
-    /// Units that replace each other are made at the same moment, by way of several machines.
+    /// Units that replace each other are created at the same moment, through several machines.
     fn round(&mut self) {
         self.plan.rates.latency = 100;
         for turn in 0..4 {
@@ -311,7 +309,8 @@ impl Story<'_> {
         }
     }
 
-    /// Late in the schedule an exclusive unit goes, and its claim can not be given back at once.
+    /// Late in the schedule an exclusive unit is destroyed, and its claim cannot be released at
+    /// once.
     fn farewell(&mut self) {
         self.plan.rates.refused = 30;
         self.prologue(HERO, "Exclusive=true\n".to_string());

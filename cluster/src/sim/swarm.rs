@@ -1,21 +1,21 @@
-//! What is drawn on top of a plan, so that things meet: several units that can not all have the
-//! one machine they want, come at once; deeds that follow on each other before the first has come
-//! through; reads at a daemon that has just begun. Alone, and seconds apart, such deeds never meet
-//! the writes they could harm. What a plan is: [`crate::sim::plan`].
+//! Additions to a plan that make deeds interact. Several units that cannot share their one machine
+//! arrive together. Deeds follow each other before the first has taken effect. A daemon is read
+//! just after its start. Seconds apart, such deeds never affect each other. [`crate::sim::plan`]
+//! defines plans.
 
 use crate::sim::plan::{Deed, Plan, UNITS, VALUES};
 use crate::transaction::MOST_OPERATIONS;
 use groundstate_units::simulator::rng::Rng;
 use std::time::Duration;
 
-/// Deeds of a crowd come within so many milliseconds.
+/// Time span for the deeds of a crowd, in milliseconds.
 const CROWD: u64 = 1_500;
-/// A deed that follows on another comes within so many milliseconds.
+/// Maximum delay of a following deed, in milliseconds.
 const HASTE: u64 = 250;
-/// A fleetd that begins is asked within so many milliseconds.
+/// Maximum delay of the first request to a starting fleetd, in milliseconds.
 const FIRST_QUESTION: u64 = 2_500;
 
-/// Makes a plan harder, or leaves it, as its seed has it.
+/// Makes a plan harder, or leaves it unchanged, depending on its seed.
 pub fn thicken(plan: &mut Plan) {
     let mut chance = Rng::of(plan.seed, 3, 0);
     plan.room = [6, 20, MOST_OPERATIONS][chance.below(3)];
@@ -33,7 +33,7 @@ pub fn thicken(plan: &mut Plan) {
     plan.deeds.sort_by_key(|(at, _)| *at);
 }
 
-/// Units that are in each other's way.
+/// Adds units that conflict with each other.
 fn crowd(chance: &mut Rng, plan: &mut Plan) {
     let wanted = chance.below(plan.machines);
     let begin = chance.between(3_000, 38_000);
@@ -60,7 +60,7 @@ fn crowd(chance: &mut Rng, plan: &mut Plan) {
     }
 }
 
-/// Some deeds are followed by others before they have come through.
+/// Adds deeds that follow others before they have taken effect.
 fn hasten(chance: &mut Rng, plan: &mut Plan) {
     for (at, deed) in plan.deeds.clone() {
         if !chance.percent(30) {

@@ -1,5 +1,5 @@
-//! Watches of the simulated etcd: they tell with a delay, break, fall silent, or tell again
-//! what they told. What they watch is [`super::etcd`]'s.
+//! Watches of the simulated etcd: they deliver late, break, fall silent, or repeat events.
+//! [`super::etcd`] is the store.
 
 use crate::sim::etcd::Etcd;
 use crate::sim::world::{Event, Shared, World, lock};
@@ -9,7 +9,7 @@ use crate::transaction::Change;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// A stream through which nothing comes is given up.
+/// A stream without data is given up after this time.
 const STREAM_PATIENCE: Duration = Duration::from_secs(8);
 
 pub(super) struct Watched {
@@ -17,18 +17,18 @@ pub(super) struct Watched {
     pub(super) prefix: String,
     pub(super) seen: i64,
     pub(super) foreign: bool,
-    /// Something is on its way since then.
+    /// Since when a message is in flight.
     pub(super) coming: Option<Duration>,
     pub(super) ready: bool,
     pub(super) broken: bool,
     pub(super) silent: bool,
-    /// Tells again from here to there.
+    /// The range of revisions to repeat.
     pub(super) again: Option<(i64, i64)>,
     pub(super) waker: Option<Waker>,
 }
 
 impl World {
-    /// A task watches from what it has read.
+    /// Starts a watch after a reading.
     pub(super) fn begin_watch(&mut self, machine: usize, prefix: String, after: i64) -> u64 {
         let foreign = self.now < self.machines[machine].foreign_until;
         if !foreign {
@@ -49,13 +49,13 @@ impl World {
         self.etcd.next += 1;
         let id = self.etcd.next;
         self.etcd.watches.insert(id, watched);
-        // What happened since then follows in a message of its own.
+        // The first changes follow in a message of their own.
         let way = self.latency();
         self.plan_in(way, Event::News(id));
         id
     }
 
-    /// What a watch tells comes to its machine, or does not.
+    /// Delivers a watch's message to its machine, or not.
     pub fn news(&mut self, id: u64) {
         let Some(watch) = self.etcd.watches.get_mut(&id) else { return };
         let cut = self.now < self.machines[watch.machine].answers_lost_until;
@@ -72,7 +72,7 @@ impl World {
         }
     }
 
-    /// The way to another cluster is closed: what hangs on it ends.
+    /// Ends watches on the foreign cluster once the machine is reconnected.
     pub fn end_foreign_watches(&mut self, machine: usize) {
         if self.now < self.machines[machine].foreign_until {
             return;
@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    /// Does something to the watches of a machine; how many there were.
+    /// Applies a fault to the watches of a machine. Returns their number.
     pub fn each_watch(&mut self, machine: usize, what: WatchFault) -> usize {
         let own = self.etcd.watches.values_mut().filter(|watch| watch.machine == machine);
         let mut count = 0;
@@ -108,14 +108,14 @@ impl World {
     }
 }
 
-/// What happens to watches.
+/// A fault of watches.
 #[derive(Clone, Copy, Debug)]
 pub enum WatchFault {
     /// They end.
     Broken,
-    /// They tell nothing any more, and do not say so.
+    /// They deliver nothing more, without an error.
     Silent,
-    /// They go back that many revisions, and tell so many of them again.
+    /// They go back that many revisions, and repeat so many of them.
     Again(i64, i64),
 }
 

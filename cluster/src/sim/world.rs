@@ -1,6 +1,6 @@
-//! All that the tasks of a simulated cluster touch: the true time, etcd, the machines with
-//! their inits, and what is to happen next. It is told what the tasks ask and tells the
-//! invariants; tasks are polled elsewhere ([`crate::sim::run`]).
+//! Everything that the tasks of a simulated cluster use: real time, etcd, machines with their
+//! inits, and pending events. It serves the tasks and calls the invariants; [`crate::sim::run`]
+//! polls the tasks.
 
 use crate::api::server::ApiState;
 use crate::clock::{Sleep, Time};
@@ -24,105 +24,105 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// The world, as tasks hold it.
+/// The world, shared with the tasks.
 pub type Shared = Arc<Mutex<World>>;
 
-/// Looks into it; never held while a task is polled.
+/// Locks the world; never held while a task is polled.
 pub fn lock(world: &Shared) -> MutexGuard<'_, World> {
     world.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is to happen.
+/// A pending event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The deed of that number.
+    /// Executes the deed with this number.
     Deed(usize),
-    /// A request comes to etcd.
+    /// A request arrives at etcd.
     Arrive(u64),
-    /// Its answer comes back.
+    /// An answer arrives.
     Answer(u64),
-    /// A watch tells.
+    /// A watch delivers.
     News(u64),
-    /// A lease may have run out.
+    /// A lease may expire.
     LeaseDue(i64),
-    /// A run at the init of a machine goes on.
+    /// A run at a machine's init continues.
     Init(usize, u64),
-    /// Something about a machine may be over: it is looked at.
+    /// A machine's fault may be over.
     Rouse(usize),
-    /// What a machine lost while it stood still it has given up by now.
+    /// A machine has had time to give up what it lost in a pause.
     Fenced,
     /// A twin is switched off.
     Gone(usize),
     /// etcd may have a leader again.
     QuorumBack,
-    /// What nobody could read is put right.
+    /// An unreadable value is restored.
     Readable(usize),
     /// All faults end.
     Heal,
     /// Once a second.
     Tick,
-    /// What was to be settled is settled.
+    /// Everything has converged.
     Converged,
-    /// Nothing has happened any more.
+    /// Nothing more has happened.
     Quiet,
 }
 
-/// fleetd on a machine.
+/// A running fleetd.
 pub struct Fleetd {
-    /// Its tasks' handles.
+    /// The handles of its tasks.
     pub daemon: Daemon,
     /// Its API.
     pub api: ApiState,
 }
 
-/// One machine. What is wrong with it lasts until a moment.
+/// A machine. Each fault lasts until a time.
 pub struct Machine {
-    /// Twins share it.
+    /// The machine id; twins share it.
     pub id: MachineId,
-    /// This boot of it.
+    /// The number of its boot.
     pub boot: u64,
-    /// Tells it from its twin.
+    /// Distinguishes it from its twin.
     pub instance: String,
-    /// Copies of a disk share it.
+    /// The disk; copies share it.
     pub disk: String,
-    /// It is the second under its id.
+    /// True for the second machine with its id.
     pub is_clone: bool,
-    /// `None`: killed.
+    /// `None` if killed.
     pub fleetd: Option<Fleetd>,
     /// Its init.
     pub init: LocalInit,
-    /// How far its clock runs fast, in millionths.
+    /// Clock drift in ppm.
     pub ppm: i64,
-    /// It has no power.
+    /// Without power until then.
     pub off_until: Duration,
-    /// It stands still, or did.
+    /// Start of its last pause.
     pub paused_since: Duration,
-    /// Until then.
+    /// End of its last pause.
     pub paused_until: Duration,
-    /// When it last went on after having stood still for a good part of a lease.
+    /// When it last resumed after a pause of a good part of a lease.
     pub slept_until: Duration,
-    /// fleetd is down.
+    /// fleetd is down until then.
     pub down_until: Duration,
-    /// What it asks does not come to etcd.
+    /// Its requests to etcd are lost until then.
     pub requests_lost_until: Duration,
-    /// What etcd answers does not come to it.
+    /// etcd's answers to it are lost until then.
     pub answers_lost_until: Duration,
-    /// Its init does not answer.
+    /// Its init does not answer until then.
     pub away_until: Duration,
-    /// An etcd of another cluster answers.
+    /// A foreign etcd answers until then.
     pub foreign_until: Duration,
-    /// What is not in its readings, and until when.
+    /// The missing part of its readings, and until when.
     pub hidden: Option<(Hidden, Duration)>,
-    /// The last moment at which something else was wrong.
+    /// The last time of another fault.
     pub troubled: Duration,
-    /// Its lease was ended by hand.
+    /// When an operator revoked its lease.
     pub ended: Duration,
-    /// It stops its units, to leave.
+    /// It is stopping its units to leave.
     pub leaving: bool,
 }
 
 impl Machine {
-    /// Switched on, its fleetd not yet.
+    /// A powered machine without fleetd.
     pub fn new(id: MachineId, number: usize, ppm: i64) -> Machine {
         Machine {
             id,
@@ -149,59 +149,59 @@ impl Machine {
         }
     }
 
-    /// This boot of it, in words.
+    /// The id of this boot.
     pub fn boot_id(&self) -> String {
         format!("boot {} of {}", self.boot, self.instance)
     }
 
-    /// Those words are about this boot of it.
+    /// Returns true if the id is of this boot.
     pub fn is_boot(&self, words: &str) -> bool {
         let rest = words.strip_prefix("boot ").and_then(|rest| rest.strip_suffix(&self.instance));
         rest.and_then(|rest| rest.strip_suffix(" of ")?.parse().ok()) == Some(self.boot)
     }
 }
 
-/// Tasks that do so more often between two events wait for nothing else.
+/// A task that waits this often for a passed time between two events is in a busy loop.
 const MOST_OVERDUE: u64 = 10_000;
 
 /// Never.
 pub const NEVER: Duration = Duration::MAX;
 
-/// See the head of the module.
+/// The simulated world.
 pub struct World {
-    /// The true time.
+    /// The real time.
     pub now: Duration,
-    /// For all that is drawn on the way.
+    /// Random source for the run.
     pub chance: Rng,
-    /// What was drawn before.
+    /// The schedule.
     pub plan: Plan,
     /// The store.
     pub etcd: Etcd,
-    /// By number; twins at the end.
+    /// Machines by number; twins come last.
     pub machines: Vec<Machine>,
-    /// What the store holds.
+    /// The contents of the store.
     pub truth: Snapshot,
-    /// What it held before the last write.
+    /// The contents before the last write.
     pub before: Snapshot,
-    /// What the invariants remember.
+    /// The history for the invariants.
     pub book: Book,
-    /// What happened.
+    /// Counters.
     pub coverage: Coverage,
-    /// The first invariant that did not hold: its name, and how.
+    /// The first violated invariant with details.
     pub failure: Option<(&'static str, String)>,
-    /// When all faults ended; [`NEVER`]: not yet.
+    /// When all faults ended, or [`NEVER`].
     pub healed: Duration,
     /// The task that is polled.
     pub task: TaskId,
-    /// Tasks to be begun, by machine.
+    /// Tasks to start, by machine.
     pub begun: Vec<(usize, Task)>,
     /// Machines whose tasks end.
     pub ended: Vec<usize>,
-    /// What happened, in words, when somebody wants to read it.
+    /// The log, if requested.
     pub log: Option<Vec<String>>,
-    /// Of all that happened, in order: the same for the same schedule.
+    /// A digest of everything that happened; equal for equal schedules.
     pub digest: u64,
-    /// Times that a task waited for a moment that had passed, since the last event.
+    /// Number of waits for a passed time since the last event.
     overdue: u64,
     agenda: BTreeMap<(Duration, u64), Event>,
     timers: BTreeSet<(Duration, TaskId)>,
@@ -209,7 +209,7 @@ pub struct World {
 }
 
 impl World {
-    /// Before anything has happened.
+    /// The world before the first event.
     pub fn new(plan: &Plan, keys: Keys) -> World {
         World {
             now: Duration::ZERO,
@@ -235,24 +235,24 @@ impl World {
         }
     }
 
-    /// One more thing to happen.
+    /// Adds an event.
     pub fn plan_at(&mut self, at: Duration, event: Event) {
         self.sequence += 1;
         self.agenda.insert((at.max(self.now), self.sequence), event);
     }
 
-    /// That long from now.
+    /// Adds an event after a delay.
     pub fn plan_in(&mut self, time: Duration, event: Event) {
         self.plan_at(self.now + time, event);
     }
 
-    /// The task that is polled wants to be polled then.
+    /// Wakes the current task at that time.
     pub fn wake_at(&mut self, at: Duration) {
         let task = self.task;
         self.timers.insert((at.max(self.now), task));
     }
 
-    /// Goes on to the next moment; the tasks to wake and the event, if it is one's.
+    /// Advances to the next event or timer. Returns the tasks to wake and the event.
     pub fn advance(&mut self) -> (Vec<TaskId>, Option<Event>) {
         self.overdue = 0;
         let event = self.agenda.first_key_value().map(|((at, _), _)| *at);
@@ -271,13 +271,13 @@ impl World {
         (Vec::new(), Some(event))
     }
 
-    /// The machine runs.
+    /// Returns true if the machine runs.
     pub fn runs(&self, machine: usize) -> bool {
         let machine = &self.machines[machine];
         self.now >= machine.off_until && self.now >= machine.paused_until
     }
 
-    /// Since when nothing is wrong with a machine, and with etcd.
+    /// Returns since when the machine and etcd have no fault.
     pub fn calm_since(&self, machine: usize) -> Duration {
         let one = &self.machines[machine];
         let wrongs = [
@@ -295,24 +295,24 @@ impl World {
         wrongs.into_iter().max().unwrap_or_default()
     }
 
-    /// Nothing has been wrong with it for that long.
+    /// Returns true if it has had no fault for that long.
     pub fn is_calm(&self, machine: usize, time: Duration) -> bool {
         let one = &self.machines[machine];
         one.fleetd.is_some() && !one.leaving && self.calm_since(machine) + time <= self.now
     }
 
-    /// One message takes that long.
+    /// Draws the latency of a message.
     pub fn latency(&mut self) -> Duration {
         let most = if self.healed == NEVER { self.plan.rates.latency } else { 5 };
         Duration::from_micros(self.chance.between(200, most * 1_000))
     }
 
-    /// Happens in that percentage, while there are faults.
+    /// Draws whether a fault happens, at this percentage, before the faults end.
     pub fn mishap(&mut self, percent: u32) -> bool {
         self.healed == NEVER && percent > 0 && self.chance.percent(percent)
     }
 
-    /// The invariants look.
+    /// Checks the invariants.
     pub fn judge(&mut self, moment: &Moment<'_>) {
         if self.failure.is_none()
             && let Some((name, what)) = invariant::broken(self, moment)
@@ -322,30 +322,30 @@ impl World {
         }
     }
 
-    /// Remembers what happened.
+    /// Adds a line to the log.
     pub fn say(&mut self, what: impl FnOnce() -> String) {
         if let Some(log) = &mut self.log {
             log.push(format!("{:>10.4} {}", self.now.as_secs_f64(), what()));
         }
     }
 
-    /// Takes a number into the digest.
+    /// Adds a number to the digest.
     pub fn mix(&mut self, number: u64) {
         self.digest = (self.digest ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
     }
 
-    /// The machine that leads, by what etcd holds.
+    /// The leading machine by etcd's contents.
     pub fn leader(&self) -> Option<usize> {
         let id = &self.truth.leader.as_ref()?.record.machine;
         self.machines.iter().position(|machine| machine.id == *id && machine.fleetd.is_some())
     }
 }
 
-/// A machine's own clock.
+/// The clock of a machine.
 pub struct MachineTime {
-    /// Where it is.
+    /// The world.
     pub world: Shared,
-    /// Whose.
+    /// The machine.
     pub machine: usize,
 }
 
@@ -385,7 +385,7 @@ impl Future for Until {
             if world.overdue < MOST_OVERDUE {
                 return Poll::Ready(());
             }
-            // It would never give its turn back.
+            // The task would never yield.
             let words = "it waits for what has passed, for ever".to_string();
             world.failure.get_or_insert(("the schedule ends", words));
             return Poll::Pending;

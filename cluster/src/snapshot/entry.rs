@@ -1,5 +1,5 @@
-//! How a key and its value go into a snapshot, and out of it. Not here: what follows from a value that
-//! can not be read, which is `unreadable_value`'s.
+//! Puts keys and values into a snapshot, and removes them. `unreadable_value` handles values that
+//! cannot be read.
 
 use super::{Content, Kept, Snapshot};
 use crate::key::Subject;
@@ -34,7 +34,7 @@ impl Snapshot {
             Subject::Global(name) => insert(&mut self.globals, name, entry)?,
             Subject::Why(name) => insert(&mut self.whys, name, entry)?,
             Subject::Claim(machine, name) => {
-                // Whatever it says: the key is there, so that machine may run it.
+                // The key alone means that the machine may run the unit, whatever the value is.
                 let Entry { created, modified, lease, .. } = *entry;
                 let read = record::decode::<ClaimRecord>(&entry.value);
                 let instance = read.as_ref().ok().and_then(|read| read.instance.clone());

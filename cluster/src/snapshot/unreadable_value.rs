@@ -1,6 +1,5 @@
-//! What stands for a value of etcd that can not be read: what was known of it before; else what
-//! other keys say of the same thing, for a place stands twice. It is never taken for an absence.
-//! Not here: what a value means, which is [`crate::record`]'s.
+//! Substitutes for unreadable values: the previous value, or the facts that other keys imply. An
+//! unreadable value is never treated as absent. [`crate::record`] defines the values.
 
 use super::{Kept, Snapshot};
 use crate::desired::Desired;
@@ -11,9 +10,9 @@ use crate::unit_name::UnitName;
 use std::collections::BTreeMap;
 
 impl Snapshot {
-    /// Takes over from `before` what can not be read now.
+    /// Keeps from `before` the values that are unreadable now.
     pub(super) fn carry_over(&mut self, before: &Snapshot) {
-        for subject in self.obscured_subjects() {
+        for subject in self.unreadable_subjects() {
             match &subject {
                 Subject::Cluster => self.cluster.clone_from(&before.cluster),
                 Subject::Leader => self.leader.clone_from(&before.leader),
@@ -32,31 +31,31 @@ impl Snapshot {
                 Subject::State(machine, name) => {
                     carry_of(&mut self.states, &before.states, name, machine);
                 }
-                // The key alone says it.
+                // The key alone carries the meaning.
                 Subject::Claim(..) | Subject::Drain(_) => {}
             }
         }
     }
 
-    /// Where nothing was known before, other keys say where a unit is and what is wished for it.
+    /// Derives places and desired states from other keys where no previous value is known.
     pub(super) fn stand_in(&mut self) {
-        let obscured = self.obscured_subjects();
-        for subject in &obscured {
+        let unreadable = self.unreadable_subjects();
+        for subject in &unreadable {
             if let Subject::Place(name) = subject {
-                self.stand_in_place(name, &obscured);
+                self.stand_in_place(name, &unreadable);
             }
         }
-        for subject in &obscured {
+        for subject in &unreadable {
             if let Subject::Desired(name) = subject {
                 let told = self.globals.get(name).or_else(|| self.told_of(name));
                 let desired = told.map(|told| told.record.desired);
-                let desired = desired.or_else(|| self.wished_as_placed(name, &obscured));
+                let desired = desired.or_else(|| self.wished_as_placed(name, &unreadable));
                 let stands =
                     desired.map(|desired| self.in_place_of(subject, DesiredRecord { desired }));
                 self.desired.extend(stands.map(|stands| (name.clone(), stands)));
             }
         }
-        for subject in &obscured {
+        for subject in &unreadable {
             if let Subject::Schedule(machine, name) = subject
                 && self.place_of(name) == Some(machine)
             {
@@ -72,13 +71,13 @@ impl Snapshot {
         }
     }
 
-    /// A machine is there, and what it says, or what was laid over that, can not be read.
-    pub fn is_obscured(&self, id: &MachineId) -> bool {
-        self.obscured_by(id).is_some()
+    /// Returns true if the machine is registered and its record or its overrides cannot be read.
+    pub fn is_unreadable(&self, id: &MachineId) -> bool {
+        self.unreadable_key(id).is_some()
     }
 
-    /// The first key by which it is.
-    pub fn obscured_by(&self, id: &MachineId) -> Option<&str> {
+    /// The first such key.
+    pub fn unreadable_key(&self, id: &MachineId) -> Option<&str> {
         if self.set_aside.is_empty() {
             return None;
         }
@@ -95,8 +94,8 @@ impl Snapshot {
         machine.or_else(|| over.find(|key| !is_known(key))).map(String::as_str)
     }
 
-    /// Of which nothing is known by now.
-    fn obscured_subjects(&self) -> Vec<Subject> {
+    /// Subjects with an unreadable value and no known one.
+    fn unreadable_subjects(&self) -> Vec<Subject> {
         self.set_aside
             .keys()
             .filter_map(|key| self.keys.subject(key))
@@ -127,9 +126,9 @@ impl Snapshot {
         }
     }
 
-    fn stand_in_place(&mut self, name: &UnitName, obscured: &[Subject]) {
+    fn stand_in_place(&mut self, name: &UnitName, unreadable: &[Subject]) {
         let told = self.schedules.iter().find(|(_, told)| told.contains_key(name));
-        let mut keys = obscured.iter();
+        let mut keys = unreadable.iter();
         let by_key = || {
             keys.find_map(|subject| {
                 let Subject::Schedule(machine, of) = subject else { return None };
@@ -143,16 +142,16 @@ impl Snapshot {
         self.places.insert(name.clone(), stands);
     }
 
-    /// What the machine of a unit was told.
+    /// The entry of the unit in its machine's schedule.
     fn told_of(&self, name: &UnitName) -> Option<&Kept<ScheduleRecord>> {
         self.schedules.get(self.place_of(name)?)?.get(name)
     }
 
-    /// A unit that has a place, or that machines are told of as a global one, is wished for, for
-    /// both end with its wish: as far as its machine says that it has come, or all the way.
-    fn wished_as_placed(&self, name: &UnitName, obscured: &[Subject]) -> Option<Desired> {
+    /// A unit with a place, or with a global key, is wanted, because both are deleted when it is
+    /// not. The desired state is the one that its machine has reached, or launched.
+    fn wished_as_placed(&self, name: &UnitName, unreadable: &[Subject]) -> Option<Desired> {
         let place = self.place_of(name);
-        let is_told = obscured.contains(&Subject::Global(name.clone()))
+        let is_told = unreadable.contains(&Subject::Global(name.clone()))
             && self.asks_to_be_global(name) != Some(false);
         if place.is_none() && !is_told {
             return None;
@@ -163,12 +162,13 @@ impl Snapshot {
         reached.filter(|reached| *reached != Desired::Inactive).or(Some(Desired::Launched))
     }
 
-    /// By its file; `None`: nobody can read that. Under the key of a global unit anybody may write.
+    /// Reads it from the unit's file, or returns `None` if the file is unreadable. A global key
+    /// alone proves nothing: any client may write it.
     fn asks_to_be_global(&self, name: &UnitName) -> Option<bool> {
         self.units.get(name).map(|kept| kept.record.asks.global)
     }
 
-    /// What a machine is told of a unit as it is wished.
+    /// The schedule entry that the desired state implies.
     fn as_wished(&self, subject: &Subject, name: &UnitName) -> Option<Kept<ScheduleRecord>> {
         let desired = self.desired_of(name);
         let hash = self.units.get(name)?.record.hash.clone();

@@ -1,5 +1,5 @@
-//! A store that somebody else answers for: the simulation's, which loses answers, delays
-//! them, and ends watches at will. What is asked of it is what is asked of etcd.
+//! A store answered by another component: the simulation, which loses and delays answers and ends
+//! watches. It takes the same calls as etcd.
 
 use super::membership::{Membership, Word};
 use super::{Batch, Fault, Lease, Remainder};
@@ -8,61 +8,61 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-/// An answer to come.
+/// A pending answer.
 pub type Answered<'a, T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send + 'a>>;
 
-/// What is asked.
+/// A call.
 #[derive(Clone, Debug)]
 pub enum Call {
-    /// Everything that begins so.
+    /// Read all keys under a prefix.
     Read(String),
-    /// A transaction.
+    /// Commit a transaction.
     Commit(Transaction),
-    /// A lease for that long.
+    /// Grant a lease.
     Grant(Duration),
-    /// A sign of life.
+    /// Renew a lease.
     KeepAlive(i64),
-    /// What is left of a lease.
+    /// Ask for the remaining time of a lease.
     Remainder(i64),
-    /// The end of a lease.
+    /// Revoke a lease.
     Revoke(i64),
-    /// Who the members are, and what each address says of a leader.
+    /// Ask for the members, and each address for its leader.
     Leaderless,
 }
 
-/// What is answered, in the order of [`Call`].
+/// An answer, in the order of [`Call`].
 #[derive(Clone, Debug)]
 pub enum Reply {
-    /// At one revision.
+    /// The keys at one revision.
     Read(Reading),
-    /// Its revision, or it did not hold.
+    /// The revision, or `None` if a condition failed.
     Committed(Option<i64>),
-    /// As granted.
+    /// The lease.
     Granted(Lease),
-    /// It lives.
+    /// Whether the lease exists.
     Alive(bool),
-    /// So much, where it has not ended.
+    /// The remaining time, or `None` if the lease has expired.
     Left(Option<Remainder>),
-    /// It is gone.
+    /// The lease is gone.
     Revoked,
-    /// Who they are, and what was answered.
+    /// The members and their answers.
     Members(Membership, Vec<Word>),
 }
 
-/// Who answers.
+/// The component that answers.
 pub trait Driven: Send + Sync {
-    /// One call.
+    /// Executes one call.
     fn call(&self, call: Call) -> Answered<'static, Reply>;
-    /// What changes after that revision.
+    /// Watches the changes after a revision.
     fn watch(&self, prefix: &str, after: i64) -> Answered<'static, Box<dyn DrivenWatch>>;
 }
 
-/// Its watch.
+/// A watch of [`Driven`].
 pub trait DrivenWatch: Send {
-    /// As [`super::Watch::next`].
+    /// Like [`super::Watch::next`].
     fn next(&mut self) -> Answered<'_, Batch>;
 }
 
 pub(super) fn other_answer() -> Fault {
-    Fault::Unavailable("another answer than was asked for".to_string())
+    Fault::Unavailable("the answer does not match the call".to_string())
 }

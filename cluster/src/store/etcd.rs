@@ -1,7 +1,9 @@
-//! [`super::Store`] on etcd's v3 API. Each call has the configured time; a write whose
-//! answer did not come is `Unknown`, unless etcd said itself that it was not done. One member is
-//! asked at a time, the first one named at first: when it does not answer, the next ones ask
-//! the next. (Spread over all, one call of three would be lost to a member that is cut off.)
+//! [`super::Store`] on etcd's v3 API.
+//! Each call has the configured timeout. A write without an answer is `Unknown`, unless etcd says
+//! that it was not done.
+//! One member is asked at a time, starting with the first endpoint; when it does not answer, later
+//! calls use the next one. Spreading calls over all members would lose one call of three to an
+//! unreachable member.
 
 mod fault;
 mod members;
@@ -28,34 +30,34 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-/// Bytes of one answer: etcd's own bound is on requests; a page of full units is far less.
+/// Maximum size of an answer. etcd bounds requests instead; a page of full units is far smaller.
 const LARGEST_ANSWER: usize = 1024 * 1024 * 1024;
-/// Keys read in one request.
+/// Keys per read request.
 const PAGE: i64 = 2000;
-/// Between two readings of its term.
+/// Error when the leader changed between two readings of the term.
 const ANOTHER_LEADER: &str = "etcd has another leader than a moment ago";
-/// A member that does not answer a ping of HTTP/2 is left for another.
+/// An HTTP/2 ping interval and timeout; a member that fails it is replaced by the next.
 const PING: Duration = Duration::from_secs(5);
 const PING_ANSWERED: Duration = Duration::from_secs(3);
 
-/// How etcd is reached.
+/// Connection settings of etcd.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EtcdConfig {
-    /// URLs.
+    /// Endpoint URLs.
     pub endpoints: Vec<String>,
     /// User and password.
     pub user: Option<(String, Secret)>,
-    /// PEM; who may have signed the members' certificates.
+    /// PEM file with the CA of the members' certificates.
     pub ca_file: Option<PathBuf>,
-    /// PEM; ours.
+    /// PEM file with our certificate.
     pub cert_file: Option<PathBuf>,
-    /// PEM; its key.
+    /// PEM file with its key.
     pub key_file: Option<PathBuf>,
-    /// For each request.
+    /// Timeout of each request.
     pub request_timeout: Duration,
 }
 
-/// A member that is asked, and whose turn it is.
+/// A connection and the turn of its member.
 struct Link {
     client: Client,
     turn: usize,
@@ -66,18 +68,18 @@ pub(super) struct Etcd {
     config: Arc<EtcdConfig>,
     options: ConnectOptions,
     client: Arc<Mutex<Option<Client>>>,
-    /// How often a member was left for the next.
+    /// Number of switches from one member to the next.
     turn: Arc<AtomicUsize>,
-    /// What was read first: we may read it.
+    /// The first prefix that was read, which we are allowed to read.
     root: Arc<OnceLock<String>>,
-    /// Who its members are, as it was said last.
+    /// The most recent member list.
     members: Arc<Lock<Option<Membership>>>,
 }
 
 impl Etcd {
     pub(super) fn new(config: EtcdConfig) -> Result<Etcd, Fault> {
         if config.endpoints.is_empty() {
-            return Err(Fault::Unavailable("no etcd is named".to_string()));
+            return Err(Fault::Unavailable("no etcd endpoint is configured".to_string()));
         }
         let mut options = ConnectOptions::new()
             .with_keep_alive(PING, PING_ANSWERED)
@@ -87,7 +89,7 @@ impl Etcd {
         if let Some((name, password)) = &config.user {
             options = options.with_user(name, password.reveal());
         }
-        // Told now rather than when etcd is asked.
+        // Reports faulty files now rather than on first use.
         tls::tls(&config)?;
         let client = Arc::new(Mutex::new(None));
         let (turn, root, members) = (Arc::default(), Arc::default(), Arc::default());
@@ -98,7 +100,7 @@ impl Etcd {
         self.turn.load(Ordering::Relaxed)
     }
 
-    /// The files of TLS are read for each connection: certificates are renewed while we run.
+    /// Reads the TLS files for each connection, because certificates are renewed while fleetd runs.
     fn options(&self) -> Result<ConnectOptions, Fault> {
         let options = self.options.clone();
         Ok(match tls::tls(&self.config)? {
@@ -133,7 +135,7 @@ impl Etcd {
         Ok(Link { client: connected, turn })
     }
 
-    /// The member of that turn does not answer.
+    /// Switches to the next member after the one of `turn` did not answer.
     async fn leave(&self, turn: usize) {
         let mut client = self.client.lock().await;
         if self.turn() == turn {
@@ -173,7 +175,7 @@ impl Etcd {
         let (mut from, end) = (prefix.as_bytes().to_vec(), after_all(prefix));
         loop {
             let options = GetOptions::new().with_range(end.clone()).with_limit(PAGE);
-            // All pages are of the revision of the first.
+            // All pages are of the first page's revision.
             let options = match reading.revision {
                 0 => options,
                 revision => options.with_revision(revision),
@@ -217,7 +219,7 @@ impl Etcd {
     pub(super) async fn grant(&self, ttl: Duration) -> Result<Lease, Fault> {
         let Link { client, turn } = self.client().await?;
         let mut leases = client.lease_client();
-        // Whole seconds, and never shorter than asked for.
+        // Whole seconds, rounded up.
         let seconds = ttl.as_millis().div_ceil(1000).max(1);
         let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
         let answer = self.ask(turn, leases.grant(seconds, None)).await?.map_err(|e| refused(&e))?;
@@ -225,7 +227,7 @@ impl Etcd {
         Ok(Lease { id: answer.id(), ttl })
     }
 
-    /// The term of etcd's leader, which most of the members have just confirmed.
+    /// Returns the term of etcd's leader, confirmed by a quorum.
     async fn term(&self, turn: usize, client: &Client) -> Result<u64, Fault> {
         let key = self.root.get().map_or("/", String::as_str);
         let (mut kv, options) = (client.kv_client(), GetOptions::new().with_keys_only());
@@ -233,8 +235,8 @@ impl Etcd {
         Ok(answer.header().map_or(0, |header| header.raft_term()))
     }
 
-    /// A leader that was deposed and has not heard of it says of each lease that it lives on. So
-    /// its word counts only between two readings of one and the same term.
+    /// A deposed leader that does not know it confirms every lease. Its answer counts only between
+    /// two readings of the same term.
     pub(super) async fn keep_alive(&self, lease: i64) -> Result<bool, Fault> {
         let Link { client, turn } = self.client().await?;
         let mut leases = client.lease_client();
@@ -255,7 +257,7 @@ impl Etcd {
         }
     }
 
-    /// A leader that was deposed hears no signs of life any more: its word counts as above.
+    /// A deposed leader no longer receives keepalives, so its answer counts as in `keep_alive`.
     pub(super) async fn remainder(&self, lease: i64) -> Result<Option<Remainder>, Fault> {
         let Link { client, turn } = self.client().await?;
         let mut leases = client.lease_client();
@@ -266,7 +268,7 @@ impl Etcd {
         }
         let seconds = |of: i64| u64::try_from(of).ok().map(Duration::from_secs);
         match asked {
-            // Of one that has ended it says -1.
+            // etcd answers -1 for an expired lease.
             Ok(answer) => Ok(seconds(answer.granted_ttl())
                 .zip(seconds(answer.ttl()))
                 .map(|(granted, left)| Remainder { granted, left })),
@@ -302,7 +304,7 @@ impl Etcd {
     }
 }
 
-/// None: the key is no text, and so none of ours.
+/// Returns `None` for a key that is not text, and thus not of the cluster.
 fn entry(kv: &KeyValue) -> Option<Entry> {
     Some(Entry {
         key: kv.key_str().ok()?.to_string(),
@@ -344,7 +346,7 @@ fn operation(operation: &Operation) -> TxnOp {
     }
 }
 
-/// The first key behind all that begin so. A prefix of ours ends in `/`.
+/// Returns the first key after all keys with the prefix. Our prefixes end in `/`.
 fn after_all(prefix: &str) -> Vec<u8> {
     let mut end = prefix.as_bytes().to_vec();
     while let Some(last) = end.pop() {

@@ -1,32 +1,32 @@
-//! Who the members of etcd are, as etcd said it while it could, and whether most of them say now
-//! that they have no leader. Pure: who is asked, and when, is the store's affair. A member that
-//! is asked at two of its addresses is one member, and one of another cluster is none.
+//! Evaluates whether most etcd members have no leader, given the last member list.
+//! Pure; the store asks the members. Two addresses of one member count once, and members of another
+//! cluster do not count.
 
 use crate::mutant::{Mutant, planted};
 use std::collections::BTreeSet;
 
-/// One etcd, and those of its members that vote.
+/// The id of an etcd cluster and its voting members.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Membership {
-    /// The id of the whole.
+    /// The cluster id.
     pub cluster: u64,
-    /// Their ids; those that were added and have not come up yet are among them.
+    /// The ids of voting members, including new ones that have not started yet.
     pub voters: BTreeSet<u64>,
 }
 
-/// What one of the addresses answered.
+/// The answer of one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word {
-    /// Of which etcd it is.
+    /// The cluster id.
     pub cluster: u64,
-    /// Which member.
+    /// The member id.
     pub member: u64,
-    /// Whom it follows; 0: nobody.
+    /// The leader's id, or 0 for none.
     pub leader: u64,
 }
 
 impl Membership {
-    /// More than half of them follow nobody: no other half can decide on anything.
+    /// Returns true if more than half of the voters have no leader, so that no quorum can decide.
     pub fn is_leaderless(&self, words: &[Word]) -> bool {
         if planted(Mutant::CountsUrls) {
             return !words.is_empty() && words.iter().all(|word| word.leader == 0);

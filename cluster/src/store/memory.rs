@@ -1,5 +1,5 @@
-//! [`MemoryStore`] as a store of daemons: shared, with leases that end by the clock and
-//! watches that wake. For tests of what stands on a store; it can be made unreachable.
+//! [`MemoryStore`] as a shared store with leases that expire by the clock and watches that wake.
+//! For tests; it can be made unreachable.
 
 use super::{Batch, Fault, Lease, Remainder};
 use crate::memory_store::MemoryStore;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// How late the end of a lease may be seen.
+/// Maximum delay until an expired lease is noticed.
 const LEASES_LOOKED_AT: Duration = Duration::from_millis(20);
 
 #[derive(Clone)]
@@ -40,11 +40,13 @@ impl Default for Memory {
 }
 
 fn gone() -> Fault {
-    Fault::Unavailable("the store in memory is out of reach".to_string())
+    Fault::Unavailable("the in-memory store is unreachable".to_string())
 }
 
+/// Checks the size of a transaction.
+///
 /// # Errors
-/// etcd would not take it.
+/// etcd would reject it.
 pub(crate) fn too_large(transaction: &Transaction) -> Result<(), Fault> {
     match transaction.fits_in(MOST_OPERATIONS) {
         true => Ok(()),

@@ -1,35 +1,35 @@
-//! What is left of a lease, and how long it has been without a sign of life: so that a machine that
-//! was booted anew can tell whether its last run is over. Pure.
+//! The remaining time of a lease and the time since its last keepalive, by which a rebooted machine
+//! recognizes that its previous run is over. Pure.
 
 use crate::fence;
 use std::time::Duration;
 
-/// Of one lease.
+/// The state of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remainder {
-    /// For how long it was granted.
+    /// The granted time.
     pub granted: Duration,
-    /// Until it ends, in whole seconds: it may be up to one more.
+    /// The remaining time, rounded down to seconds.
     pub left: Duration,
 }
 
 impl Remainder {
-    /// etcd rounds what is left down to that.
+    /// etcd's rounding step.
     const STEP: Duration = Duration::from_secs(1);
 
-    /// How long at least it has been without a sign of life. etcd starts leases anew when it elects
-    /// a leader, so that may be long ago though this is short, never the other way round.
+    /// The minimum time since the last keepalive. etcd restarts leases when it elects a leader, so
+    /// the real silence may be longer, but never shorter.
     pub fn silence(&self) -> Duration {
         self.granted.saturating_sub(self.left).saturating_sub(Remainder::STEP)
     }
 
-    /// It has been silent for so long that what it stands for may be taken for ended: a machine that
-    /// lives shows that twice in this time.
+    /// Returns true if the lease's owner may be considered dead: a live machine renews twice in
+    /// this time.
     pub fn is_silent(&self) -> bool {
         self.missing().is_zero()
     }
 
-    /// How much longer it has to be silent for that.
+    /// The time until [`Self::is_silent`] can be true.
     pub fn missing(&self) -> Duration {
         fence::patience(self.granted).saturating_sub(self.silence())
     }

@@ -1,17 +1,16 @@
-//! How far the etcd that was found can be relied on: what each member is, who may write to it,
-//! whether it takes what is sent. Pure: what was asked of it comes in, what is to be said of it
-//! comes out. It is said, never acted upon: an etcd that was good enough to run on yesterday
-//! does not end anything today.
+//! Evaluates the reliability of etcd: member versions, write access, transaction size.
+//! Pure. The result is reported and never acted upon: an etcd that worked yesterday keeps working
+//! today.
 
 use std::fmt;
 
-/// The oldest with all that is used.
+/// The oldest version with all required features.
 pub const OLDEST: Version = Version(3, 4, 0);
-/// From these on, of each line, no user of etcd gets past the rights of its roles by a
-/// transaction that asks for a value before it was written, or names a lease (CVE-2026-44283).
+/// The first version of each line in which a transaction cannot bypass the rights of a role by
+/// comparing a value before it writes, or by naming a lease (CVE-2026-44283).
 pub const KEEPS_RIGHTS: [Version; 3] = [Version(3, 4, 44), Version(3, 5, 30), Version(3, 6, 11)];
 
-/// Of etcd: line, and place in it.
+/// An etcd version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version(pub u32, pub u32, pub u32);
 
@@ -23,7 +22,7 @@ impl fmt::Display for Version {
 }
 
 impl Version {
-    /// As a member says it; what stands behind a `-` or `+` does not count.
+    /// Parses a version; a suffix after `-` or `+` is ignored.
     pub fn parse(text: &str) -> Option<Version> {
         let mut parts = text.split(['-', '+']).next()?.split('.').map(|part| part.parse().ok());
         let version = Version(parts.next()??, parts.next()??, parts.next()??);
@@ -39,31 +38,31 @@ impl Version {
     }
 }
 
-/// What was found out.
+/// The findings about an etcd.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// What the members that answered say they are.
+    /// The versions of the members that answered.
     pub versions: Vec<String>,
-    /// Members that are reached over a network and without TLS.
+    /// Members reached over a network without TLS.
     pub in_clear: Vec<String>,
-    /// We may do all that can be done there: it asks nobody who they are, or we are its root.
+    /// Our user has all rights: authentication is off, or the user is root.
     pub may_everything: bool,
-    /// It knows us by a name and a password.
+    /// We log in with user and password.
     pub knows_us: bool,
-    /// It takes fewer operations in one transaction than are sent.
+    /// etcd accepts fewer operations per transaction than the cluster sends.
     pub takes_too_few: bool,
 }
 
 impl Standing {
-    /// Why others than the cluster's own may write there, which is as good as being root on
-    /// every machine; empty: nothing is known of it.
+    /// Returns why programs outside the cluster may write to etcd, which equals root access to
+    /// every machine. Empty if nothing is known.
     pub fn insecure(&self) -> Vec<String> {
         let mut told = Vec::new();
         if self.may_everything {
             told.push(match self.knows_us {
-                true => "fleetd's user of etcd is its root: a role of its own would do",
+                true => "fleetd's etcd user is root: give it a role of its own",
                 false => {
-                    "etcd asks nobody who they are (authentication is off): whoever reaches it runs \
+                    "etcd's authentication is off: anyone who can reach it runs \
                      anything on every machine"
                 }
             });
@@ -72,13 +71,13 @@ impl Standing {
         if !self.in_clear.is_empty() {
             let all = self.in_clear.join(" ");
             told.push(format!(
-                "the way to etcd at {all} is without TLS: who is on it reads and writes"
+                "the connection to etcd at {all} is without TLS: anyone on the network reads and writes"
             ));
         }
         told
     }
 
-    /// What is wrong with it besides.
+    /// Returns the other faults.
     pub fn faults(&self) -> Vec<String> {
         let mut told: Vec<String> =
             self.versions.iter().filter_map(|text| fault_of_version(text)).collect();
@@ -97,12 +96,12 @@ impl Standing {
 
 fn fault_of_version(text: &str) -> Option<String> {
     match Version::parse(text) {
-        None => Some(format!("etcd says it is {text:?}, which is no version that is known")),
+        None => Some(format!("etcd reports the unknown version {text:?}")),
         Some(version) if version < OLDEST => {
-            Some(format!("etcd is {version}; {OLDEST} is the oldest that is supported"))
+            Some(format!("etcd is {version}; the oldest supported version is {OLDEST}"))
         }
         Some(version) if !version.keeps_rights() => Some(format!(
-            "etcd is {version}: it works, and lets its users past the rights of their roles \
+            "etcd {version} lets its users bypass the rights of their roles \
              (CVE-2026-44283); {} do not",
             KEEPS_RIGHTS.map(|first| first.to_string()).join(", ")
         )),
@@ -127,7 +126,7 @@ mod tests {
             assert!(fault(old).contains("3.4.0 is the oldest"), "{old}");
         }
         for none in ["", "3.4", "3.4.x", "new", "3.4.1.1"] {
-            assert!(fault(none).contains("no version that is known"), "{none}");
+            assert!(fault(none).contains("the unknown version"), "{none}");
         }
     }
 
@@ -136,7 +135,7 @@ mod tests {
         let open = Standing { may_everything: true, ..Standing::default() };
         assert!(open.insecure()[0].contains("authentication is off"));
         let root = Standing { knows_us: true, ..open };
-        assert!(root.insecure()[0].contains("is its root"));
+        assert!(root.insecure()[0].contains("etcd user is root"));
         let clear =
             Standing { in_clear: vec!["http://10.0.0.1:2379".into()], ..Standing::default() };
         assert!(clear.insecure()[0].contains("http://10.0.0.1:2379 is without TLS"));

@@ -1,21 +1,21 @@
-//! Authorities of a test and the certificates they give out, good ones and wrong ones, made by openssl.
+//! Test CAs and the valid and invalid certificates that they issue, made with openssl.
 
 use std::path::Path;
 use std::process::Command;
 
-/// How a certificate is to be.
+/// The properties of a certificate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Issued {
-    /// By whom.
+    /// The issuing CA.
     pub(crate) ca: &'static str,
-    /// Lines of what it is for.
+    /// Lines with the extensions.
     pub(crate) extensions: &'static str,
-    /// Of openssl: for how many days, or from when to when.
+    /// openssl options for the validity period.
     pub(crate) dates: &'static str,
 }
 
 impl Issued {
-    /// What is right for 127.0.0.1.
+    /// A valid certificate for 127.0.0.1.
     pub(crate) const GOOD: Issued =
         Issued { ca: "ca", extensions: "subjectAltName=IP:127.0.0.1\n", dates: "-days 30" };
 
@@ -28,13 +28,13 @@ impl Issued {
     }
 }
 
-/// What a server at 127.0.0.1 may not show, and a word of what is said of it.
+/// Certificates that a server at 127.0.0.1 may not use, each with a word of the error.
 pub(crate) const WRONG: [(&str, Issued); 7] = [
     ("expired", Issued::dated("-startdate 20200101000000Z -enddate 20200201000000Z")),
     ("not valid yet", Issued::dated("-startdate 20900101000000Z -enddate 20910101000000Z")),
     ("UnknownIssuer", Issued { ca: "other", ..Issued::GOOD }),
     ("not valid for", Issued::with("subjectAltName=IP:127.0.0.2,DNS:server.example\n")),
-    // Its common name, which is right, is no name of a server.
+    // A correct common name does not count as a server name.
     ("not valid for", Issued::with("")),
     (
         "extended key usage",
@@ -52,7 +52,7 @@ fn openssl(folder: &Path, words: &str) {
     assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The authorities `ca` and `other`, and what they gave out, below a folder.
+/// Creates the CAs `ca` and `other` and the certificates in a folder.
 pub(crate) fn authorities(folder: &Path, issued: &[(&str, &'static str)]) {
     for ca in ["ca", "other"] {
         openssl(
@@ -68,13 +68,13 @@ pub(crate) fn authorities(folder: &Path, issued: &[(&str, &'static str)]) {
     }
 }
 
-/// Gives one out under that common name.
+/// Issues a certificate with that common name.
 pub(crate) fn issue(folder: &Path, name: &str, asked: &Issued) {
     let Issued { ca, extensions, dates } = asked;
     let put = |file: &str, text: &str| std::fs::write(folder.join(file), text).unwrap();
     put("ext", &format!("basicConstraints=CA:FALSE\n{extensions}"));
     put("index.txt", "");
-    // `x509` of older versions takes no dates: `ca` does.
+    // Older versions of `x509` do not take dates; `ca` does.
     put(
         "ca.cnf",
         "[ca]\ndefault_ca=d\n[d]\ndatabase=index.txt\nnew_certs_dir=.\nrand_serial=yes\n\
@@ -93,7 +93,7 @@ pub(crate) fn issue(folder: &Path, name: &str, asked: &Issued) {
     );
 }
 
-/// What `to` shows from now on.
+/// Replaces the certificate that `to` uses.
 pub(crate) fn show(folder: &Path, from: &str, to: &str) {
     for kind in ["crt", "key"] {
         std::fs::copy(folder.join(format!("{from}.{kind}")), folder.join(format!("{to}.{kind}")))

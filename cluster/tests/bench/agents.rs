@@ -1,5 +1,5 @@
-//! Machines that are tasks: each is in the cluster by a lease of its own, watches its schedule,
-//! and says at once that what it was told is done.
+//! Machines simulated as tasks: each registers with its own lease, watches its schedule, and
+//! reports its units at once.
 
 use cluster::desired::Desired;
 use cluster::key::{Keys, Subject};
@@ -17,14 +17,14 @@ use std::time::Duration;
 
 const TTL: Duration = Duration::from_secs(600);
 
-/// All of them; they end with the process.
+/// All agents; they end with the process.
 pub(crate) struct Agents {
-    /// How often any of them was woken by a change.
+    /// Number of wake-ups by changes.
     pub(crate) woken: Arc<AtomicU64>,
 }
 
 impl Agents {
-    /// So many, on a thread of their own; they are registered when this returns.
+    /// Starts this many agents on a thread of their own, and returns once they are registered.
     pub(crate) fn start(config: EtcdConfig, keys: &Keys, first: usize, count: usize) -> Agents {
         let woken: Arc<AtomicU64> = Arc::default();
         let (ready, registered) = std::sync::mpsc::channel();

@@ -1,4 +1,4 @@
-//! What the engine takes to decide about one change, in clusters of two sizes; no etcd.
+//! Measures the engine's decision about one change, in clusters of two sizes, without etcd.
 
 use super::{Row, median};
 use cluster::desired::Desired;
@@ -59,8 +59,8 @@ impl World {
         self.store.commit(&write).unwrap();
     }
 
-    /// What is new goes to the engine, and what it says to the store: how long it took to decide,
-    /// and how many transactions came of it.
+    /// Feeds changes to the engine and commits its tasks. Returns the decision time and the number
+    /// of transactions.
     fn settle(&mut self, engine: &mut Engine) -> (Duration, usize) {
         let new = self.store.changes_since(engine.snapshot().revision).unwrap();
         let new: Vec<_> = new.into_iter().map(|(_, change)| change).collect();
@@ -76,7 +76,7 @@ impl World {
     }
 }
 
-/// Placing all, then the median of one change.
+/// Measures the initial placement and the median of single changes.
 fn decide(machines: usize, units: usize) -> (Duration, Duration) {
     let mut world = world(machines, units);
     let reading = world.store.read(world.keys.root());
@@ -94,7 +94,7 @@ fn decide(machines: usize, units: usize) -> (Duration, Duration) {
     (all, median(times))
 }
 
-/// The most memory this process ever had.
+/// Returns the peak memory of this process.
 fn peak() -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();

@@ -1,5 +1,5 @@
-//! What a person waits for: from a PUT to a unit that is launched, lists, a machine that dies,
-//! and what it all costs while nothing happens.
+//! Measures what users wait for: from a PUT to a launched unit, lists, the loss of a machine, and
+//! the cost of an idle cluster.
 
 use super::agents::Agents;
 use super::machine::{Client, Machine};
@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 const TTL: u64 = 5;
-/// That nothing happens is looked at for so long.
+/// Duration of the idle measurement.
 const IDLE: Duration = Duration::from_secs(15);
 const KEYS: &str = "/_coreos.com/fleet/";
 
@@ -31,7 +31,7 @@ fn launched(snapshot: &Snapshot, prefix: &str) -> usize {
     ours.filter(|name| snapshot.reached_by(name) == Desired::Launched).count()
 }
 
-/// Waits until so many units whose names begin so are launched, as etcd has it.
+/// Waits until this many units with the prefix are launched, by etcd's contents.
 async fn when_launched(cache: &EtcdCache, prefix: &str, count: usize, most: Duration) {
     let mut snapshots = cache.changes();
     let all = snapshots.wait_for(|snapshot| launched(snapshot, prefix) >= count);
@@ -40,7 +40,7 @@ async fn when_launched(cache: &EtcdCache, prefix: &str, count: usize, most: Dura
     assert!(in_time, "{there} of {count} units {prefix}* are launched after {most:?}");
 }
 
-/// From the PUT of one unit until the API says that it is launched.
+/// Measures from the PUT of a unit until the API shows it as launched.
 fn one_by_one(client: &mut Client) -> Duration {
     let mut times = Vec::new();
     for number in 0..25 {
@@ -57,7 +57,7 @@ fn one_by_one(client: &mut Client) -> Duration {
     median(times)
 }
 
-/// So many units, put by several clients; how long one PUT took.
+/// Puts this many units with several clients. Returns the time per PUT.
 fn put_all(machine: &Machine, prefix: &str, count: usize, clients: usize) -> Duration {
     let times: Vec<Duration> = std::thread::scope(|scope| {
         let one = |number: usize| {
@@ -67,7 +67,7 @@ fn put_all(machine: &Machine, prefix: &str, count: usize, clients: usize) -> Dur
                 for at in (number..count).step_by(clients) {
                     let began = Instant::now();
                     let path = format!("/units/{prefix}{at:05}.service");
-                    // 503 says that nobody knows yet: who asks again is told.
+                    // 503 means that the result is unknown; a retry gets an answer.
                     while !matches!(client.ask("PUT", &path, &body("simulated")).0, 201 | 204) {
                         assert!(began.elapsed() < PATIENCE, "{path} is not taken");
                         std::thread::park_timeout(Duration::from_millis(100));
@@ -83,7 +83,7 @@ fn put_all(machine: &Machine, prefix: &str, count: usize, clients: usize) -> Dur
     median(times)
 }
 
-/// All pages of the list of units.
+/// Fetches all pages of the unit list.
 fn list(client: &mut Client) -> (Duration, usize) {
     let began = Instant::now();
     let (mut count, mut path) = (0, "/units".to_string());
@@ -122,7 +122,7 @@ pub(crate) fn measure() -> Vec<Row> {
     rows
 }
 
-/// One unit, 600, 856, and nothing.
+/// Measures one unit, 600, 856, and an idle cluster.
 async fn small(etcd: &Etcd, keys: &Keys, cache: &EtcdCache, machine: &Machine) -> Vec<Row> {
     let one = one_by_one(&mut machine.client());
     let _agents = Agents::start(etcd.config(), keys, 0, 10);
@@ -162,7 +162,7 @@ async fn small(etcd: &Etcd, keys: &Keys, cache: &EtcdCache, machine: &Machine) -
     ]
 }
 
-/// A machine with twenty units, whose engine leads, loses its power.
+/// A leading machine with twenty units loses its power.
 async fn dies(cache: &EtcdCache, first: &mut Machine, second: &Machine) -> Row {
     let mut client = second.client();
     for number in 0..20 {
@@ -195,7 +195,7 @@ async fn dies(cache: &EtcdCache, first: &mut Machine, second: &Machine) -> Row {
     .promised("< TTL + 2 s", "28.6 s, TTL 30 s")
 }
 
-/// Ten thousand units on a hundred machines, and one more.
+/// Measures ten thousand units on a hundred machines, and one more unit.
 async fn large(etcd: &Etcd, keys: &Keys, cache: &EtcdCache, machine: &Machine) -> Vec<Row> {
     let agents = Agents::start(etcd.config(), keys, 10, 90);
     let began = Instant::now();

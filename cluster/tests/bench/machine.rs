@@ -1,5 +1,4 @@
-//! A machine for real: init as a supervisor, fleetd beside it, and a client of its API that
-//! keeps its connection.
+//! A real machine: init as a supervisor, fleetd, and an API client with a permanent connection.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -15,7 +14,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Once it answers. `kind`: its metadata says so.
+    /// Starts the machine and waits until it answers. `kind` is set in its metadata.
     pub(crate) fn start(folder: &Path, id: &str, etcd: &str, kind: &str, ttl: u64) -> Machine {
         let folder = folder.join(id);
         for part in ["units", "run", "log"] {
@@ -61,7 +60,7 @@ impl Machine {
         Client { stream: UnixStream::connect(self.folder.join("fleet.sock")).unwrap() }
     }
 
-    /// As when its power fails.
+    /// Kills the machine like a power failure.
     pub(crate) fn kill(&mut self) {
         for child in [&mut self.fleetd, &mut self.init] {
             let _ = child.kill();
@@ -69,16 +68,16 @@ impl Machine {
         }
     }
 
-    /// Time on a processor that fleetd has had.
+    /// CPU time of fleetd.
     pub(crate) fn busy(&self) -> Duration {
         let text = std::fs::read_to_string(format!("/proc/{}/stat", self.fleetd.id())).unwrap();
         let fields: Vec<&str> = text.rsplit(')').next().unwrap().split_whitespace().collect();
         let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
-        // Linux tells a hundredth of a second for a tick, on every machine there is.
+        // On Linux a tick is 10 ms on all architectures.
         Duration::from_millis(ticks * 10)
     }
 
-    /// MiB of fleetd in memory.
+    /// Resident memory of fleetd in MiB.
     pub(crate) fn memory(&self) -> u64 {
         let text = std::fs::read_to_string(format!("/proc/{}/statm", self.fleetd.id())).unwrap();
         text.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4 / 1024
@@ -91,12 +90,12 @@ impl Drop for Machine {
     }
 }
 
-/// What a killed init leaves ends too: each of its children is told by the kernel.
+/// Starts a program that the kernel kills with its init.
 fn run(folder: &Path, program: &str, words: &[&str]) -> Child {
     let name = Path::new(program).file_name().unwrap().display().to_string();
     let log = std::fs::File::create(folder.join(format!("{name}.log"))).unwrap();
     let mut command = Command::new("unshare");
-    // PID 1 of a namespace, so that nothing outlives it.
+    // PID 1 of a namespace, so that no process outlives it.
     let namespace = ["-pf", "--mount-proc", "--kill-child", "--"];
     if name == "init" {
         command.args(namespace).arg(program);
@@ -120,7 +119,7 @@ impl Client {
         self.ask_at(method, &format!("/fleet/v1{path}"), body)
     }
 
-    /// Of the whole path.
+    /// Sends a request for a full path.
     pub(crate) fn ask_at(&mut self, method: &str, path: &str, body: &str) -> (u16, String) {
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n\

@@ -21,18 +21,18 @@ mod member;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// One promise, and what was measured.
+/// A guarantee with its measurement.
 pub(crate) struct Row {
     pub(crate) what: &'static str,
     pub(crate) measured: String,
     pub(crate) promised: &'static str,
-    /// Of fleet 1.0 on a machine like ours; empty: it was never measured.
+    /// The value of fleet 1.0 on a similar machine; empty if not measured.
     pub(crate) fleet: &'static str,
     pub(crate) kept: bool,
 }
 
 impl Row {
-    /// A time, and the most it may take.
+    /// A measured time and its limit.
     pub(crate) fn time(what: &'static str, took: Duration, most: Duration) -> Row {
         let measured = format!("{:.1} ms", took.as_secs_f64() * 1e3);
         Row { what, measured, promised: "", fleet: "", kept: took < most }
@@ -43,7 +43,7 @@ impl Row {
     }
 }
 
-/// The one in the middle.
+/// Returns the median.
 pub(crate) fn median(mut times: Vec<Duration>) -> Duration {
     times.sort();
     times[times.len() / 2]

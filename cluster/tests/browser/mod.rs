@@ -1,5 +1,5 @@
-//! A headless Chromium with one tab, asked over its debugging protocol: what the page shows, what
-//! its console says was wrong, a picture of it. Needs `chromium`.
+//! A headless Chromium with one tab, controlled over its debugging protocol: page contents, console
+//! errors, screenshots. Needs `chromium`.
 #![allow(dead_code, reason = "each test file uses its own part of it")]
 
 use serde_json::{Value, json};
@@ -11,25 +11,25 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A browser with one tab, whose words are those of the debugging protocol.
+/// A browser with one tab.
 pub(crate) struct Browser {
     child: Child,
     folder: PathBuf,
     socket: TcpStream,
     asked: u64,
-    /// What the console was told of errors.
+    /// Errors on the console.
     pub(crate) errors: Vec<String>,
 }
 
 impl Browser {
-    /// At that page. `folder`: for what it keeps, and gone with it.
+    /// Opens a page. `folder` is the browser's data, deleted at the end.
     pub(crate) fn open(url: &str, folder: PathBuf) -> Browser {
         std::fs::create_dir_all(&folder).unwrap();
         let child = Command::new("chromium")
             .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0"])
             .args(["--disable-dev-shm-usage", "--no-first-run"])
             .arg(format!("--user-data-dir={}", folder.display()))
-            // What it leaves when it is killed goes with the folder.
+            // Temporary files of a killed browser are deleted with the folder.
             .env("TMPDIR", &folder)
             .arg("about:blank")
             .stdin(Stdio::null())
@@ -67,7 +67,7 @@ impl Browser {
         self.asked += 1;
         let text = json!({"id": self.asked, "method": method, "params": params}).to_string();
         let length = text.len();
-        // A mask of zeros leaves the text as it is.
+        // A mask of zeros leaves the text unchanged.
         let mut frame = vec![0x81, 0x80 | 126];
         frame.extend(u16::try_from(length).unwrap().to_be_bytes());
         if length < 126 {
@@ -117,7 +117,7 @@ impl Browser {
         self.ask("Runtime.evaluate", json!({"expression": expression}))["result"]["value"].clone()
     }
 
-    /// A picture of the page, a PNG.
+    /// Takes a screenshot as PNG.
     pub(crate) fn picture(&mut self, width: u32, height: u32) -> Vec<u8> {
         let size =
             json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
@@ -137,7 +137,7 @@ impl Browser {
         output.stdout
     }
 
-    /// Waits until the page shows all of that.
+    /// Waits until the page shows all parts.
     pub(crate) fn shows(&mut self, parts: &[&str]) {
         let began = Instant::now();
         loop {
@@ -160,7 +160,7 @@ impl Drop for Browser {
     }
 }
 
-/// Where the browser listens, once it says so.
+/// Returns the browser's port once it is known.
 fn port(folder: &Path) -> u16 {
     let began = Instant::now();
     loop {
@@ -173,7 +173,7 @@ fn port(folder: &Path) -> u16 {
     }
 }
 
-/// The body of what the browser itself answers.
+/// Returns the body of the browser's own answer.
 fn http(port: u16, request: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();

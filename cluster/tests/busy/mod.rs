@@ -1,5 +1,5 @@
-//! In the place of an etcd one that has too much to do: it takes every call, and answers each with the
-//! words of etcd for that. As much of HTTP/2 as that needs.
+//! A fake overloaded etcd: it accepts every call and answers with etcd's error for overload, over a
+//! minimal HTTP/2.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -8,18 +8,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Between two looks whether it is over.
+/// Polling interval for the end.
 const LOOK: Duration = Duration::from_millis(20);
-/// What a client says first.
+/// Length of a client's preface.
 const PREFACE: usize = 24;
-/// Length, type, flags and stream of a frame.
+/// Size of a frame header: length, type, flags, stream.
 const HEAD: usize = 9;
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
-/// Of settings and of a ping: it is an answer.
+/// Flag of a settings or ping acknowledgement.
 const ACK: u8 = 1;
-/// Of headers: they are all, and nothing follows.
+/// Flags of a complete header block that ends the stream.
 const WHOLE: u8 = 5;
 
 #[derive(Default)]
@@ -28,7 +28,7 @@ struct Shared {
     answered: AtomicU64,
 }
 
-/// See the head of the module. Dropped, it is gone with its connections.
+/// The fake etcd; it ends with its connections on drop.
 pub(crate) struct Busy {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -56,7 +56,7 @@ impl Busy {
         Busy { shared, thread: Some(thread) }
     }
 
-    /// How many calls were answered so.
+    /// Number of answered calls.
     pub(crate) fn answered(&self) -> u64 {
         self.shared.answered.load(Ordering::Relaxed)
     }
@@ -76,13 +76,13 @@ fn frame(kind: u8, flags: u8, stream: [u8; 4], body: &[u8]) -> Vec<u8> {
     [&length[..], &[kind, flags], &stream, body].concat()
 }
 
-/// A header that is kept in no table: its name by number, or spelled out.
+/// Encodes a header without a table: its name by index or literally.
 fn header(name: &[u8], value: &str) -> Vec<u8> {
     let length = u8::try_from(value.len()).unwrap();
     [name, &[length], value.as_bytes()].concat()
 }
 
-/// Status 200, and what gRPC says behind it: 8, that something is exhausted.
+/// Encodes status 200 with gRPC status 8, resource exhausted.
 fn refusal() -> Vec<u8> {
     let spelled = |name: &str| [&[0, u8::try_from(name.len()).unwrap()], name.as_bytes()].concat();
     let headers = [
@@ -129,7 +129,7 @@ fn answer(mut stream: TcpStream, shared: &Shared) {
     let _ = stream.shutdown(Shutdown::Both);
 }
 
-/// Where the first frame behind the preface ends; `None`: it is not all there.
+/// Returns the end of the first frame after the preface, or `None` if it is incomplete.
 fn frame_end(known: &[u8]) -> Option<usize> {
     let head = known.get(PREFACE..PREFACE + HEAD)?;
     let length = head[..3].iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte));

@@ -1,4 +1,4 @@
-//! What a machine is to have, from what the cluster holds and what it had before.
+//! The goal of a machine, from the cluster's contents and the previous goal.
 
 use crate::placed::{Cluster, id, name};
 use cluster::agent::{self, Goal};
@@ -14,7 +14,7 @@ use cluster::unit_name::UnitName;
 use groundstate_units::control::source_set::SourceSet;
 use std::collections::BTreeSet;
 
-/// Four units on `m1`; whether so many are missing after that.
+/// Returns how many of four units on `m1` are withheld after this change.
 fn are_withheld(asks: &str, fact: impl Fn(&mut Cluster, &str)) -> usize {
     let mut cluster = Cluster::new();
     let units: Vec<String> = (0..4).map(|n| format!("u{n}.service")).collect();
@@ -193,7 +193,7 @@ fn a_global_file_that_is_not_for_this_machine_yet_leaves_what_runs_there() {
     assert_eq!(runs(&cluster, "m1", &before), file(2));
     assert_eq!(runs(&cluster, "m2", &before), file(1), "as it was");
     assert_eq!(runs(&cluster, "m2", &Goal::new()), file(1), "who is booted has what all had");
-    // Another wish names no machines anew.
+    // Another desired state names no machines again.
     let wish = registry::set_desired(&cluster.snapshot(), &own, Desired::Loaded).unwrap();
     cluster.commit(&wish);
     assert_eq!(runs(&cluster, "m2", &before), file(1));
@@ -204,7 +204,7 @@ fn a_global_file_that_is_not_for_this_machine_yet_leaves_what_runs_there() {
 }
 
 impl Cluster {
-    /// What nobody here can read stands under that key.
+    /// Makes the value of a key unreadable.
     fn garble(&mut self, subject: Subject) {
         let key = self.keys.of(&subject);
         self.commit(&Transaction::default().put(key, br#"{"v":2,"other":1}"#.to_vec()));
@@ -238,7 +238,7 @@ fn a_machine_whose_metadata_nobody_can_read_keeps_what_it_has() {
     cluster.put_on("n.service", None);
     cluster.garble(Subject::metadata(&id("m1"), "role").unwrap());
     cluster.launch("h.service", "Global=true\nMachineMetadata=role=web");
-    // Read by a fleetd that begins anew and knows what ran.
+    // Read by a restarted fleetd that knows what ran.
     let kept = cluster.goal(&before);
     assert_eq!(kept.keys().map(UnitName::as_str).collect::<Vec<_>>(), ["g.service", "n.service"]);
     cluster.launch("x.service", "Conflicts=g.service");
@@ -276,7 +276,9 @@ fn a_unit_whose_wish_nobody_can_read_goes_on_as_it_was() {
 
 #[test]
 fn only_what_is_exclusive_is_said_to_wait_for_a_claim_of_its_own() {
-    for (asks, told) in [("", "runs under its name by a claim"), ("Exclusive=true", "claimed it")] {
+    for (asks, told) in
+        [("", "runs under its name by a claim"), ("Exclusive=true", "holds its claim")]
+    {
         let mut cluster = Cluster::new();
         cluster.launch("a.service", asks);
         cluster.put_on("a.service", Some("m1"));
@@ -329,11 +331,11 @@ fn newer_global_unit_leaves_older_one_it_conflicts_with_where_it_runs() {
     let mut cluster = Cluster::new();
     cluster.launch("logger.service", "Global=true");
     let before = cluster.goal(&Goal::new());
-    // By name it is first, and it names the other: neither moves the incumbent.
+    // It is first by name and names the other: neither displaces the incumbent.
     cluster.launch("app.service", "Global=true\nConflicts=logger.service");
     let goal = cluster.goal(&before);
     assert_eq!(names(&goal), ["logger.service"]);
-    // Neither does another wish for the older one, as long as it is not inactive.
+    // Nor does another desired state of the older one, as long as it is not inactive.
     for desired in [Desired::Loaded, Desired::Launched] {
         let write = registry::set_desired(&cluster.snapshot(), &name("logger.service"), desired);
         cluster.commit(&write.unwrap());

@@ -1,5 +1,5 @@
-//! API v1 over a real socket: statuses, headers, bytes and words as clients of fleet 1.0
-//! know them, and the places where ours answers where fleet's broke.
+//! API v1 over a real socket: statuses, headers, bytes and words as in fleet 1.0, and the
+//! improvements where fleet failed.
 
 use crate::stand::{Plan, Reply, Stand};
 use cluster::api::logs::Logs;
@@ -82,7 +82,7 @@ fn a_put_does_what_the_matrix_says() {
     let stand = Stand::new(Plan::of(&["m1"]));
     let state = |name: &str| stand.get(&format!("/fleet/v1/units/{name}")).json();
     let put = |name: &str, options, desired| stand.put(name, &body(options, desired)).status;
-    // Absent.
+    // The unit does not exist.
     assert_eq!(put("a.service", None, None), 409);
     assert_eq!(put("a.service", None, Some("launched")), 409);
     assert_eq!(put("a.service", Some(SLEEP), Some("flying")), 400);
@@ -90,19 +90,19 @@ fn a_put_does_what_the_matrix_says() {
     assert_eq!(state("a.service")["desiredState"], "inactive");
     assert_eq!(put("b.service", Some(SLEEP), Some("launched")), 201);
     assert_eq!(state("b.service")["desiredState"], "launched");
-    // There.
+    // The unit exists.
     assert_eq!(put("a.service", None, None), 409);
     assert_eq!(put("a.service", Some(SLEEP), None), 409);
     assert_eq!(put("a.service", Some(SLEEP), Some("loaded")), 204);
     assert_eq!(put("a.service", None, Some("launched")), 204);
     assert_eq!(put("a.service", None, Some("flying")), 400);
     assert_eq!(state("a.service")["desiredState"], "launched");
-    // Another file is destroy and create.
+    // Another file means destroy and create.
     assert_eq!(put("a.service", Some(OTHER), Some("flying")), 400);
     assert_eq!(put("a.service", Some(OTHER), None), 201);
     assert_eq!(state("a.service")["desiredState"], "inactive");
     assert_eq!(state("a.service")["options"][0]["value"], "/bin/sleep 2000");
-    // What it is to be instead of is not there.
+    // The required file is not stored.
     let instead = |name: &str, hash: &str| {
         let body = format!(r#"{{"options":{SLEEP},"desiredState":"loaded","insteadOf":"{hash}"}}"#);
         stand.put(name, &body).status
@@ -111,7 +111,7 @@ fn a_put_does_what_the_matrix_says() {
     assert_eq!((instead("a.service", "other"), instead("gone.service", &hash)), (412, 412));
     assert_eq!(state("a.service")["options"][0]["value"], "/bin/sleep 2000");
     assert_eq!((instead("a.service", &hash), instead("a.service", &hash)), (201, 412));
-    // And what is wished for it.
+    // The required desired state is not stored.
     let while_wished = |wished: &str| {
         let body = format!(
             r#"{{"options":{OTHER},"desiredState":"{wished}","insteadOfState":"{wished}"}}"#
@@ -129,7 +129,7 @@ fn a_put_does_what_the_matrix_says() {
     assert_eq!(refused.fault(), (400, "cannot activate template \"t@.service\"".to_string()));
     assert_eq!(put("t@.service", Some(OTHER), Some("launched")), 400);
     assert_eq!(put("t@1.service", None, Some("launched")), 409);
-    // A wish, and which machines take the file: one after the other.
+    // Desired state and machines cannot change in one request.
     let global = r#"[{"section":"X-Fleet","name":"Global","value":"true"}]"#;
     assert_eq!(put("g.service", Some(global), Some("loaded")), 201);
     let both = |desired: &str| format!(r#"{{"desiredState":"{desired}","machines":["m9"]}}"#);
@@ -137,12 +137,12 @@ fn a_put_does_what_the_matrix_says() {
     assert_eq!(state("g.service")["desiredState"], "loaded");
     assert_eq!(stand.put("g.service", &both("loaded")).status, 204);
     assert_eq!(state("g.service")["machines"], serde_json::json!(["m9"]));
-    // A file by which it is not global any more would be off all machines.
+    // A file that is not global would remove the unit from all machines.
     let local = format!(r#"{{"options":{SLEEP},"desiredState":"loaded","machines":["m9"]}}"#);
-    let told = "machines can be named for a global unit alone: by its new file it is none";
+    let told = "machines is only valid for a global unit: the new file is not global";
     assert_eq!(stand.put("g.service", &local).fault(), (400, told.to_string()));
     assert_eq!(state("g.service")["machines"], serde_json::json!(["m9"]));
-    // Gone.
+    // The unit is gone.
     assert_eq!(stand.ask("DELETE", "/fleet/v1/units/a.service", None).status, 204);
     assert_eq!(stand.ask("DELETE", "/fleet/v1/units/a.service", None).status, 404);
 }
@@ -238,7 +238,7 @@ fn a_unit_that_is_too_large_is_refused_before_anything_is_made_of_it() {
     assert_eq!(put(4096, &one, "b").status, 201);
 }
 
-/// fleet's own client writes `&`, `<` and `>` so.
+/// fleet's client escapes `&`, `<` and `>` like this.
 #[test]
 fn the_largest_unit_fits_into_a_body_however_it_is_escaped() {
     let stand = Stand::new(Plan::of(&["m1"]));
@@ -256,13 +256,13 @@ fn an_option_can_not_bring_in_another_and_unknown_fields_do_not_count() {
     let stand = Stand::new(Plan::of(&["m1"]));
     let smuggled = body(Some(r#"[{"name":"A","section":"Service","value":"b\nUser=root"}]"#), None);
     assert_eq!(stand.put("a.service", &smuggled).status, 400);
-    // What is empty is kept as it came.
+    // Empty values are kept.
     let empty =
         r#"[{"name":"","section":"Service","value":"x"},{"name":"A","section":"","value":""}]"#;
     assert_eq!(stand.put("empty.service", &body(Some(empty), None)).status, 201);
     let kept = &stand.get("/fleet/v1/units/empty.service").json()["options"];
     assert_eq!(*kept, serde_json::from_str::<serde_json::Value>(empty).unwrap());
-    // What follows the first value, and fields nobody knows, do not count.
+    // Text after the first value and unknown fields are ignored.
     let lenient = format!("{{\"options\":{SLEEP},\"new\":[1],\"machineID\":\"x\"}} trailing");
     assert_eq!(stand.put("a.service", &lenient).status, 201);
 }
@@ -324,7 +324,7 @@ fn pages_come_from_one_snapshot() {
     let next = |page: &serde_json::Value| page["nextPageToken"].as_str().unwrap().to_string();
     let first = stand.get("/fleet/v1/units").json();
     assert_eq!(names(&first), ["u1", "u2", "u3"]);
-    // What comes and goes between the pages is not seen in them.
+    // Changes between the pages do not show.
     assert_eq!(stand.ask("DELETE", "/fleet/v1/units/u4.service", None).status, 204);
     assert_eq!(stand.put("u45.service", &body(Some(SLEEP), None)).status, 201);
     let second = stand.get(&format!("/fleet/v1/units?nextPageToken={}", next(&first))).json();
@@ -332,7 +332,7 @@ fn pages_come_from_one_snapshot() {
     let third = stand.get(&format!("/fleet/v1/units?nextPageToken={}", next(&second))).json();
     assert_eq!(names(&third), ["u7", "u8", "u9"]);
     assert!(third.get("nextPageToken").is_none(), "no empty page after a full one");
-    // A token of fleet 1.0 counts; one far behind the end is an empty page.
+    // A token of fleet 1.0 is accepted; one beyond the end gives an empty page.
     assert_eq!(names(&stand.get("/fleet/v1/units?nextPageToken=AwABAA==").json()).len(), 3);
     assert_eq!(stand.get("/fleet/v1/units?nextPageToken=AwD__w==").body, "{}");
     let bad = |token: &str| stand.get(&format!("/fleet/v1/machines?nextPageToken={token}")).fault();
@@ -389,7 +389,7 @@ fn logs_of_a_machine_that_can_be_none_are_not_those_of_another() {
         stand.get("/fleet/v1/units/a.service").json()["machineID"] == "m1"
     });
     let logs = |query: &str| stand.get(&format!("/fleet/v1/logs/a.service{query}")).status;
-    // The logger of m1 is asked, and is not there.
+    // The logger of m1 is asked and does not answer.
     assert_eq!([logs(""), logs("?machineID="), logs("?machineID=m1")], [503, 503, 503]);
     assert_eq!([logs("?machineID=a%2Fb"), logs("?machineID=000")], [400, 400]);
 }

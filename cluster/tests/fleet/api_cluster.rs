@@ -1,5 +1,5 @@
-//! API v1 and what goes on behind it: machines, their metadata, draining, reasons, the
-//! registry going away and coming back, changes as they come.
+//! API v1 with the cluster behind it: machines, metadata, draining, reasons, outages of the
+//! registry, and event streams.
 
 use crate::stand::{Plan, Stand, code, stderr};
 use cluster::record::{ClusterRecord, encode};
@@ -29,7 +29,7 @@ fn metadata_is_laid_over_what_a_machine_says() {
     assert_eq!(reply.status, 204);
     assert_eq!(reply.headers["content-type"], "application/json");
     assert_eq!(metadata(), serde_json::json!({"rack": "7", "region": "us"}));
-    // As Go reads JSON: the case of a key's letters does not matter.
+    // Like Go's JSON decoder, ignores the case of keys.
     let cased = patch(r#"[{"Op":"add","PATH":"/m1/metadata/row","Value":{"VALUE":"3"}}]"#);
     assert_eq!((cased.status, &metadata()["row"]), (204, &serde_json::json!("3")));
     assert_eq!(patch(r#"[{"op":"remove","path":"/m1/metadata/row"}]"#).status, 204);
@@ -73,7 +73,7 @@ fn etcd_that_is_not_believed_is_said_with_the_remedy_by_api_and_fleetctl() {
     let record = encode(&ClusterRecord { id: "c1".to_string() });
     let named = Transaction::default().put(key, record);
     runtime.block_on(stand.store.commit(&named)).unwrap();
-    // An answer to this write has seen the one before it.
+    // The answer to this write includes the one before it.
     assert_eq!(stand.put("b.service", &body(Some(SLEEP), None)).status, 201);
     let wipe = Transaction {
         operations: vec![Operation::DeletePrefix(stand.keys.root().to_string())],
@@ -117,7 +117,7 @@ fn why_says_where_or_why_not() {
     stand.put("a.service", &body(Some(options), Some("launched")));
     let why = || stand.get("/fleet/v1/why/a.service").json();
     stand.until("a reason", |_| why()["unplaceable"] == true);
-    assert_eq!(why()["text"], "none of the 2 machines can have it");
+    assert_eq!(why()["text"], "no machine of 2 can have it");
     assert_eq!(why()["machines"]["m1"], "its metadata has no disk=ssd");
     let add = r#"[{"op":"add","path":"/m2/metadata/disk","value":{"value":"ssd"}}]"#;
     assert_eq!(stand.ask("PATCH", "/fleet/v1/machines", Some(add)).status, 204);

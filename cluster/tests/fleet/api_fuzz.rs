@@ -1,5 +1,5 @@
-//! Any request, and any value in the store: the API answers, never with a 5xx of its own
-//! making, and what it wrote it can read.
+//! Random requests and stored values: the API answers without a 5xx of its own, and can read what
+//! it wrote.
 
 use crate::stand::{Plan, Reply, Stand};
 use cluster::api::answer::{Answer, Outcome};
@@ -23,7 +23,7 @@ fn snapshot(store: &MemoryStore) -> Snapshot {
     Snapshot::of(keys(), &store.read(keys().root()))
 }
 
-/// The shell's loop, without a socket.
+/// The server's loop without a socket.
 fn answer(store: &mut MemoryStore, request: &Request) -> Answer {
     let now = snapshot(store);
     match decide(request, &View { now: &now, then: None, limit: 3, insecure: false }) {
@@ -110,7 +110,7 @@ fn request() -> impl Strategy<Value = Request> {
     })
 }
 
-/// Keys as they are, and values that may be anything.
+/// Existing keys with arbitrary values.
 fn stored() -> impl Strategy<Value = Vec<(String, Vec<u8>)>> {
     let key = prop_oneof![
         Just("unit/a.service"),
@@ -142,7 +142,7 @@ fn stored() -> impl Strategy<Value = Vec<(String, Vec<u8>)>> {
     prop::collection::vec((key.prop_map(|key| format!("/test/v3/{key}")), value), 0..12)
 }
 
-/// `CASES` of them, or so many.
+/// `CASES` from the environment, or the given number.
 fn cases(few: u32) -> u32 {
     std::env::var("CASES").ok().and_then(|all| all.parse().ok()).unwrap_or(few)
 }

@@ -1,6 +1,6 @@
-//! Who means no good at the API's socket: bytes that drip, crowds, paths and JSON that nobody writes
-//! by hand. Each is refused with a 4xx or let go, and the server answers everybody else meanwhile.
-//! Lies about lengths, and bodies without end: `tests/bodies.rs`.
+//! Attacks on the API's socket: slow bytes, many connections, crafted paths and JSON. Each gets a
+//! 4xx or is disconnected, and other clients are served meanwhile. False lengths and endless bodies
+//! are in `tests/bodies.rs`.
 
 use crate::hostile::{GOOD, PUT, refused, reply};
 use crate::stand::{Plan, Reply, Stand};
@@ -31,13 +31,13 @@ fn the_head_decides_before_a_body_is_read() {
     ];
     for (line, headers, status) in table {
         for length in ["Content-Length: 1000000", "Transfer-Encoding: chunked"] {
-            // Nothing of the body ever comes: who waits for it answers something else, later.
+            // The body never arrives; a server that waits for it would answer later.
             let head = format!("{line} HTTP/1.1\r\nHost: x\r\n{headers}{length}\r\n\r\n");
             let told = reply(&stand, head.as_bytes()).map(|reply| reply.status);
             assert_eq!(told, Some(status), "{line} {length}");
         }
     }
-    // A body that is there and does not count changes nothing, and the connection goes on.
+    // A body that does not count changes nothing, and the connection stays open.
     let mut stream = stand.connect();
     for _ in 0..3 {
         let request = "GET /fleet/v1/units HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc";
@@ -46,8 +46,8 @@ fn the_head_decides_before_a_body_is_read() {
     }
 }
 
-/// The answer to that head, whose body is sent once the answer has arrived: the server has closed
-/// its side by then.
+/// Returns the answer to a head whose body is sent after the answer has arrived; the server has
+/// closed its side by then.
 fn answered_before_its_body(mut stream: impl Read + Write, head: &str, body: usize) -> Reply {
     let rest = format!("Host: localhost\r\nContent-Length: {body}\r\n\r\n");
     write!(stream, "{head} HTTP/1.1\r\n{rest}").unwrap();
@@ -66,7 +66,7 @@ fn error_answer_survives_a_body_that_comes_later() {
         ("PUT /fleet/v1/nothing".to_string(), 200_000, 404),
         ("POST /fleet/v1/units/a.service".to_string(), 200_000, 405),
         ("PUT /fleet/v1/units/a.service".to_string(), 200_000, 415),
-        // The version of the first line ends a header here.
+        // The HTTP version of the first line ends a header here.
         (format!("PUT /fleet/v1/units/a.service HTTP/1.1\r\n{typed}\r\nX-Rest:"), 3_000_000, 413),
         ("BREW /fleet/v1/units".to_string(), 200_000, 405),
     ];
@@ -88,7 +88,8 @@ fn error_answer_survives_a_body_that_comes_later() {
     assert_eq!(answered_before_its_body(tcp(), put, 200_000).status, 503);
 }
 
-/// Sends a byte now and then until it is let go, or that long; whether it was.
+/// Sends a byte now and then until the server disconnects or the time is over. Returns when it
+/// disconnected.
 fn drip(stand: &Stand, begin: &str, most: Duration) -> Option<Duration> {
     let mut stream = stand.connect();
     stream.write_all(begin.as_bytes()).unwrap();
@@ -152,12 +153,12 @@ fn a_crowd_of_one_user_has_an_end_and_is_gone_with_its_connections() {
     });
 }
 
-/// Connections that somebody holds: a hundredth of ten thousand, at leisure a tenth.
+/// Number of held connections: a hundredth of ten thousand, or a tenth in long runs.
 fn many() -> usize {
     if std::env::var_os("GROUNDSTATE_ALL").is_some() { 1_000 } else { 100 }
 }
 
-/// What is answered to somebody who comes over the network.
+/// Returns the answer to a client on the network.
 fn from_afar(stand: &Stand, line: &str, body: &str) -> Reply {
     let mut stream = TcpStream::connect(stand.tcp.unwrap()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -180,7 +181,7 @@ fn a_crowd_that_drips_keeps_no_unit_from_running() {
     let connect = |number: usize| {
         let mut stream = UnixStream::connect(stand.socket()).unwrap();
         stream.set_nonblocking(true).unwrap();
-        // Beyond what one user may hold it is let go at once.
+        // Connections beyond one user's limit are dropped at once.
         let _ = stream.write(begins[number % begins.len()].as_bytes());
         stream
     };
@@ -189,7 +190,7 @@ fn a_crowd_that_drips_keeps_no_unit_from_running() {
         let path = format!("/fleet/v1/units/u{number}.service");
         let wish = GOOD.replacen('{', r#"{"desiredState":"launched","#, 1);
         assert_eq!(from_afar(&stand, &format!("PUT {path}"), &wish).status, 201);
-        // The engine has placed it, and its machine says so.
+        // The engine has placed it, and its machine reports it.
         stand.until("it runs", |stand| {
             from_afar(stand, &format!("GET {path}"), "").json()["currentState"] == "launched"
         });
@@ -258,7 +259,7 @@ fn paths_and_methods_that_nobody_writes_are_refused() {
         "bytes that are no text",
         b"GET /fleet/v1/units/\xff\xfe HTTP/1.1\r\nHost: x\r\n\r\n",
     );
-    // The beginning of HTTP/2, and of TLS.
+    // The start of HTTP/2, and of TLS.
     refused(&stand, "HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
     refused(&stand, "TLS", b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03");
     let whole = "GET http://x/fleet/v1/machines HTTP/1.1\r\nHost: x\r\n\r\n";

@@ -1,5 +1,5 @@
-//! Sentences of fleet's documentation of the API that no other file shows, and what is promised
-//! beside them where a machine, or a cluster, is not as usual.
+//! Guarantees of fleet's API documentation that no other file tests, and ours for unusual machines
+//! and clusters.
 
 use crate::stand::{HELLO, Plan, Stand, code, stderr, write};
 use cluster::api::caller::Caller;
@@ -32,7 +32,7 @@ fn all_other_fields_of_a_create_are_ignored() {
         "desiredState": "inactive", "currentState": "inactive",
     });
     assert_eq!(stand.get("/fleet/v1/units/a.service").json(), made);
-    // The same words do not move it once it is wished somewhere.
+    // The same request does not move the unit once it is placed.
     let launched = json!({"desiredState": "launched", "machineID": "m2"}).to_string();
     assert_eq!(stand.put("a.service", &launched).status, 204);
     stand.until("it is launched", |stand| {
@@ -57,15 +57,15 @@ fn a_machine_that_is_not_let_in_speaks_for_nobody() {
     let stand = Stand::new(Plan { settings, ..Plan::of(&["m1"]) });
     write(&stand, "a.service", HELLO);
     assert_eq!(code(&stand.fleetctl(&["start", "a.service"])), 0);
-    // What is a stream, when it is let in, is not waited for.
+    // Streams are not waited for.
     let all = ["units", "units/a.service", "state", "state/a.service", "machines", "why/a.service"];
     for path in all {
         assert_eq!(stand.get(&format!("/fleet/v1/{path}")).status, 200, "{path}");
     }
-    tell.send(Some("another machine is there under its id".to_string())).unwrap();
+    tell.send(Some("another machine is registered under its id".to_string())).unwrap();
     for path in all.into_iter().chain(["events", "logs/a.service", "discovery"]) {
         let reply = stand.get(&format!("/fleet/v1/{path}"));
-        let told = "fleet server unable to communicate with etcd: this machine is not let into the cluster: another machine is there under its id";
+        let told = "fleet server unable to communicate with etcd: the cluster refuses this machine: another machine is registered under its id";
         assert_eq!(reply.fault(), (503, told.to_string()), "{path}");
         assert_eq!(reply.headers["retry-after"], "5", "{path}");
     }
@@ -87,8 +87,7 @@ fn machines_that_are_not_named_with_their_reason_are_counted() {
     let why = |unit: &str| stand.get(&format!("/fleet/v1/why/{unit}")).json();
     let told = |why: &Value| why["machines"].as_object().unwrap().len();
     let one = why("ssd.service");
-    let text =
-        format!("none of the 35 machines can have it ({named} of them are named, and 3 more)");
+    let text = format!("no machine of 35 can have it ({named} of them are named, and 3 more)");
     assert_eq!((one["text"].as_str(), told(&one)), (Some(text.as_str()), named));
     let all = why("all.service");
     let text = format!(
@@ -97,7 +96,7 @@ fn machines_that_are_not_named_with_their_reason_are_counted() {
     assert_eq!((all["text"].as_str(), told(&all)), (Some(text.as_str()), named));
 }
 
-/// Names of units, or ids of machines, and where the next page is.
+/// Returns the names of units or machines, and the next token.
 fn page(list: &Value) -> (Vec<String>, String) {
     let items = list["units"].as_array().or(list["machines"].as_array()).cloned();
     let word = |one: Value| one["name"].as_str().or(one["id"].as_str()).unwrap().to_string();
@@ -105,7 +104,7 @@ fn page(list: &Value) -> (Vec<String>, String) {
     (items.unwrap_or_default().into_iter().map(word).collect(), next)
 }
 
-/// Names of units, in the order of a list.
+/// Returns unit names in list order.
 fn units(numbers: &[u32]) -> Vec<String> {
     numbers.iter().map(|number| format!("u{number}.service")).collect()
 }
@@ -127,7 +126,7 @@ fn pages_of_a_list_that_is_forgotten_leave_nothing_out_and_show_nothing_twice() 
     };
     let (first, next) = list("");
     assert_eq!(first, units(&[1, 2, 3]));
-    // Newer lists than are kept, and etcd has forgotten its past.
+    // More lists than are kept, and a compacted etcd.
     for turn in 0..20 {
         assert_eq!(put(9, ["loaded", "inactive"][turn % 2]), 204);
         assert!(!list("").1.is_empty());
@@ -164,7 +163,7 @@ fn a_token_of_another_list_or_of_an_older_form_is_refused() {
             assert_eq!(ask(other, &token).fault(), (400, words.to_string()), "{of} at {other}");
         }
     }
-    // As they were before they said of which list they are.
+    // Tokens before they named their list.
     let [limit, number] = [2_u16, 1].map(u16::to_le_bytes);
     let revision = 7_i64.to_le_bytes();
     for last in ["u2.service", "m2", ""] {

@@ -1,5 +1,5 @@
-//! Who may ask what: every role, every resource there is and every method, by the whole way from
-//! the router in. What is expected is said here once more, apart from the code that decides.
+//! Access control: every role, resource and method, through the router. The expectations are
+//! written independently of the code.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -21,24 +21,24 @@ use std::time::Duration;
 
 const METHODS: [&str; 9] =
     ["GET", "HEAD", "OPTIONS", "PUT", "POST", "PATCH", "DELETE", "TRACE", "BREW"];
-/// Two units that are there, and two that are not: of those one of each is the prefix's.
+/// Two existing and two missing units; one of each has the prefix.
 const NAMES: [&str; 4] = ["web1.service", "db1.service", "web2.service", "db2.service"];
 const PREFIX: &str = "web";
 
-/// Who may change it, and whether it is about one unit.
+/// The role that a change needs, and whether it is about one unit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rule {
-    /// Whoever may change units.
+    /// Needs a role that may change units.
     Units,
-    /// The same, of that unit.
+    /// Needs such a role for that unit.
     Unit,
-    /// Whoever may change machines.
+    /// Needs a role that may change machines.
     Machines,
-    /// It is read by whatever method, of that unit.
+    /// Any method reads logs of that unit.
     Logs,
 }
 
-/// A number of its own for each kind of resource, and its rule: a new one has to be given both.
+/// A number and a rule for each kind of resource; the match is exhaustive.
 fn rule(resource: &Resource) -> (usize, Rule) {
     match resource {
         Resource::Root => (0, Rule::Units),
@@ -81,7 +81,7 @@ fn callers() -> Vec<Caller> {
     roles.into_iter().flat_map(|role| [of(role), within(role)]).collect()
 }
 
-/// What the matrix says.
+/// The expected result.
 fn may(caller: &Caller, method: &str, rule: Rule, name: Option<&str>) -> bool {
     let covered = name.is_none_or(|name| caller.prefixes.is_none() || name.starts_with(PREFIX));
     let reads = rule == Rule::Logs || matches!(method, "GET" | "HEAD" | "OPTIONS");
@@ -93,7 +93,7 @@ fn may(caller: &Caller, method: &str, rule: Rule, name: Option<&str>) -> bool {
     does && covered
 }
 
-/// A body that would do something, where it may.
+/// A body that changes something if it is allowed.
 fn body(rule: Rule, method: &str) -> &'static str {
     match (rule, method) {
         (Rule::Unit, "PUT") => {
@@ -132,7 +132,7 @@ impl Stand {
         response.status().as_u16()
     }
 
-    /// The keys that stand there, each with the revision that wrote it.
+    /// The stored keys with their revisions.
     async fn written(&self) -> BTreeSet<(String, i64)> {
         let reading = self.store.read(self.keys.root()).await.unwrap();
         reading.entries.into_iter().map(|entry| (entry.key, entry.modified)).collect()
@@ -148,7 +148,7 @@ fn every_role_may_ask_what_the_matrix_says_of_every_resource_and_method() {
         assert_eq!(met, (0..KINDS).collect(), "a resource is never asked for");
         let (mut asked, mut changed) = (0, 0);
         for caller in callers() {
-            // Each in a world that nobody has changed yet.
+            // Each request in a fresh cluster.
             let stand = Stand::new().await;
             for (path, name) in paths() {
                 let (_, rule) = rule(&resource(&path));

@@ -1,5 +1,5 @@
-//! The API over TCP: nobody comes in without a certificate of the right authority, and a
-//! name may do what its role says. Certificates are made by openssl, here.
+//! The API over TCP: only certificates of the right CA are accepted, and the role of a name
+//! decides. openssl makes the certificates.
 
 use crate::stand::{Plan, Reply, Stand, fleetctl, folder, stderr, stdout};
 use cluster::api::listener::Security;
@@ -35,7 +35,7 @@ impl Authority {
         made
     }
 
-    /// A file that is there as a whole, or not at all.
+    /// Writes a file atomically.
     fn put(&self, file: &str, text: &str) {
         std::fs::write(self.path("fresh"), text).unwrap();
         std::fs::rename(self.path("fresh"), self.path(file)).unwrap();
@@ -63,7 +63,7 @@ impl Authority {
         std::fs::rename(self.path("fresh"), self.path("ca.crl")).unwrap();
     }
 
-    /// A client whose certificate ends so many seconds from now.
+    /// Issues a client certificate that expires in this many seconds.
     fn client_for(&self, name: &str, seconds: u32) {
         self.client(name, "ca");
         let wanted = [format!("--date={seconds} seconds"), "+%y%m%d%H%M%SZ".to_string()];
@@ -79,7 +79,7 @@ impl Authority {
         cluster::api::tls::client(&files).unwrap()
     }
 
-    /// A connection of that client.
+    /// Opens a connection as that client.
     fn connect(&self, stand: &Stand, name: &str) -> StreamOwned<ClientConnection, TcpStream> {
         connect(stand, self.config(name))
     }
@@ -167,7 +167,7 @@ fn only_certificates_that_count_come_in() {
     let past = "-not_before 20200101000000Z -not_after 20200201000000Z";
     let future = "-not_before 20900101000000Z -not_after 20910101000000Z";
     let dated = |name: &str, dates: &str| {
-        // `x509` of older versions takes no dates: `ca` does.
+        // Older versions of `x509` do not take dates; `ca` does.
         made.client(name, "ca");
         std::fs::write(made.path("index.txt"), "").unwrap();
         let dates = dates.replace("-not_before", "-startdate").replace("-not_after", "-enddate");
@@ -189,7 +189,7 @@ fn only_certificates_that_count_come_in() {
         assert_eq!(refused.status.code(), Some(1), "{name}: {}", stdout(&refused));
         assert!(!stderr(&refused).contains("googleapi"), "{name}: {}", stderr(&refused));
     }
-    // And the client checks the server.
+    // The client checks the server too.
     let wrong = made.call(&stand, "ann", "other", &["list-machines"]);
     assert_eq!(wrong.status.code(), Some(1));
     assert!(stderr(&wrong).contains("UnknownIssuer"), "{}", stderr(&wrong));
@@ -206,7 +206,7 @@ fn a_revoked_certificate_does_not_count_any_more() {
     assert!(!made.call(&stand, "bob", "ca", &["list-machines"]).status.success());
 }
 
-/// What that connection does for so long: true, it ends.
+/// Returns true if the connection ends within the time.
 fn ends(stream: &mut StreamOwned<ClientConnection, TcpStream>, most: Duration) -> bool {
     stream.sock.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     let began = Instant::now();
@@ -241,7 +241,7 @@ fn who_loses_a_role_or_a_certificate_is_cut_off() {
     };
     let (mut ann, mut bob, mut ci) = (stream("ann"), stream("bob"), stream("ci"));
     let may = |name: &str, words: &[&str]| made.call(&stand, name, "ca", words).status.success();
-    // A file that means nothing takes nobody's role.
+    // An invalid file changes no role.
     made.put("roles", "ann: boss\n");
     assert!(may("ann", &["drain", "--yes", "m1"]));
     made.put("roles", "bob: reader\nci: reader\n");
@@ -260,7 +260,7 @@ fn a_certificate_that_ends_takes_its_connections_with_it_and_lets_nobody_in_agai
     let made = Authority::new();
     made.client_for("bob", 6);
     let stand = stand(made.security(None));
-    // One that remembers its session.
+    // A client that resumes its session.
     let config = made.config("bob");
     let asked = |stream: &mut StreamOwned<ClientConnection, TcpStream>, path: &str| {
         let head = format!("GET /fleet/v1/{path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -283,11 +283,11 @@ fn who_may_not_ask_is_told_so_before_a_body_is_read() {
         let mut stream = made.connect(&stand, name);
         let head = "PUT /fleet/v1/units/a.service HTTP/1.1\r\nHost: localhost\r\n\
                     Content-Type: application/json\r\nContent-Length: 1000000\r\n\r\n";
-        // Nothing of the body ever comes.
+        // The body never arrives.
         stream.write_all(head.as_bytes()).unwrap();
         assert_eq!(Reply::read(&mut stream).map(|reply| reply.status), Some(403), "{name}");
     }
-    // It comes once the answer has: the server has closed its side by then.
+    // It arrives after the answer; the server has closed its side by then.
     let mut stream = made.connect(&stand, "bob");
     let head = "PUT /fleet/v1/units/a.service HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200000\r\n\r\n";
     stream.write_all(head.as_bytes()).unwrap();
@@ -312,13 +312,13 @@ fn certificates_are_renewed_under_a_server_that_runs() {
         std::fs::copy(made.path(from), made.path("fresh")).unwrap();
         std::fs::rename(made.path("fresh"), made.path(to)).unwrap();
     };
-    // Half of it: the key does not fit yet, and what was there is shown on.
+    // Only half of it: the key does not match yet, and the old certificate stays.
     put("next.crt", "server.crt");
     assert!(lists("ann", "ca").status.success(), "{}", stderr(&lists("ann", "ca")));
     put("next.key", "server.key");
     assert!(lists("ann", "other").status.success(), "{}", stderr(&lists("ann", "other")));
     assert!(!lists("ann", "ca").status.success(), "the old one is not shown any more");
-    // And whom it lets in.
+    // And the accepted clients.
     put("other.crt", "ca.crt");
     assert!(lists("bob", "other").status.success(), "{}", stderr(&lists("bob", "other")));
     assert!(!lists("ann", "other").status.success());
@@ -350,7 +350,7 @@ fn a_name_may_do_what_its_role_says() {
         assert_eq!(may(name, &["destroy", "db.service"]), destroy, "{name}");
         assert_eq!(may(name, &["drain", "--yes", "m1"]), drain, "{name}");
     }
-    // What a prefix may not touch, its units may not move or keep away either.
+    // Units of a prefix may not move or block units outside of it.
     for (unit, line) in [("web2", "Replaces=db.service"), ("web3", "Conflicts=*\nGlobal=true")] {
         let text = format!("[Service]\nExecStart=/bin/a\n\n[X-Fleet]\n{line}\n");
         std::fs::write(stand.folder.join(format!("{unit}.service")), text).unwrap();
@@ -359,7 +359,7 @@ fn a_name_may_do_what_its_role_says() {
     }
     let list = made.call(&stand, "ci", "ca", &["list-unit-files", "--no-legend", "--fields=unit"]);
     assert_eq!(stdout(&list), "web1.service\n");
-    // Nor are they named where one of those is in the way.
+    // Nor are such units named in reasons.
     let text = "[Service]\nExecStart=/bin/a\n\n[X-Fleet]\nConflicts=db.*\n";
     std::fs::write(stand.folder.join("web4.service"), text).unwrap();
     assert!(may("ann", &["start", "db.service"]));

@@ -1,5 +1,5 @@
-//! stop, unload and destroy as people call them: the real binary against the real API. What else
-//! fleetctl does is in `fleetctl.rs`.
+//! stop, unload and destroy: the real binary against the real API. Other commands are in
+//! `fleetctl.rs`.
 
 use crate::stand::{HELLO, Plan, Stand, code, stderr, stdout, write};
 
@@ -36,7 +36,7 @@ fn what_is_inactive_is_neither_stopped_nor_restarted() {
     let words = "Unable to stop unit ssd.service in state inactive\n";
     assert_eq!((code(&stopped), stderr(&stopped)), (1, words.to_string()));
     assert_eq!(code(&stand.fleetctl(&["unload", "ssd"])), 0, "the wish can be taken back");
-    // A file that is not in the cluster is put there, and that is all.
+    // A missing unit is submitted, and nothing else.
     let restarted = stand.fleetctl(&["restart", "new"]);
     let words = "Unable to restart unit new.service in state inactive\n";
     assert_eq!((code(&restarted), stderr(&restarted)), (0, words.to_string()));

@@ -1,5 +1,5 @@
-//! A fleetd that finds claims it does not know of, for what the one before it kept is lost, where etcd
-//! does not answer as it makes them its own: what runs by them goes on until it has answered.
+//! A fleetd finds claims in etcd without its saved state, and etcd does not answer when it renews
+//! them. Their units keep running until etcd answers.
 
 use crate::told::{Fleetd, Told, soon};
 use cluster::desired::Desired;
@@ -11,11 +11,11 @@ use cluster::transaction::{Operation, Transaction};
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// A store in memory that does not answer who makes a claim.
+/// An in-memory store that does not answer claims.
 #[derive(Clone)]
 struct Losing {
     memory: Store,
-    /// How often it did not, while it does not.
+    /// Number of unanswered claims while enabled.
     lost: Arc<watch::Sender<Option<u32>>>,
 }
 
@@ -83,7 +83,7 @@ fn what_runs_by_a_claim_that_is_not_known_to_be_made_anew_is_not_stopped() {
         let lost = Arc::new(watch::channel(Some(0)).0);
         let losing = Losing { memory, lost: lost.clone() };
         let fleetd = Fleetd::begin(&Store::driven(Arc::new(losing)), &init, Recalled::default());
-        // What follows from one is done before the next.
+        // Each result is handled before the next.
         lost.subscribe().wait_for(|lost| lost.is_some_and(|lost| lost > 2)).await.unwrap();
         assert_eq!(init.set.borrow().0, puts, "it was stopped");
         lost.send_replace(None);

@@ -1,4 +1,4 @@
-//! A machine that is cut off from etcd, and its exclusive units; and when it gives back what it claimed.
+//! A machine that is cut off from etcd: its exclusive units, and the release of its claims.
 
 use crate::told::{Fleetd, TTL, Told, soon};
 use cluster::desired::Desired;
@@ -15,7 +15,7 @@ use groundstate_units::control::source_set::SourceSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A fleetd with one unit that runs, one that is loaded, and one that runs by its claim.
+/// Starts a fleetd with a running unit, a loaded one, and a running exclusive one.
 async fn runs(store: &Store, init: &Arc<Told>) -> Fleetd {
     let fleetd = Fleetd::begin(store, init, Recalled::default());
     fleetd.cache.changes().wait_for(|snapshot| snapshot.machines.len() == 1).await.unwrap();
@@ -23,14 +23,14 @@ async fn runs(store: &Store, init: &Arc<Told>) -> Fleetd {
     fleetd.submit("l.service", "", Desired::Loaded).await;
     fleetd.submit("x.service", "Exclusive=true", Desired::Launched).await;
     init.has(&["a.service", "l.service", "x.service"]).await;
-    // What is told later is known of by then.
+    // Later changes are known by then.
     let said = |snapshot: &Arc<Snapshot>| snapshot.states.len() == 3;
     fleetd.cache.changes().wait_for(said).await.unwrap();
     fleetd
 }
 
-/// Cut off, `begins_anew` meanwhile or not, above an init that does not take what it is told at first,
-/// or does.
+/// The exclusive unit is given up while cut off, with or without a restart of fleetd
+/// (`begins_anew`), and if init refuses at first (`refuses`).
 async fn is_given_up(begins_anew: bool, refuses: bool) {
     let (store, init) = (Store::memory(), Told::new());
     let mut fleetd = runs(&store, &init).await;
@@ -55,14 +55,14 @@ async fn is_given_up(begins_anew: bool, refuses: bool) {
     assert_eq!(now, puts + 1, "nothing else was stopped on the way");
     let roots: Vec<&str> = set.roots.iter().map(|root| root.as_str()).collect();
     assert_eq!(roots, ["a.service"]);
-    // It comes back when etcd does.
+    // It returns with etcd.
     store.set_reachable(true);
     init.has(&["a.service", "l.service", "x.service"]).await;
     fleetd.crash();
 }
 
-/// Cut off and stopped for good, its machine stays in the cluster. `refuses`: init has not taken yet
-/// that what is exclusive is given up.
+/// fleetd is stopped for good while cut off, and its machine stays registered. With `refuses`, init
+/// has not yet accepted that the exclusive unit stops.
 async fn leaves_the_rest(begins_anew: bool, refuses: bool) {
     let (store, init) = (Store::memory(), Told::new());
     let mut fleetd = runs(&store, &init).await;
@@ -109,8 +109,8 @@ fn what_init_does_not_take_keeps_nothing_from_being_given_up() {
     });
 }
 
-/// It refuses for good, and has then not answered once, or been told nothing yet by the fleetd that is
-/// there: what it has is known all the same.
+/// Init refuses permanently, and failed to answer once or has no source of this fleetd: what it has
+/// is known anyway.
 fn is_stopped_though_the_rest_is_refused(begins_anew: bool) {
     soon(async move {
         let (store, init) = (Store::memory(), Told::new());
@@ -219,7 +219,7 @@ async fn sees(fleetd: &Fleetd, what: fn(&Snapshot) -> bool) {
     fleetd.cache.changes().wait_for(|snapshot| what(snapshot)).await.unwrap();
 }
 
-/// A fleetd with one native unit, which runs by its claim.
+/// Starts a fleetd with one exclusive native unit.
 async fn runs_native(store: &Store, init: &Arc<Told>) -> Fleetd {
     let fleetd = Fleetd::begin(store, init, Recalled::default());
     sees(&fleetd, |snapshot| snapshot.machines.len() == 1).await;
@@ -230,7 +230,7 @@ async fn runs_native(store: &Store, init: &Arc<Told>) -> Fleetd {
     fleetd
 }
 
-/// To init two native units of one stem are one.
+/// For init, two native units with one stem are one unit.
 #[test]
 fn the_claim_of_a_native_unit_is_given_back_though_init_has_its_namesake() {
     soon(async {
@@ -248,7 +248,7 @@ fn the_claim_of_a_native_unit_is_given_back_though_init_has_its_namesake() {
     });
 }
 
-/// init would keep the process of the file before, which runs by a claim.
+/// Init would keep the process of the previous file, which runs with a claim.
 #[test]
 fn what_runs_by_a_claim_is_stopped_where_a_file_without_one_would_keep_it() {
     soon(async {
@@ -267,7 +267,7 @@ fn what_runs_by_a_claim_is_stopped_where_a_file_without_one_would_keep_it() {
     });
 }
 
-/// Its heir has another name in the cluster, and the same at init.
+/// The new unit has another name in the cluster and the same name at init.
 #[test]
 fn what_runs_by_a_claim_is_stopped_where_a_file_of_another_unit_would_keep_it() {
     soon(async {
@@ -291,7 +291,7 @@ fn what_runs_by_a_claim_is_stopped_where_a_file_of_another_unit_would_keep_it() 
     });
 }
 
-/// To init it has the name that the other would have by the other kind of file.
+/// At init it has the name that the other unit's other file kind would have.
 #[test]
 fn what_init_keeps_beside_a_claim_runs_on_when_fleetd_is_begun_anew() {
     soon(async {
@@ -313,7 +313,7 @@ fn what_init_keeps_beside_a_claim_runs_on_when_fleetd_is_begun_anew() {
     });
 }
 
-/// What is asked of init first may take long, and the fleetd after this one reckons by what is kept.
+/// Requests to init may take long, and the next fleetd relies on the saved claims.
 #[test]
 fn that_a_claim_was_made_anew_is_kept_before_init_is_asked_anything() {
     soon(async {
@@ -329,7 +329,7 @@ fn that_a_claim_was_made_anew_is_kept_before_init_is_asked_anything() {
     });
 }
 
-/// It was made anew and destroyed, as is said to be done with what is withheld from being stopped.
+/// It was re-created and destroyed, which is the documented way to stop a withheld unit.
 #[test]
 fn what_was_told_of_a_withheld_unit_while_no_fleetd_ran_is_heard_by_the_next_one() {
     soon(async {

@@ -1,4 +1,4 @@
-//! Man pages and completions in `contrib` are those that the programs write.
+//! The man pages and completions in `contrib` are up to date.
 
 use std::path::Path;
 use std::process::Command;

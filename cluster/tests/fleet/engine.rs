@@ -1,5 +1,5 @@
-//! The engine on a store in memory: what people write through the registry comes to be,
-//! and nothing an engine writes lands once another leads.
+//! The engine on an in-memory store: it applies users' requests, and its writes fail once another
+//! engine leads.
 
 use crate::led::{Cluster, id, name, record};
 use cluster::desired::Desired;
@@ -190,7 +190,7 @@ fn a_unit_that_can_be_nowhere_says_why_once() {
     cluster.submit("a.service", text, Desired::Launched);
     assert_eq!(cluster.run(&mut engine, epoch), 1);
     let why = &cluster.snapshot().whys[&name("a.service")].record;
-    assert_eq!(why.text, "none of the 1 machines can have it");
+    assert_eq!(why.text, "no machine of 1 can have it");
     assert_eq!(why.machines[&id("m1")], "its metadata has no region=moon");
     let write =
         registry::set_metadata(&cluster.snapshot(), &id("m1"), "region", Some("mars".into()));
@@ -239,7 +239,7 @@ fn a_machine_that_came_and_went_again_has_a_grace_of_its_own() {
     cluster.run(&mut engine, epoch);
     cluster.store.revoke(lease);
     cluster.run(&mut engine, epoch);
-    // Both are heard of at once, three seconds later.
+    // Both events arrive together, three seconds later.
     let lease = cluster.machine("m1");
     cluster.store.revoke(lease);
     cluster.now += Duration::from_secs(3);
@@ -302,8 +302,8 @@ fn a_proof_says_anew_why_a_unit_is_nowhere() {
     assert_eq!(cluster.run(&mut engine, epoch), 0, "nothing new, nothing written");
 }
 
-/// A unit on m1 of two machines, of which those keys can not be read any more.
-fn obscured(subjects: &[Subject]) -> (Cluster, Engine, Epoch) {
+/// A unit on m1 of two machines, with these keys unreadable.
+fn unreadable(subjects: &[Subject]) -> (Cluster, Engine, Epoch) {
     let mut cluster = Cluster::new();
     let lease = cluster.machine("m1");
     cluster.machine("m2");
@@ -332,13 +332,13 @@ fn a_value_that_can_not_be_read_hurts_nothing_else() {
         vec![Subject::Machine(id("m1"))],
         vec![Subject::Unit(own.clone())],
         vec![told.clone()],
-        // As another wish writes them.
+        // As a change of desired state writes them.
         vec![wish.clone(), told.clone()],
         vec![place.clone(), told.clone()],
         vec![wish, place, told],
     ];
     for subject in together {
-        let (mut cluster, mut engine, epoch) = obscured(&subject);
+        let (mut cluster, mut engine, epoch) = unreadable(&subject);
         let before = cluster.store.revision();
         let reading = cluster.store.read(cluster.keys.root());
         engine.prove(&reading, cluster.now);
@@ -358,7 +358,7 @@ fn a_value_that_can_not_be_read_hurts_nothing_else() {
 fn what_a_machine_was_told_is_put_right_when_somebody_has_changed_it() {
     let own = name("a.service");
     let told = |machine: &str| Subject::Schedule(id(machine), own.clone());
-    let (mut cluster, mut engine, epoch) = obscured(&[Subject::Why(name("other.service"))]);
+    let (mut cluster, mut engine, epoch) = unreadable(&[Subject::Why(name("other.service"))]);
     let key = |cluster: &Cluster, subject| cluster.keys.of(&subject);
     let record = cluster.store.get(&key(&cluster, told("m1"))).unwrap().value.clone();
     let write = Transaction::default()

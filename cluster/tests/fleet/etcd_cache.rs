@@ -1,5 +1,5 @@
-//! The cache over a store in memory: it follows, survives an outage and a compaction of
-//! what it missed, and makes writes anew when others were faster.
+//! The cache on an in-memory store: it follows changes, survives outages and compaction, and
+//! repeats writes after conflicts.
 
 use cluster::agent::{self, Goal};
 use cluster::api::request::Request;
@@ -95,7 +95,7 @@ fn a_write_made_from_what_is_old_is_made_anew() {
         let (store, name) = (Store::memory(), UnitName::new("a.service").unwrap());
         let (cache, task) = EtcdCache::start(store.clone(), Keys::under("/f"));
         cache.health().wait_for(|health| health.fault.is_none()).await.unwrap();
-        // Not yet seen by the cache: nothing has run between.
+        // The cache has not seen it: no task has run in between.
         let file = UnitFile::parse("[Service]\nExecStart=/bin/false\n").unwrap();
         let empty = Snapshot::new(cache.keys().clone());
         let other = registry::create(&empty, &name, &file, Desired::Inactive);
@@ -126,10 +126,13 @@ fn a_cluster_that_is_deleted_as_a_whole_stays_as_it_was_known() {
             health.fault.as_ref().is_some_and(|fault| fault.to_string().contains(what))
         };
         let mut health = cache.health();
-        health.wait_for(|health| told(health, "all of the cluster was deleted")).await.unwrap();
+        health
+            .wait_for(|health| told(health, "all keys of the cluster were deleted"))
+            .await
+            .unwrap();
         health.wait_for(|health| told(health, "etcd shows no cluster where")).await.unwrap();
         assert_eq!(cache.snapshot().desired_of(&name), Desired::Launched, "what was known stays");
-        // One that has just begun, and was told which cluster it is in, takes nothing either.
+        // A new cache that knows its cluster accepts nothing either.
         let known = cache.snapshot().known();
         assert!(known.is_some());
         let (next, follower) = EtcdCache::new(store.clone(), keys, Clock::system());
@@ -161,7 +164,7 @@ fn a_cluster_founded_at_the_same_revision_takes_no_writes_of_ours() {
     assert!(ours.commit(&write).is_some());
 }
 
-/// Units on a machine, and a cache that is that machine's.
+/// Units on a machine, and that machine's cache.
 async fn of_a_machine(store: &Store, count: usize) -> (EtcdCache, JoinHandle<()>, Vec<UnitName>) {
     let (keys, me) = (Keys::under("/f"), MachineId::new("m1").unwrap());
     let now = async || Snapshot::of(keys.clone(), &store.read(keys.root()).await.unwrap());
@@ -215,16 +218,16 @@ fn many_units_that_nobody_was_seen_to_destroy_go_on_until_something_is_told_of_t
         assert_eq!(agent::goal(&cache.snapshot(), &me, &before), before, "they go on");
         let asked = Request { method: "GET".to_string(), ..Request::default() };
         let why = |name: &str| why::item(&asked, name, &cache.snapshot());
-        assert!(String::from_utf8(why("u0.service").body).unwrap().contains("it goes on"));
+        assert!(String::from_utf8(why("u0.service").body).unwrap().contains("kept running"));
         assert_eq!(why("u9.service").status, 404);
 
-        // Another reading that has nothing of them tells no more than the one before.
+        // Another reading without them adds no information.
         cache.write(wish(&units[0], Desired::Inactive)).await.unwrap();
         store.compact();
         sees(&cache, |snapshot| snapshot.units.len() == 1).await;
         let left = agent::goal(&cache.snapshot(), &me, &before);
         assert!(left.keys().eq(&units[1..]), "of the first one something is told");
-        // Made anew and destroyed, it is seen to be destroyed.
+        // The watch sees it re-created and destroyed.
         let revision = cache.write(wish(&units[1], Desired::Inactive)).await.unwrap();
         assert!(cache.reached(revision, SOON).await);
         destroy(&store, &units[..2]).await;
@@ -245,7 +248,7 @@ fn what_is_refused_is_no_measure_of_what_a_reading_has_too_little_of() {
         task.abort();
         destroy(&store, &units[..4]).await;
         store.compact();
-        // Where all of them ran four of sixteen would be few.
+        // If all sixteen ran, four missing ones would be few.
         for (refused, withheld) in [(&units[..0], &units[..0]), (&units[4..], &units[..4])] {
             let refused = watch::channel(refused.iter().cloned().collect()).1;
             let keys = first.keys().clone();

@@ -1,6 +1,5 @@
-//! Who went while etcd said nothing is on its way back, and keeps its units until it has had the
-//! time for it. On a store in memory and a clock of the test's own; with an etcd that really stands
-//! still: `tests/crowd.rs`.
+//! Machines that disappear while etcd is silent keep their units until they have had time to
+//! return. In-memory store and simulated clock; `tests/crowd.rs` pauses a real etcd.
 
 use crate::led::Cluster;
 use cluster::desired::Desired;
@@ -13,7 +12,7 @@ const PLAIN: &str = "[Service]\nExecStart=/bin/sleep 1000\n";
 const SECOND: Duration = Duration::from_secs(1);
 const TTL: Duration = Duration::from_secs(30);
 
-/// Two machines with a unit each; then all leases end at once, and only `m2` is back when it leads.
+/// Two machines with a unit each; all leases expire at once, and only `m2` is back when it leads.
 fn stood_still() -> (Cluster, Epoch) {
     let mut cluster = Cluster::new();
     let leases = [cluster.machine("m1"), cluster.machine("m2")];

@@ -1,6 +1,6 @@
-//! Machines that come and go without end: the engine moves their units a few times and then
-//! leaves them, and who is calm is not made to wait for it. On a store in memory and a clock of
-//! the test's own; what one machine's unrest is worth stands in `flap_damping.rs`.
+//! Flapping machines: the engine moves their units a few times and then leaves them. Stable
+//! machines are not delayed. In-memory store and simulated clock; `flap_damping.rs` has the
+//! damping.
 
 use cluster::desired::Desired;
 use cluster::engine::Engine;
@@ -28,7 +28,7 @@ struct Cluster {
     epoch: Epoch,
     leases: Vec<Option<i64>>,
     now: Duration,
-    /// Places written.
+    /// Number of places written.
     moves: usize,
 }
 
@@ -86,7 +86,7 @@ impl Cluster {
         }
     }
 
-    /// The engine hears of all that is new, and what it says is done.
+    /// Passes all changes to the engine and applies its tasks.
     fn settle(&mut self) {
         loop {
             let new = self.store.changes_since(self.engine.snapshot().revision).unwrap();
@@ -103,7 +103,7 @@ impl Cluster {
         }
     }
 
-    /// One second in which `restless` machines go and come, each once in five.
+    /// One second in which `restless` machines leave and return, each once in five seconds.
     fn flap(&mut self, restless: usize) {
         let second = usize::try_from(self.now.as_secs()).unwrap();
         for number in 0..restless {
@@ -117,7 +117,7 @@ impl Cluster {
         self.now += SECOND;
     }
 
-    /// Moves in that many seconds.
+    /// Returns the moves in that many seconds.
     fn moves_in(&mut self, seconds: usize, restless: usize) -> usize {
         let before = self.moves;
         (0..seconds).for_each(|_| self.flap(restless));
@@ -138,7 +138,7 @@ fn a_thousand_machines_that_flap_move_their_units_a_few_times_and_no_more() {
     assert!(first <= 12 * UNITS, "{first} moves in the first minute");
     let minutes: Vec<usize> = (0..3).map(|_| cluster.moves_in(60, MACHINES)).collect();
     assert_eq!(minutes, [0; 3], "nothing is moved any more, whatever comes and goes");
-    // All are there again for a while: who goes then goes as anybody.
+    // All are back for a while; later departures have no extra delay.
     (0..MACHINES)
         .filter(|number| cluster.leases[*number].is_none())
         .collect::<Vec<_>>()
@@ -166,7 +166,7 @@ fn who_is_calm_does_not_wait_for_who_flaps_and_a_dead_one_is_given_up() {
     cluster.goes(gone);
     cluster.settle();
     assert!(cluster.place(calm).is_some_and(|new| new != on), "at once");
-    // One that flapped and is dead now keeps its units for a while, and no longer.
+    // A flapping machine that is now dead keeps its units for a limited time.
     cluster.flap(5);
     let Some((kept, dead)) =
         (0..40).find_map(|number| Some((number, restless(cluster.place(number))?)))

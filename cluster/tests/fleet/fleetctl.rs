@@ -1,5 +1,5 @@
-//! `fleetctl` as people call it: the real binary against the real API, a store in memory
-//! and machines that do what they are told. What it prints and how it ends.
+//! `fleetctl` as users call it: the real binary against the real API, with an in-memory store and
+//! simulated machines. Tests output and exit codes.
 
 use crate::stand::{HELLO, Plan, Stand, code, fleetctl, folder, stderr, stdout, write};
 
@@ -65,7 +65,7 @@ fn a_unit_that_no_machine_can_have_is_not_waited_for() {
     assert_eq!(code(&started), 1);
     assert!(began.elapsed().as_secs() < 20);
     let told = stderr(&started);
-    assert!(told.contains("none of the 2 machines can have it"), "{told}");
+    assert!(told.contains("no machine of 2 can have it"), "{told}");
     assert!(told.contains("m1: its metadata has no disk=ssd"), "{told}");
     let why = stand.fleetctl(&["why", "ssd"]);
     assert_eq!(code(&why), 1);
@@ -105,7 +105,11 @@ fn variables_of_former_names_count() {
         assert!(stderr(&refused).contains(words), "{name}: {}", stderr(&refused));
     }
     let refused = call(&unix, &[("FLEETCTL_EXPERIMENTAL_API", "false")]);
-    assert!(stderr(&refused).contains("the driver etcd is gone"), "{}", stderr(&refused));
+    assert!(
+        stderr(&refused).contains("the driver etcd is no longer supported"),
+        "{}",
+        stderr(&refused)
+    );
     for yes in ["true", "1", "t"] {
         let variables =
             [("FLEETCTL_EXPERIMENTAL_API", yes), ("FLEETCTL_STRICT_HOST_KEY_CHECKING", "0")];
@@ -127,7 +131,7 @@ fn instances_come_from_templates() {
     assert_eq!(code(&stand.fleetctl(&["start", "hello@3"])), 0);
     let list = stdout(&stand.fleetctl(&["list-units", "--no-legend", "--fields", "unit"]));
     assert_eq!(list, "hello@1.service\nhello@2.service\nhello@3.service\n");
-    // The template that is there comes before its file.
+    // A stored template takes precedence over its file.
     write(&stand, "hello@.service", &HELLO.replace("1000", "2000"));
     let started = stand.fleetctl(&["start", "hello@4"]);
     let words = "WARNING: Unit hello@.service in registry differs from local unit file hello@.service. \
@@ -181,7 +185,7 @@ fn a_unit_that_runs_is_signed_anew_by_its_own_file_and_runs_on() {
     let first = serial();
     let again = start(&["--replace", "--block-attempts=1"]);
     assert_eq!((code(&again), stderr(&again)), (0, String::new()));
-    assert_eq!(stdout(&again), "Unit a.service is signed anew\n");
+    assert_eq!(stdout(&again), "Unit a.service has a new signature\n");
     assert!(first.is_some() && serial() > first);
 }
 
@@ -395,8 +399,7 @@ fn a_socket_is_passed_on_over_stdin_and_stdout() {
     assert_eq!(code(&stand.fleetctl(&["fd-forward", "/nowhere"])), 1);
 }
 
-/// A stand-in for ssh that runs what it is given here: the words it was called with are
-/// the test of `ssh.rs`.
+/// A fake ssh that runs its command locally; unit tests in `ssh.rs` check the arguments.
 #[test]
 fn a_tunnel_is_the_systems_ssh() {
     use std::os::unix::fs::PermissionsExt;
@@ -452,7 +455,7 @@ fn what_was_asked_of_a_server_that_is_silent_is_not_asked_again() {
                 let kept = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length";
                 write!(stream, "{kept}: {}\r\n\r\n{body}", body.len()).unwrap();
             }
-            // It stays open, and says nothing.
+            // It stays open and silent.
             open.push(stream);
         }
     });

@@ -1,5 +1,4 @@
-//! The corpora of the fuzz targets that read what only the cluster reads, fed to the same
-//! functions; the others are `tests/tests/fuzzed.rs`'s.
+//! Runs the fuzz corpora of the cluster's parsers; the others are in `tests/tests/fuzzed.rs`.
 #![allow(
     clippy::expect_used,
     clippy::wildcard_enum_match_arm,
@@ -40,7 +39,7 @@ fn each_corpus_of_the_cluster_goes_through_its_target_and_a_fifth_of_it_past_the
 #[test]
 fn cuts_and_flipped_bits_of_each_corpus_of_the_cluster_are_survived() {
     for (target, run) in TARGETS {
-        // Each goes through a whole cluster: a fifth of them, cuts and bits in turn.
+        // Each passes through a whole cluster, so only a fifth is used.
         for bytes in files(target).iter().flat_map(|bytes| damaged(bytes)).step_by(5) {
             run(&bytes);
         }

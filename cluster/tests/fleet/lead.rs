@@ -1,5 +1,5 @@
-//! Who leads, by the daemon's own candidate over a store in memory: where the key `leader` was written
-//! by somebody else than a candidate. Elections between machines are simulated.
+//! Elections with the daemon's candidate on an in-memory store, when another program wrote the key
+//! `leader`. The simulation covers elections between machines.
 
 use cluster::clock::Clock;
 use cluster::desired::Desired;
@@ -55,7 +55,7 @@ impl Machine {
 
     fn stand(&self) {
         let machine_lease = MachineLease { lease: Some(self.lease), ..MachineLease::default() };
-        // Nobody changes it.
+        // It never changes.
         let (told, machine_lease) = watch::channel(machine_lease);
         let candidate = Candidate {
             cache: self.cache.clone(),
@@ -104,12 +104,12 @@ fn a_leader_that_no_lease_holds_keeps_nobody_from_leading() {
     runtime.block_on(async {
         let shown = async {
             for value in [b"garbage".to_vec(), dead] {
-                // It stood there before, as after a copy of all keys to another etcd.
+                // It existed before, as after copying all keys to another etcd.
                 let machine = Machine::new().await;
                 machine.write_leader(value.clone()).await;
                 machine.stand();
                 machine.has_placed("a.service").await;
-                // And is written while somebody leads.
+                // It is written while a machine leads.
                 machine.write_leader(value).await;
                 machine.has_placed("b.service").await;
             }

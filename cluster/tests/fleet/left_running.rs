@@ -1,5 +1,5 @@
-//! What runs on, or may run again, though it is to be down: its claim stays with its machine, and it is
-//! given up until init has nothing of it.
+//! Units that keep running, or may run again, although they must stop: their claim stays, and they
+//! are given up until init has none of them.
 
 use crate::told::{Fleetd, Told, soon};
 use cluster::desired::Desired;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 const OWN: &str = "x.service";
 
-/// A fleetd with one unit that runs, and one that runs by its claim.
+/// Starts a fleetd with a running unit and an exclusive one.
 async fn runs(store: &Store, init: &Arc<Told>) -> Fleetd {
     let fleetd = Fleetd::begin(store, init, Recalled::default());
     fleetd.cache.changes().wait_for(|snapshot| snapshot.machines.len() == 1).await.unwrap();
@@ -33,7 +33,7 @@ async fn destroy(fleetd: &Fleetd, store: &Store) {
     store.commit(&write).await.unwrap().unwrap();
 }
 
-/// It failed a moment ago, and is to be tried again.
+/// It has just failed and will be retried.
 fn waits() -> Value {
     json!({"unit": OWN, "type": "foreground-supervised", "state": "waiting", "needed": true,
         "file": OWN})
@@ -47,7 +47,7 @@ fn a_process_that_can_not_be_killed_keeps_its_claim_though_its_file_is_gone() {
         init.says.send_replace(vec![ghost(OWN)]);
         destroy(&fleetd, &store).await;
         init.has(&["a.service"]).await;
-        // It has looked since, and gone on by that.
+        // It has looked since, and acted on it.
         fleetd.submit("b.service", "", Desired::Launched).await;
         init.has(&["a.service", "b.service"]).await;
         fleetd.submit("c.service", "", Desired::Launched).await;
@@ -86,7 +86,7 @@ fn a_fleetd_that_ends_waits_until_init_has_nothing_of_what_it_guards() {
         let (store, init) = (Store::memory(), Told::new());
         let fleetd = runs(&store, &init).await;
         init.says.send_replace(vec![waits()]);
-        // Not even less than it has.
+        // Not even a smaller source.
         init.most.send_replace(0);
         let leave = fleetd.leave.clone();
         let left = tokio::spawn(daemon::stop_units(leave, Stops::Exclusive));
@@ -99,7 +99,7 @@ fn a_fleetd_that_ends_waits_until_init_has_nothing_of_what_it_guards() {
     });
 }
 
-/// All that init says of a run without a unit, which it could not kill.
+/// init's status of an unkillable run without a unit.
 fn ghost(name: &str) -> Value {
     json!({"unit": name, "type": "foreground-supervised", "state": "failed",
         "run": 7, "stale": true, "needed": false, "file": ""})

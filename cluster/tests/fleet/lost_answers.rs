@@ -1,6 +1,5 @@
-//! What the API tells of a write whose answer got lost, where others wrote before it was looked
-//! for: the store is in memory and does what it is told; that of histories with a real etcd is
-//! `tests/api_history.rs`.
+//! Answers of the API for writes with unknown result, if other clients wrote in between. In-memory
+//! store; `tests/api_history.rs` uses a real etcd.
 
 use cluster::api::caller::Caller;
 use cluster::api::request::Request;
@@ -20,16 +19,16 @@ const OTHER: &str =
     r#"{"desiredState":"inactive","options":[{"section":"S","name":"N","value":"2"}]}"#;
 const WISH: &str = r#"{"desiredState":"loaded"}"#;
 
-/// What another client asks for between a write and the look for it.
+/// A request of another client between a write and its check.
 type Between = (&'static str, &'static str);
 
-/// A store in memory; armed, it loses the answer to the next write.
+/// An in-memory store that loses the answer to the next write.
 struct Losing {
     memory: Store,
-    /// By it others write.
+    /// Through this API other clients write.
     beside: ApiState,
     armed: AtomicBool,
-    /// The write whose answer is lost is carried out.
+    /// True if the lost write is executed.
     done: bool,
     between: Option<Between>,
 }
@@ -55,7 +54,7 @@ impl Losing {
     }
 }
 
-/// [`Driven`] is asked by reference, and what it does outlives that.
+/// [`Driven`] is called by reference, and its futures outlive the call.
 struct Handle(Arc<Losing>);
 
 impl Driven for Handle {
@@ -105,13 +104,12 @@ async fn api(store: Store) -> ApiState {
     ApiState::new(cache, Settings::default())
 }
 
-/// What `asked` is answered on a unit that is there, where the answer to its write is lost, and
-/// what is there then.
+/// Returns the answer to a write with unknown result on an existing unit, and the state after it.
 fn told(asked: Between, done: bool, between: Option<Between>) -> (u16, String) {
     told_of(true, asked, done, between)
 }
 
-/// The same on one that may not be `there`.
+/// Like [`told`], for a unit that may not exist.
 fn told_of(there: bool, asked: Between, done: bool, between: Option<Between>) -> (u16, String) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -127,7 +125,7 @@ fn told_of(there: bool, asked: Between, done: bool, between: Option<Between>) ->
         let asked = request(asked.0, asked.1);
         let answer = tokio::time::timeout(Duration::from_secs(20), api.answer(&asked)).await;
         assert!(!losing.armed.load(Ordering::SeqCst), "nothing was written");
-        // One that begins now knows all that was written.
+        // A new API sees everything that was written.
         let there = self::api(losing.memory.clone()).await.answer(&request("GET", "")).await;
         let wish = match there.status {
             200 => {
@@ -165,7 +163,7 @@ fn what_was_undone_by_others_since_is_not_told_as_never_done() {
         assert_eq!(told(("PUT", WISH), done, gone), (503, "gone".to_string()));
         assert_eq!(told(("PUT", OTHER), done, gone), (503, "gone".to_string()));
     }
-    // What others did is as good.
+    // An equal write of another client counts too.
     for done in [true, false] {
         let between = if done { None } else { gone };
         assert_eq!(told(("DELETE", ""), done, between), (204, "gone".to_string()));

@@ -1,7 +1,7 @@
-//! What a cluster is without machines of its own: the API, fleetctl, the engine and the agent, on a store in
-//! memory and inits without processes. One program, for its tests wait most of their time and do so beside
-//! each other: what one changes of the process it changes for all, and who measures the process is
-//! `tests/bodies.rs`. With etcd: `tests/etcd.rs`; with the real init: `tests/machine.rs`, `tests/nodes`.
+//! Tests of the cluster without real machines: API, fleetctl, engine and agent on an in-memory
+//! store. They are one program because they mostly wait and run in parallel; tests that measure the
+//! process are in `tests/bodies.rs`. With etcd: `tests/etcd.rs`; with the real init:
+//! `tests/machine.rs` and `tests/nodes`.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -9,7 +9,7 @@
     reason = "a test ends where it is surprised"
 )]
 
-// What the tests stand on; that of other programs, too, is beside this folder.
+// Shared modules; those of other programs are next to this folder.
 #[path = "../authority/mod.rs"]
 mod authority;
 #[path = "../browser/mod.rs"]

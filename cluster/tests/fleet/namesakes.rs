@@ -1,4 +1,4 @@
-//! Units of which init would have one name: one of them runs.
+//! Units with one name at init: only one of them runs.
 
 use crate::placed::{Cluster, name};
 use cluster::agent::{self, Goal};
@@ -87,8 +87,8 @@ fn who_goes_by_the_name_of_another_is_not_run_beside_it() {
     let beside = [("a.service", &aliased), ("z.socket", &socket), ("z.service", &plain)];
     assert!(parted(&beside).is_empty());
     assert!(parted(&[("job@1.service", &instance), ("work@2.service", &plain)]).is_empty());
-    // Instances of one file have the names that its specifiers make of theirs. What is said of the
-    // machine is the same for all that run there.
+    // Instances of one file have distinct names by their specifiers; specifiers of the machine are
+    // equal for all.
     let of_web = |alias: &str| {
         let file = service(&format!("[Install]\nAlias={alias}.service"));
         parted(&[("web@1.service", &file), ("web@2.service", &file)])
@@ -104,7 +104,7 @@ fn who_goes_by_the_name_of_another_is_not_run_beside_it() {
     assert_eq!(parted(&[("web@1.service", &both), ("web@2.service", &both)]), ["web@2.service"]);
     let each = native_unit::read("web.yaml", &provides.replace("%p", "%i")).unwrap();
     assert!(parted(&[("web@1.service", &each), ("web@2.service", &each)]).is_empty());
-    // An alias is taken back by an empty one.
+    // An empty value resets the aliases.
     let back = service("[Install]\nAlias=b.service\nAlias=");
     assert!(parted(&[("a.service", &back), ("b.service", &plain)]).is_empty());
     let listed = native_unit::read("o.yaml", "exec-start: /bin/o\nprovides: mail, c\n").unwrap();

@@ -1,5 +1,5 @@
-//! fleetctl 1.0, unmodified, is served: each of its commands comes to its end, and every answer is
-//! in the bytes that it reads. How it was recorded stands in `original`.
+//! Unmodified fleetctl 1.0 works: each command finishes, and every answer has the expected bytes.
+//! `original` describes the recording.
 
 use crate::original::Original;
 use crate::stand::{Plan, Stand};

@@ -1,6 +1,5 @@
-//! The page at `/ui` in a real browser: a machine goes away, and without a reload the
-//! unit's row changes and says why; nothing is written to the console's errors. Needs
-//! `chromium`, which is asked over its debugging protocol.
+//! The page at `/ui` in a real browser: when a machine disappears, the unit's row changes without a
+//! reload and shows the reason. The console has no errors. Needs `chromium`.
 
 use crate::browser::Browser;
 use crate::stand::{Plan, Stand, folder};
@@ -23,7 +22,7 @@ fn a_machine_that_goes_away_is_seen_without_a_reload() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let machine = runtime.block_on(stand.store.read("/test/v3/machine/m2")).unwrap();
     runtime.block_on(stand.store.revoke(machine.entries[0].lease)).unwrap();
-    browser.shows(&["none of the 1 machines can have it", "m1: its metadata has no disk=ssd"]);
+    browser.shows(&["no machine of 1 can have it", "m1: its metadata has no disk=ssd"]);
     let rows = browser.evaluate("document.querySelectorAll('#machines tbody tr').length");
     assert_eq!(rows, 1);
     assert_eq!(browser.evaluate("window.sameDocument"), true, "no reload");

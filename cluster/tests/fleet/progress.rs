@@ -1,5 +1,4 @@
-//! What a command of fleetctl waits for, and for what it does not; as somebody sees it who looks at a
-//! terminal, and that nobody else does.
+//! The progress line of fleetctl on a terminal, and its absence elsewhere.
 
 use crate::stand::{HELLO, Plan, Stand, code, stderr, stdout, write};
 use nix::pty::openpty;
@@ -9,13 +8,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// A follower, which waits as long as there is nobody to follow.
+/// Adds a follower of a missing unit, which stays unplaced.
 fn put_follower(stand: &Stand) {
     write(stand, "first.service", HELLO);
     write(stand, "follows.service", &format!("{HELLO}[X-Fleet]\nMachineOf=first.service\n"));
 }
 
-/// fleetctl with a terminal of that kind for its stderr, and what comes there.
+/// Runs fleetctl with a terminal of this type as stderr. Returns its output.
 fn at_terminal(stand: &Stand, term: &str, words: &[&str]) -> (Child, Receiver<String>) {
     let pty = openpty(None, None).unwrap();
     let child = Command::new(env!("CARGO_BIN_EXE_fleetctl"))
@@ -31,7 +30,7 @@ fn at_terminal(stand: &Stand, term: &str, words: &[&str]) -> (Child, Receiver<St
     std::thread::spawn(move || {
         let mut master = File::from(pty.master);
         let mut piece = [0; 4096];
-        // It ends with an error once nobody has the other side open any more.
+        // Reading fails once no process has the other side open.
         while let Ok(read @ 1..) = master.read(&mut piece) {
             let _ = told.send(String::from_utf8_lossy(&piece[..read]).into_owned());
         }
@@ -39,7 +38,7 @@ fn at_terminal(stand: &Stand, term: &str, words: &[&str]) -> (Child, Receiver<St
     (child, comes)
 }
 
-/// What has come once that has come.
+/// Returns the output once `what` has arrived.
 fn when(comes: &Receiver<String>, what: &str) -> String {
     let mut all = String::new();
     while !all.contains(what) {
@@ -49,7 +48,7 @@ fn when(comes: &Receiver<String>, what: &str) -> String {
     all
 }
 
-/// What stands on the last line once all of it has come.
+/// Returns the last line of the output.
 fn stays(text: &str) -> String {
     text.rsplit("\r\x1b[K").next().unwrap_or_default().to_string()
 }
@@ -70,7 +69,7 @@ fn who_looks_at_a_terminal_sees_what_is_waited_for() {
 
 #[test]
 fn it_is_seen_however_long_a_command_waits() {
-    // Nobody places anything, and so nobody says that it is in vain.
+    // Without an engine the unit stays unplaced, without a reason.
     let stand = Stand::new(Plan::of(&[]));
     put_follower(&stand);
     let (mut child, comes) = at_terminal(&stand, "xterm", &["start", "first.service"]);
@@ -79,7 +78,7 @@ fn it_is_seen_however_long_a_command_waits() {
     assert_eq!(child.wait().unwrap().code(), Some(1));
     all.extend(comes.iter());
     assert_eq!(stays(&all), "unit first.service was destroyed\r\n", "{all:?}");
-    // And while a server that does not answer is waited for.
+    // The line also shows while a server does not answer.
     let silent = stand.folder.join("silent.sock");
     let _listener = std::os::unix::net::UnixListener::bind(&silent).unwrap();
     let endpoint = format!("--endpoint=unix://{}", silent.display());

@@ -1,4 +1,4 @@
-//! The engine's decisions on random clusters, against the rules said once more, naively.
+//! The scheduler on random clusters, against a naive restatement of the rules.
 
 use crate::written::{id, machine, name, unit};
 use cluster::desired::Desired;
@@ -11,14 +11,14 @@ use cluster::unit_name::UnitName;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// What happens to a random cluster.
+/// An event in a random cluster.
 #[derive(Clone, Debug)]
 enum Change {
     Unit(u8, String, Desired),
     Destroy(u8),
     Machine(u8, u8, bool),
     Gone(u8),
-    /// The registry says that a unit is elsewhere than decided.
+    /// The registry has the unit elsewhere than decided.
     Elsewhere(u8, u8),
 }
 
@@ -63,7 +63,7 @@ fn apply(scheduler: &mut Scheduler, change: &Change) {
             let ring = (*n..9).any(|m| options == &format!("Replaces=u{m}.service"));
             let options = if ring { "" } else { options };
             let new = unit(own.as_str(), options, *desired, None);
-            // The one named last was wished for first.
+            // The last one in the list was wanted first.
             let since = if new.asks.global { 9 - i64::from(*n) } else { 0 };
             scheduler.set_unit(&own, Some(Unit { machine: on, since, ..new }));
         }
@@ -87,7 +87,7 @@ fn apply(scheduler: &mut Scheduler, change: &Change) {
     }
 }
 
-/// Lands a group in the registry: what it puts on a machine may be there from that moment on.
+/// Applies a group to the registry; each placed unit must be allowed from then on.
 fn land(registry: &mut Scheduler, group: &[Move]) {
     for step in group {
         let old = registry.units()[&step.unit].clone();
@@ -97,7 +97,7 @@ fn land(registry: &mut Scheduler, group: &[Move]) {
         if let Some(to) = &step.to {
             let asks = &registry.units()[&step.unit].asks;
             let seat = &registry.seats()[to];
-            // A global unit gives way on its machine without the engine.
+            // A global unit gives way without the engine.
             let globals = BTreeMap::new();
             let seat = Seat { globals, ..seat.clone() };
             if asks.peers.is_empty() {
@@ -107,7 +107,7 @@ fn land(registry: &mut Scheduler, group: &[Move]) {
     }
 }
 
-/// The rules once more: what is placed may be there, and what is not can be nowhere.
+/// Checks the rules: placed units are allowed, and unplaced ones fit nowhere.
 fn check(scheduler: &Scheduler) {
     for (own, unit) in scheduler.units() {
         let wanted = unit.desired != Desired::Inactive && !unit.asks.global;
@@ -142,7 +142,7 @@ fn check(scheduler: &Scheduler) {
     }
 }
 
-/// `CASES` of them, or so many.
+/// `CASES` from the environment, or the given number.
 fn cases(few: u32) -> u32 {
     std::env::var("CASES").ok().and_then(|all| all.parse().ok()).unwrap_or(few)
 }

@@ -1,5 +1,5 @@
-//! `fleetctl rollout`: a new file for units that run, a few at a time. As in `fleetctl.rs`: the real
-//! binary against the real API, and machines that do what they are told.
+//! `fleetctl rollout`: replaces the file of running units, a few at a time. Setup as in
+//! `fleetctl.rs`.
 
 use crate::rolled::{bad, everywhere, three};
 use crate::stand::{HELLO, Plan, Stand, code, stderr, stdout, write};
@@ -44,7 +44,7 @@ fn a_global_unit_is_rolled_out_machine_by_machine() {
     };
     stand.until("it is on all", |stand| hashes(stand).len() == 3);
     let old = hashes(&stand);
-    // The first machine it does not come up on ends it.
+    // The rollout ends at the first machine where it fails.
     write(&stand, "all.service", &bad(&everywhere));
     let failed = stand.fleetctl(&["rollout", "--no-rollback", "all.service"]);
     assert_eq!(code(&failed), 1);
@@ -57,7 +57,7 @@ fn a_global_unit_is_rolled_out_machine_by_machine() {
     assert_eq!(machines(), serde_json::json!(["m1"]));
     write(&stand, "all.service", &everywhere.replace("/bin/sleep 1000", "/bin/false # 2"));
     let failed = stand.fleetctl(&["rollout", "all.service"]);
-    assert!(stderr(&failed).contains("its old file again"), "{}", stderr(&failed));
+    assert!(stderr(&failed).contains("restored the old file"), "{}", stderr(&failed));
     assert_eq!(code(&stand.fleetctl(&["destroy", "all"])), 0);
     write(&stand, "all.service", &everywhere);
     assert_eq!(code(&stand.fleetctl(&["start", "all"])), 0);
@@ -93,7 +93,7 @@ fn a_rollout_that_was_left_in_the_middle_goes_on() {
         let new = everywhere.replace("1000", number);
         write(&stand, "all.service", &new);
         let file = UnitFile::parse(&new).unwrap();
-        // As far as a rollout came whose client went away.
+        // The state of a rollout whose client disappeared.
         let half = serde_json::json!({
             "options": file.options, "desiredState": "launched", "machines": ["m1"],
         });
@@ -128,7 +128,7 @@ fn a_rollout_that_goes_on_and_fails_gives_the_old_file_back() {
         "options": options, "desiredState": "launched", "machines": ["m1"],
     });
     assert_eq!(stand.put("all.service", &half.to_string()).status, 201);
-    // A wish in the middle of it takes nothing away.
+    // A change of desired state in the middle keeps the rollout.
     for wish in ["loaded", "launched"] {
         let wish = serde_json::json!({ "desiredState": wish });
         assert_eq!(stand.put("all.service", &wish.to_string()).status, 204);
@@ -137,7 +137,7 @@ fn a_rollout_that_goes_on_and_fails_gives_the_old_file_back() {
     let failed = stand.fleetctl(&["rollout", "all.service"]);
     assert_eq!(code(&failed), 1);
     let told = stderr(&failed);
-    assert!(told.contains("failed on m1") && told.contains("has its old file again"), "{told}");
+    assert!(told.contains("failed on m1") && told.contains("restored the old file"), "{told}");
     stand.until("the old file runs everywhere", |stand| active(stand) == "active\n".repeat(3));
     assert_eq!(stdout(&stand.fleetctl(&["cat", "all"])), everywhere);
     let unit = stand.get("/fleet/v1/units/all.service").json();

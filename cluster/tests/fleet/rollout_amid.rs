@@ -1,5 +1,5 @@
-//! `fleetctl rollout` while others than it go on: what is destroyed, stopped, or leaves in the middle of it.
-//! As in `rollout.rs`.
+//! `fleetctl rollout` with concurrent changes: units are destroyed or stopped, or machines leave.
+//! Setup as in `rollout.rs`.
 
 use crate::rolled::{bad, everywhere, hashes, running, three};
 use crate::stand::{HELLO, Stand, code, fleetctl, stderr, stdout, write};
@@ -25,7 +25,7 @@ fn a_moment_without_etcd_does_not_turn_a_rollout_of_instances_round() {
     });
     write(&stand, "web@.service", &HELLO.replace("1000", "2000"));
     let mut rolls = begun(&stand, &[&way, "rollout", "web@.service"]);
-    hears(&mut BufReader::new(rolls.stderr.as_mut().unwrap()), "waiting on");
+    hears(&mut BufReader::new(rolls.stderr.as_mut().unwrap()), "still waiting");
     stand.store.set_reachable(true);
     let rolled = rolls.wait_with_output().unwrap();
     assert_eq!((code(&rolled), stderr(&rolled)), (0, String::new()));
@@ -44,7 +44,7 @@ fn a_moment_without_etcd_does_not_end_a_rollout_of_a_global_unit_as_it_begins() 
     });
     write(&stand, "all.service", &everywhere().replace("1000", "2000"));
     let mut rolls = begun(&stand, &[&way, "rollout", "all.service"]);
-    hears(&mut BufReader::new(rolls.stderr.as_mut().unwrap()), "waiting on");
+    hears(&mut BufReader::new(rolls.stderr.as_mut().unwrap()), "still waiting");
     stand.store.set_reachable(true);
     let rolled = rolls.wait_with_output().unwrap();
     assert_eq!((code(&rolled), stderr(&rolled)), (0, String::new()));
@@ -69,7 +69,7 @@ fn what_was_destroyed_or_unloaded_in_the_middle_of_a_rollout_stays_so() {
     let rolled = stand.fleetctl(&[&way, "rollout", "web@.service"]);
     assert_eq!((code(&rolled), stderr(&rolled)), (0, String::new()));
     let told = stdout(&rolled);
-    assert!(told.contains("Unit web@2.service was destroyed meanwhile"), "{told}");
+    assert!(told.contains("Unit web@2.service was destroyed in the meantime"), "{told}");
     assert!(told.contains("Rolled out 2 units"), "{told}");
     assert_eq!(wishes(&stand), "web@1.service\tlaunched\nweb@3.service\tinactive\n");
     assert_eq!(stdout(&stand.fleetctl(&["cat", "web@3"])), new);
@@ -91,7 +91,7 @@ fn another_file_that_was_put_in_the_middle_of_a_rollout_is_not_rolled_over() {
     write(&stand, "web@.service", &HELLO.replace("1000", "2000"));
     let rolled = stand.fleetctl(&[&way, "rollout", "web@.service"]);
     assert_eq!(code(&rolled), 1);
-    assert!(stderr(&rolled).contains("web@2.service has another file by now"));
+    assert!(stderr(&rolled).contains("the file of unit web@2.service has changed"));
     assert_eq!(stdout(&stand.fleetctl(&["cat", "web@2"])), other);
 }
 
@@ -111,12 +111,12 @@ fn a_rollout_that_goes_back_wishes_nothing_that_was_unloaded_meanwhile() {
     });
     let rolled = stand.fleetctl(&[&way, "rollout", "--batch=2", "web@.service"]);
     assert_eq!(code(&rolled), 1);
-    assert_eq!(stderr(&rolled).matches("has its old file again").count(), 2, "{}", stderr(&rolled));
+    assert_eq!(stderr(&rolled).matches("restored the old file").count(), 2, "{}", stderr(&rolled));
     assert_eq!(wishes(&stand), "web@1.service\tlaunched\nweb@2.service\tinactive\n");
     assert_eq!(stdout(&stand.fleetctl(&["cat", "web@2"])), HELLO);
 }
 
-/// Another than the rollout does that as it asks for what it has put to be up.
+/// Runs a command when the rollout asks for the state of what it has put.
 fn meanwhile(stand: &Stand, put: &'static str, words: &'static [&'static str]) -> String {
     let endpoint = format!("unix://{}", stand.socket().display());
     let (folder, mut is_put, mut is_done) = (stand.folder.clone(), false, false);
@@ -134,8 +134,12 @@ fn meanwhile(stand: &Stand, put: &'static str, words: &'static [&'static str]) -
 fn what_is_stopped_or_destroyed_as_it_is_waited_for_does_not_turn_a_rollout_round() {
     let names = ["web@1", "web@2", "web@3"];
     for (words, said, left) in [
-        (["unload", "web@1"].as_slice(), "is not to run any more", "web@1.service\tinactive\n"),
-        (&["destroy", "web@1"], "was destroyed meanwhile", ""),
+        (
+            ["unload", "web@1"].as_slice(),
+            "was stopped in the meantime",
+            "web@1.service\tinactive\n",
+        ),
+        (&["destroy", "web@1"], "was destroyed in the meantime", ""),
     ] {
         let stand = running("web@.service", HELLO, &names, 3);
         let way = meanwhile(&stand, "web@1", words);
@@ -153,9 +157,9 @@ fn what_is_stopped_or_destroyed_as_it_is_waited_for_does_not_turn_a_rollout_roun
 #[test]
 fn what_is_stopped_or_destroyed_as_all_its_machines_are_waited_for_does_not_either() {
     for (words, said, left) in [
-        (&["stop", "all"], "all.service is not to run any more", "all.service\tloaded\n"),
-        (&["unload", "all"], "all.service is not to run any more", "all.service\tinactive\n"),
-        (&["destroy", "all"], "all.service was destroyed meanwhile", ""),
+        (&["stop", "all"], "all.service was stopped in the meantime", "all.service\tloaded\n"),
+        (&["unload", "all"], "all.service was stopped in the meantime", "all.service\tinactive\n"),
+        (&["destroy", "all"], "all.service was destroyed in the meantime", ""),
     ] {
         let stand = running("all.service", &everywhere(), &["all"], 3);
         let way = meanwhile(&stand, r#""machines":["m1","m2"]"#, words);
@@ -173,7 +177,7 @@ fn what_is_stopped_or_destroyed_as_all_its_machines_are_waited_for_does_not_eith
     }
 }
 
-/// Another than the rollout does that between its last look at the unit and what it puts there.
+/// Runs a command between the rollout's last look at the unit and its PUT.
 fn just_before(
     stand: &Stand,
     put: &'static str,
@@ -203,7 +207,7 @@ fn what_is_destroyed_just_before_it_is_replaced_is_not_made_anew() {
     let rolled = stand.fleetctl(&[&way, "rollout", "web@.service"]);
     assert_eq!((code(&rolled), stderr(&rolled)), (0, String::new()));
     let told = stdout(&rolled);
-    assert!(told.contains("Unit web@2.service was destroyed meanwhile"), "{told}");
+    assert!(told.contains("Unit web@2.service was destroyed in the meantime"), "{told}");
     assert!(told.contains("Rolled out 1 units"), "{told}");
     assert_eq!(wishes(&stand), "web@1.service\tlaunched\n");
 }
@@ -247,7 +251,7 @@ fn what_is_unloaded_just_before_it_gets_its_old_file_back_stays_so() {
     let way = just_before(&stand, "/bin/sleep", unloads(&stand, "a"));
     let rolled = stand.fleetctl(&[&way, "rollout", "a.service"]);
     assert_eq!(code(&rolled), 1);
-    assert!(stderr(&rolled).contains("Unit a.service has its old file again"));
+    assert!(stderr(&rolled).contains("Unit a.service: restored the old file"));
     assert_eq!(wishes(&stand), "a.service\tinactive\n");
     assert_eq!(stdout(&stand.fleetctl(&["cat", "a"])), HELLO);
 }
@@ -260,11 +264,11 @@ fn a_file_that_is_put_just_before_a_unit_is_replaced_stays() {
     write(&stand, "web@.service", &HELLO.replace("1000", "2000"));
     let rolled = stand.fleetctl(&[&way, "rollout", "web@.service"]);
     assert_eq!(code(&rolled), 1);
-    assert!(stderr(&rolled).contains("web@2.service has another file by now"));
+    assert!(stderr(&rolled).contains("the file of unit web@2.service has changed"));
     assert_eq!(stdout(&stand.fleetctl(&["cat", "web@2"])), other);
 }
 
-/// Instances of three, and a file with which the third comes up nowhere.
+/// Three instances, and a file with which the third fails everywhere.
 fn bad_third() -> (Stand, String) {
     let fails = ["m1", "m2", "m3"].map(|id| format!("/bin/fails/web@3.service/{id}"));
     let new = HELLO.replace("/bin/sleep 1000", &fails.join(" "));
@@ -273,7 +277,7 @@ fn bad_third() -> (Stand, String) {
     (stand, new)
 }
 
-/// Another client puts that there.
+/// Another client puts this unit.
 fn puts(stand: &Stand, name: &'static str, text: &str) -> impl FnMut() + Send + 'static {
     let options = UnitFile::parse(text).unwrap().options;
     let put = serde_json::json!({ "options": options, "desiredState": "launched" });
@@ -303,7 +307,7 @@ fn what_was_made_anew_of_the_same_file_is_not_taken_back() {
     });
     let rolled = stand.fleetctl(&[&way, "rollout", "web@.service"]);
     assert_eq!(code(&rolled), 1);
-    let said = "Unit web@1.service: it was destroyed and made anew meanwhile, and stays";
+    let said = "Unit web@1.service: keeping the unit, which was re-created in the meantime";
     assert!(stderr(&rolled).contains(said), "{}", stderr(&rolled));
     let cat = |name: &str| stdout(&stand.fleetctl(&["cat", name]));
     assert_eq!([cat("web@1"), cat("web@2"), cat("web@3")], [new.as_str(), HELLO, HELLO]);
@@ -346,7 +350,7 @@ fn instances_that_are_on_all_machines_are_rolled_out_machine_by_machine() {
     let new = hashes(&stand);
     let changed = new.iter().zip(&old).filter(|(new, old)| new != old).count();
     assert_eq!(changed, 1, "{new:#?}");
-    // Goes on where it was left, with a file that is good, and comes to all of the second too.
+    // Continues an interrupted rollout with a good file, including the second unit.
     write(&stand, "web@.service", &everywhere().replace("1000", "2000"));
     let rolled = stand.fleetctl(&["rollout", "web@.service"]);
     assert_eq!((code(&rolled), stderr(&rolled)), (0, String::new()));

@@ -1,4 +1,5 @@
-//! `fleetctl rollout` that does not come to its end: who has which file afterwards. As in `rollout.rs`.
+//! Failed and interrupted rollouts: which machine has which file afterwards. Setup as in
+//! `rollout.rs`.
 
 use crate::rolled::{bad, bad_for, everywhere, hashes, running, three};
 use crate::stand::{HELLO, Stand, code, stderr, stdout, write};
@@ -7,7 +8,7 @@ use cluster::unit_file::UnitFile;
 use std::io::BufReader;
 use std::process::Command;
 
-/// Three machines that have it, and which file.
+/// Three machines with the file, and its hashes.
 fn all_have_it(words: &[&str]) -> (Stand, Vec<String>) {
     let stand = three();
     write(&stand, "all.service", &everywhere());
@@ -22,7 +23,7 @@ fn all_have_it(words: &[&str]) -> (Stand, Vec<String>) {
     (stand, old)
 }
 
-/// A rollout that was left when the first machine did not come up.
+/// An interrupted rollout whose first machine failed.
 fn left_in_the_middle() -> (Stand, Vec<String>) {
     let (stand, old) = all_have_it(&[]);
     write(&stand, "all.service", &bad(&everywhere()));
@@ -37,16 +38,16 @@ fn machines_that_a_rollout_never_came_to_keep_what_they_had_when_it_goes_back() 
     let (middle, cat) = (hashes(&stand), stdout(&stand.fleetctl(&["cat", "all"])));
     write(&stand, "all.service", &bad(&everywhere()).replace("/bin/false", "/bin/false # 2"));
     let failed = stand.fleetctl(&["rollout", "all.service"]);
-    assert!(stderr(&failed).contains("its old file again"), "{}", stderr(&failed));
+    assert!(stderr(&failed).contains("restored the old file"), "{}", stderr(&failed));
     stand.until("the first has what it had", |stand| hashes(stand) == middle);
     assert_eq!(stdout(&stand.fleetctl(&["cat", "all"])), cat);
-    // What all had is still known.
+    // The previous file of all machines is still stored.
     write(&stand, "all.service", &cat);
     assert_eq!(code(&stand.fleetctl(&["rollout", "all.service"])), 1);
     stand.until("all have what they had", |stand| hashes(stand) == old);
 }
 
-/// The one that goes back has come to more machines than the one that was left in the middle.
+/// The failing rollout reached more machines than the interrupted one.
 #[test]
 fn machines_that_only_the_second_rollout_came_to_have_what_they_had_before_it() {
     let (stand, old) = left_in_the_middle();
@@ -54,11 +55,11 @@ fn machines_that_only_the_second_rollout_came_to_have_what_they_had_before_it() 
     write(&stand, "all.service", &bad_for(&everywhere(), "all.service", "m3"));
     let failed = stand.fleetctl(&["rollout", "all.service"]);
     assert!(stderr(&failed).contains("failed on m3"), "{}", stderr(&failed));
-    assert!(stderr(&failed).contains("its old file again"), "{}", stderr(&failed));
+    assert!(stderr(&failed).contains("restored the old file"), "{}", stderr(&failed));
     stand.until("all have what they had", |stand| hashes(stand) == middle);
     let unit = stand.get("/fleet/v1/units/all.service").json();
     assert_eq!(unit["machines"], serde_json::json!(["m1"]));
-    // What all had is known still.
+    // The previous file of all machines is still stored.
     assert!(unit["before"]["options"].to_string().contains("/bin/sleep 1000"), "{unit}");
     assert_eq!(middle[1..], old[1..]);
 }
@@ -115,7 +116,7 @@ fn what_somebody_else_put_in_the_middle_of_a_rollout_stays() {
     let rolled = stand.fleetctl(&[&way, "rollout", "all.service"]);
     assert_eq!(code(&rolled), 1);
     assert!(stderr(&rolled).contains("another file"), "{}", stderr(&rolled));
-    assert!(!stderr(&rolled).contains("old file again"), "{}", stderr(&rolled));
+    assert!(!stderr(&rolled).contains("restored the old file"), "{}", stderr(&rolled));
     stand.until("all have the other", |stand| {
         let all = hashes(stand);
         all.len() == 3 && all.iter().all(|one| one.ends_with(&other.hash()))
@@ -135,7 +136,7 @@ fn what_could_not_go_back_is_not_rolled_out() {
     assert_eq!(code(&refused), 1);
     assert!(stderr(&refused).contains("signed with another key"), "{}", stderr(&refused));
     assert_eq!(hashes(&stand), old);
-    // Left in the middle, it stays there where the key is not at hand that signed what stood before it.
+    // It stays interrupted if the key that signed the previous file is missing.
     write(&stand, "all.service", &bad(&everywhere()));
     assert_eq!(code(&rollout(&["--no-rollback"])), 1);
     let middle = hashes(&stand);
@@ -146,7 +147,7 @@ fn what_could_not_go_back_is_not_rolled_out() {
         assert_eq!(hashes(&stand), middle);
     }
     let back = stand.fleetctl(&[&signs("bob.key")[..], &["rollout", "all.service"]].concat());
-    assert!(stderr(&back).contains("its old file again"), "{}", stderr(&back));
+    assert!(stderr(&back).contains("restored the old file"), "{}", stderr(&back));
     stand.until("all have what they had", |stand| hashes(stand) == old);
 }
 
@@ -163,7 +164,7 @@ fn a_moment_without_etcd_does_not_turn_a_rollout_round() {
     });
     write(&stand, "all.service", &everywhere().replace("1000", "2000"));
     let mut rolls = begun(&stand, &[&way, "rollout", "all.service"]);
-    hears(&mut BufReader::new(rolls.stderr.as_mut().unwrap()), "waiting on");
+    hears(&mut BufReader::new(rolls.stderr.as_mut().unwrap()), "still waiting");
     stand.store.set_reachable(true);
     let rolled = rolls.wait_with_output().unwrap();
     assert_eq!((code(&rolled), stderr(&rolled)), (0, String::new()));

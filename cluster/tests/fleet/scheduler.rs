@@ -1,4 +1,4 @@
-//! The engine's decisions: the cases fleet's own tests had.
+//! The scheduler's decisions: the cases of fleet's own tests.
 
 use crate::written::{id, machine, name, unit};
 use cluster::desired::Desired;
@@ -225,7 +225,7 @@ fn what_drives_a_global_unit_away_moves_in_one_group_with_what_follows_that() {
     launch(&mut scheduler, "beside.service", "MachineOf=rival.service");
     settle(&mut scheduler);
     assert_eq!(place(&scheduler, "beside.service").as_deref(), Some("m0"));
-    // The guard goes, so the agent comes, so its rival goes, so what is beside the rival goes.
+    // The guard leaves, so the agent arrives, its rival leaves, and the rival's follower too.
     scheduler.set_machine(&id("m0"), Some(machine(&[("k", "2")])));
     let decision = settle(&mut scheduler);
     let group = decision.groups.iter().find(|group| group[0].unit == name("guard.service"));
@@ -236,7 +236,7 @@ fn what_drives_a_global_unit_away_moves_in_one_group_with_what_follows_that() {
 #[test]
 fn of_a_machine_that_is_away_no_global_unit_is_taken_for_gone() {
     let known = machine(&[("k", "1")]);
-    // By what it said the agent is not there; of the other nobody here knows what it said.
+    // By its metadata the agent is not there; the other machine's metadata is unknown.
     for gone in [Machine { away: true, ..known.clone() }, Machine { away: true, ..machine(&[]) }] {
         let mut scheduler = Scheduler::default();
         scheduler.set_machine(&id("m0"), Some(known.clone()));

@@ -1,6 +1,5 @@
-//! The way to an agreement over TLS: whom a client takes for the server it called (fleetctl, and a
-//! fleetd that asks another machine for logs; what etcd shows is judged in `tests/etcd.rs`), and a crowd
-//! that begins to agree and never does.
+//! TLS handshakes: which servers a client accepts (fleetctl, and a fleetd that fetches logs), and
+//! many handshakes that never finish. `tests/etcd.rs` covers etcd's certificates.
 
 use crate::authority::{Issued, WRONG, authorities, issue, show};
 use crate::stand::{Plan, Stand, fleetctl, folder, stderr};
@@ -19,7 +18,7 @@ use std::path::Path;
 use std::process::Output;
 use std::sync::Arc;
 
-/// fleetctl with the client's certificate.
+/// Runs fleetctl with the client's certificate.
 fn lists(made: &Path, address: &str) -> Output {
     let file = |flag: &str, name: &str| format!("--{flag}={}", made.join(name).display());
     let flags = [
@@ -75,16 +74,20 @@ fn a_server_that_shows_the_wrong_certificate_is_refused() {
         assert_eq!(read.status, 503, "{issued:?}: {}", read.body);
         assert!(read.body.contains(why), "{issued:?}: {}", read.body);
     }
-    // All else was right: they come in, and that machine answers itself that it has no logger.
+    // Everything else was valid: the machine answers that it has no logger.
     issue(&made, "127.0.0.1", &Issued::GOOD);
     show(&made, "127.0.0.1", "server");
     let (listed, read) = (lists(&made, &address), reads());
     assert!(listed.status.success(), "{}", stderr(&listed));
-    assert!(read.status == 409 && read.body.contains("reads no logs"), "{}", read.body);
+    assert!(
+        read.status == 409 && read.body.contains("reading logs is not enabled"),
+        "{}",
+        read.body
+    );
     std::fs::remove_dir_all(&made).unwrap();
 }
 
-/// One more connection, from another address of this machine, on which a handshake begins.
+/// Starts a handshake from another local address.
 fn begin(from: u8, to: SocketAddr) -> TcpStream {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let connected = runtime.block_on(async {
@@ -92,13 +95,13 @@ fn begin(from: u8, to: SocketAddr) -> TcpStream {
         socket.bind(SocketAddr::from(([127, 0, 1, from], 0))).unwrap();
         socket.connect(to).await.unwrap().into_std().unwrap()
     });
-    // The first bytes of a record that never comes to its end.
+    // The start of a record that never ends.
     (&connected).write_all(&[22, 3, 1]).unwrap();
     connected.set_nonblocking(true).unwrap();
     connected
 }
 
-/// The server has not let it go.
+/// Returns true if the server keeps the connection.
 fn is_held(mut stream: &TcpStream) -> bool {
     matches!(stream.read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
 }
@@ -110,9 +113,9 @@ fn half_handshakes_of_a_crowd_leave_room_for_others() {
     let stand = Stand::new(Plan { security: Some(security(&made)), ..Plan::of(&["m1"]) });
     let address = stand.tcp.unwrap();
     let mut seen = Vec::new();
-    // On a machine that is too busy for it their time may be over before anybody has looked.
+    // On a very busy host the handshakes may time out before the check.
     let told = (0..5).any(|_| {
-        // As many as there are places in all.
+        // As many as there are slots.
         let sides = u8::try_from(MOST_CONNECTIONS / 128).unwrap();
         let crowd = (0..sides).flat_map(|side| (0..128).map(move |_| side));
         let crowd: Vec<TcpStream> = crowd.map(|side| begin(side, address)).collect();

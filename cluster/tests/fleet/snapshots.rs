@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-/// Time that goes a thousand times as fast.
+/// A clock that runs a thousand times as fast.
 struct Fast(Instant);
 
 const PACE: u32 = 1_000;
@@ -57,7 +57,7 @@ fn snapshot_of_a_list_is_freed_though_no_other_list_is_asked_for() {
         let snapshot = Arc::downgrade(&cache.snapshot());
         let answer = api.answer(&list).await;
         assert!(String::from_utf8_lossy(&answer.body).contains("nextPageToken"), "{answer:?}");
-        // The cache goes on to another snapshot, beside which the API keeps this one.
+        // The cache moves on, and the API keeps the old snapshot.
         let gone = UnitName::new("a0.service").unwrap();
         let destroy = registry::destroy(&cache.snapshot(), &gone);
         store.commit(&destroy.unwrap()).await.unwrap().unwrap();

@@ -1,5 +1,4 @@
-//! What a machine does first when it goes on after it has stood still, or as long as it is cut off, by a
-//! clock of the test's own.
+//! What a machine does first after a pause, or while it is cut off, with a simulated clock.
 
 use crate::told::{Fleetd, Told, soon};
 use cluster::clock::{Clock, Sleep, Time};
@@ -12,17 +11,17 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// `agent_ttl` as it is where nothing is said: what etcd is asked for is waited for 2.5 s.
+/// The default `agent_ttl`, with a timeout of 2.5 s for etcd requests.
 const TTL: Duration = Duration::from_secs(30);
-/// As often looks the machine what there is to do, where nothing is told.
+/// The machine's polling interval.
 const PULSE: Duration = Duration::from_millis(250);
 
-/// The time since boot of a machine that stands still now and then: nothing runs meanwhile, and all of
-/// that time is there at once when it goes on.
+/// The boot time of a machine that is paused now and then: nothing runs meanwhile, and the time
+/// jumps at its end.
 struct Stood {
-    /// How long in all.
+    /// Total duration of the pauses.
     whole: Duration,
-    /// From then on time passes as the test says alone.
+    /// From this time on, only the test advances the clock.
     stopped: Option<Duration>,
 }
 
@@ -34,21 +33,21 @@ impl StoodStill {
         StoodStill(Arc::new(watch::channel(Stood { whole: Duration::ZERO, stopped: None }).0))
     }
 
-    /// It goes on after that time.
+    /// Ends a pause of this duration.
     fn stands(&self, time: Duration) {
         self.0.send_modify(|stood| stood.whole += time);
     }
 
-    /// The same, and then no moment passes.
+    /// The same, and then stops the clock.
     fn stands_and_stops(&self, time: Duration) {
         let stopped = Some(Clock::system().now());
         self.0.send_modify(|stood| *stood = Stood { whole: stood.whole + time, stopped });
     }
 
-    /// Where it is stopped: that time, and what follows at once.
+    /// Advances a stopped clock and lets all tasks run.
     async fn passes(&self, time: Duration) {
         self.stands(time);
-        // The store and init answer at once: all that waited has had its turns by then.
+        // The store and init answer at once, so all waiting tasks have run after these turns.
         for _ in 0..200 {
             tokio::task::yield_now().await;
         }
@@ -85,7 +84,7 @@ impl Time for StoodStill {
     }
 }
 
-/// A fleetd with one unit that runs, and one that runs by its claim.
+/// Starts a fleetd with a running unit and an exclusive one.
 async fn runs(store: &Store, init: &Arc<Told>, time: &StoodStill) -> Fleetd {
     let clock = Clock::of(Arc::new(time.clone()));
     let fleetd = Fleetd::begin_as("m1", store, init, Recalled::default(), (TTL, clock));
@@ -93,14 +92,14 @@ async fn runs(store: &Store, init: &Arc<Told>, time: &StoodStill) -> Fleetd {
     fleetd.submit("a.service", "", Desired::Launched).await;
     fleetd.submit("x.service", "Exclusive=true", Desired::Launched).await;
     init.has(&["a.service", "x.service"]).await;
-    // What is told later is known of by then.
+    // Later changes are known by then.
     let said = |snapshot: &Arc<Snapshot>| snapshot.states.len() == 2;
     fleetd.cache.changes().wait_for(said).await.unwrap();
     fleetd
 }
 
-/// A machine that goes on has no network yet, or never again. What would be waited for never comes, for by
-/// its clock not a moment passes.
+/// A resuming machine has no network, maybe never again. Nothing it could wait for arrives, because
+/// its clock does not move.
 #[test]
 fn a_machine_that_stood_still_for_longer_than_its_lease_gives_up_first_what_is_exclusive() {
     assert!(fence::asking(TTL) > Duration::from_secs(1), "it could wait for long");
@@ -132,7 +131,7 @@ fn events_of_init_without_end_keep_nobody_from_giving_up_what_is_exclusive() {
     });
 }
 
-/// Each look would be at the very same.
+/// Each check would see the same state.
 #[test]
 fn a_machine_that_is_cut_off_looks_at_what_it_was_told_again_with_the_next_sign_of_life() {
     soon(async {
@@ -144,7 +143,7 @@ fn a_machine_that_is_cut_off_looks_at_what_it_was_told_again_with_the_next_sign_
         while has_it() {
             time.passes(PULSE).await;
         }
-        // That it was given up it has tried to tell.
+        // It has tried to publish that it was given up.
         time.passes(PULSE * 4).await;
         time.passes(PULSE * 4).await;
         let looked = fleetd.metrics.reconciled();

@@ -1,4 +1,4 @@
-//! A machine that was booted anew, and what its last run left in the store.
+//! A rebooted machine, and what its previous run left in the store.
 
 use crate::led::{Cluster, id, name, record};
 use cluster::desired::Desired;
@@ -29,7 +29,7 @@ fn a_machine_booted_anew_takes_the_key_of_its_silent_last_run_and_of_no_other() 
     assert!(!come(&snapshot, &on("e", "second"), seen).unwrap_err().is_of_our_disk);
     assert!(!come(&snapshot, &record("m1", "second"), seen).unwrap_err().is_of_our_disk);
     let heir = come(&snapshot, &on("d", "second"), seen).unwrap();
-    // The first one lives, and has written its key again.
+    // The first machine is alive and has written its key again.
     let again = registry::register(&snapshot, &id("m1"), &on("d", "first"), lease).unwrap();
     cluster.store.commit(&again).unwrap();
     assert_eq!(cluster.store.commit(&heir), None, "a write that was on its way does not land");
@@ -80,7 +80,7 @@ fn a_machines_key_that_nobody_can_read_is_its_own_again_once_no_lease_holds_it()
     garble(&mut cluster, 0);
     let snapshot = cluster.snapshot();
     assert!(come(&mut cluster, &snapshot));
-    // Who runs knows what it was.
+    // A running engine knows its metadata.
     let known = cluster.snapshot();
     let lease = known.machines[&id("m1")].lease;
     garble(&mut cluster, lease);

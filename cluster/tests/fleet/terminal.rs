@@ -1,15 +1,14 @@
-//! Texts of units and machines reach a terminal without anything that the terminal
-//! acts on.
+//! Texts of units and machines reach a terminal without control sequences.
 
 use crate::stand::{Plan, Stand, write};
 use groundstate_units::text::encoding::acts;
 use std::process::Output;
 
-/// C0, C1, colours, a title, turned writing, characters without width, and tags.
+/// C0, C1, colours, a title, reversed text, zero-width characters, and tags.
 const ODD: &str = "q\u{1b}[31mq\u{1b}[2J\u{1b}]0;t\u{7}\u{8}\u{7f}\u{9b}31m\u{85}\u{202e}\u{2066}\u{61c}\
                    \u{200b}\u{200d}\u{2060}\u{feff}\u{ad}\u{e0041}z";
 
-/// Commands that print text of units, of machines or of their own command line.
+/// Commands that print texts of units, machines or their own command line.
 const COMMANDS: &[&[&str]] = &[
     &["list-units"],
     &["list-units", "--full", "--fields=unit,machine,active,sub,load,hash,reason"],

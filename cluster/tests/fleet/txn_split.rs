@@ -1,5 +1,5 @@
-//! Moves that are more than one write of etcd holds: what lands first, what is told, and that
-//! nothing else is kept back.
+//! Moves that exceed one etcd transaction: what lands first, what is recorded, and that nothing
+//! else is delayed.
 
 use crate::led::{Cluster, id, name, record};
 use cluster::desired::Desired;
@@ -30,7 +30,7 @@ fn more_followers_than_one_write_can_hold_go_in_pieces_behind_the_unit_they_foll
     over(&mut cluster, "m0", "1");
     cluster.run(&mut engine, epoch);
     assert_eq!(cluster.schedule("m0").len(), FOLLOWERS + 1);
-    // All of them have to move at once, and the unit they follow is the first to arrive.
+    // All must move together, and the unit they follow arrives first.
     cluster.machine("m1");
     over(&mut cluster, "m1", "1");
     let drained = registry::drain(&cluster.snapshot(), &id("m0"), true);
@@ -51,7 +51,7 @@ fn a_move_that_is_more_than_any_write_holds_is_told_and_keeps_no_other_back() {
     let mut cluster = Cluster::new();
     cluster.machine("m0");
     let (epoch, _) = cluster.lead("m0");
-    // By a registry that knew no limits.
+    // Written by a registry without limits.
     let keys: String = (0..130).map(|n| format!("MachineMetadata=k{n}=1\n")).collect();
     let all: BTreeMap<String, String> =
         (0..130).map(|n| (format!("k{n}"), "1".to_string())).collect();

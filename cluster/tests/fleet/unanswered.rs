@@ -1,5 +1,4 @@
-//! fleetctl where an answer gets lost, or nobody answers for a while: what was wished stands, and so does
-//! what was done.
+//! fleetctl with lost answers and unavailable servers: requests and their effects stay.
 
 use crate::stand::{HELLO, Plan, Stand, code, stderr, stdout, write};
 use crate::way::{begun, by_way_of, first, hears, put_at};
@@ -28,7 +27,7 @@ fn what_is_waited_for_is_waited_for_beyond_a_moment_without_etcd() {
             == "launched\n"
     });
     stand.store.set_reachable(false);
-    hears(&mut BufReader::new(starts.stderr.as_mut().unwrap()), "waiting on");
+    hears(&mut BufReader::new(starts.stderr.as_mut().unwrap()), "still waiting");
     stand.store.set_reachable(true);
     stand.until("it can be started", |stand| code(&stand.fleetctl(&["start", "b.service"])) == 0);
     let started = starts.wait_with_output().unwrap();
@@ -50,7 +49,7 @@ fn a_restart_does_not_end_between_down_and_up() {
         false
     });
     let mut restarts = begun(&stand, &[&way, "restart", "a.service"]);
-    hears(&mut BufReader::new(restarts.stderr.as_mut().unwrap()), "waiting on");
+    hears(&mut BufReader::new(restarts.stderr.as_mut().unwrap()), "still waiting");
     stand.store.set_reachable(true);
     let restarted = restarts.wait_with_output().unwrap();
     assert_eq!(code(&restarted), 0);
@@ -71,14 +70,14 @@ fn a_restart_leaves_nothing_down_that_it_can_not_see_go_down() {
     let way = by_way_of(&stand, move |asked| {
         is_down |= asked.starts_with("PUT") && asked.contains("loaded");
         is_up |= asked.starts_with("PUT") && asked.contains("launched");
-        // Nobody sees the first one go down.
+        // No poll sees the first one stop.
         is_down && !is_up && asked.starts_with("GET")
     });
     let words = [&way, "restart", "--block-attempts=1", "a.service", "b.service"];
     let restarted = stand.fleetctl(&words);
     assert_eq!(code(&restarted), 1);
     assert!(stderr(&restarted).contains("timed out waiting for unit a.service"));
-    // The others are restarted nevertheless.
+    // The others are restarted anyway.
     assert!(stdout(&restarted).contains("b.service launched"), "{}", stdout(&restarted));
     assert_eq!(wishes(&stand), "a.service\tlaunched\nb.service\tlaunched\n");
 }
@@ -90,7 +89,7 @@ fn a_restart_of_what_is_nowhere_says_why_and_its_wish_stands() {
     assert_eq!(code(&stand.fleetctl(&["start", "--no-block", "a.service"])), 0);
     let restarted = stand.fleetctl(&["restart", "a.service"]);
     assert_eq!(code(&restarted), 1);
-    assert!(stderr(&restarted).contains("can not be placed"), "{}", stderr(&restarted));
+    assert!(stderr(&restarted).contains("cannot be placed"), "{}", stderr(&restarted));
     assert_eq!(wishes(&stand), "a.service\tlaunched\n");
 }
 
@@ -113,7 +112,7 @@ fn what_is_watched_in_json_comes_in_json() {
     watches.wait().unwrap();
 }
 
-/// Until a server is heard to say that etcd does not answer.
+/// Waits until a server reports that etcd does not answer.
 fn is_without_etcd(socket: &Path) {
     let mut answer = [0; 12];
     while answer != *b"HTTP/1.1 503" {
@@ -138,7 +137,7 @@ fn what_is_watched_is_watched_beyond_a_moment_without_etcd() {
             false
         });
         let mut watches = begun(&stand, &[&way, "--json", "list-units", "--watch"]);
-        hears(&mut BufReader::new(watches.stderr.as_mut().unwrap()), "waiting on");
+        hears(&mut BufReader::new(watches.stderr.as_mut().unwrap()), "still waiting");
         stand.store.set_reachable(true);
         hears(&mut BufReader::new(watches.stdout.as_mut().unwrap()), "\"active\"");
         watches.kill().unwrap();
@@ -165,7 +164,7 @@ fn what_is_made_anew_as_it_is_destroyed_is_not_waited_for() {
         let destroyed = stand.fleetctl(&[&way, "destroy", "--block-attempts=5", "a.service"]);
         assert_eq!((code(&destroyed), stderr(&destroyed)), (0, String::new()));
         let told = stdout(&destroyed);
-        assert_eq!(told, "Destroyed a.service; another one has its name by now\n");
+        assert_eq!(told, "Destroyed a.service; a new unit has the same name\n");
         assert_eq!(wishes(&stand), "a.service\tloaded\n");
     }
 }

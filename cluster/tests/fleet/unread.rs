@@ -1,5 +1,5 @@
-//! A machine of which nobody can read what it says: `why` names the key, and a drain counts. A value
-//! that nobody can read, where there is none, makes nothing run that does not.
+//! A machine with an unreadable record: `why` names the key, and a drain works. An unreadable value
+//! under a new key starts nothing.
 
 use crate::led::{Cluster, id, name};
 use cluster::agent::{self, Goal};
@@ -29,7 +29,7 @@ fn why_names_what_nobody_can_read_and_a_drain_counts_all_the_same() {
         let snapshot = cluster.snapshot();
         snapshot.whys.get(&name(own)).unwrap().record.machines.get(&id("m1")).cloned().unwrap()
     };
-    assert_eq!(told(&cluster, "b.service"), format!("what stands in {key} can not be read"));
+    assert_eq!(told(&cluster, "b.service"), format!("the value of {key} cannot be read"));
     assert!(cluster.schedule("m1").contains_key("a.service"), "it keeps what it has");
     cluster.machine("m2");
     cluster.run(&mut engine, epoch);

@@ -1,5 +1,4 @@
-//! What a machine says of its units where its init has not what it was to be told, or does not say how
-//! it fares.
+//! Published unit states while init does not have the current source or does not report its units.
 
 use crate::told::{Fleetd, Told, soon};
 use cluster::desired::Desired;
@@ -14,7 +13,7 @@ use cluster::unit_file::UnitFile;
 use cluster::unit_name::UnitName;
 
 impl Fleetd {
-    /// Until it says that of the unit.
+    /// Waits until it publishes such a state.
     async fn says(&self, own: &str, so: impl Fn(&StateRecord) -> bool) -> StateRecord {
         let (name, me) = (UnitName::new(own).unwrap(), MachineId::new("m1").unwrap());
         let mut changes = self.cache.changes();
@@ -99,7 +98,7 @@ fn what_runs_is_not_said_to_run_as_a_newer_file_has_it() {
         fleetd.put("a.service", file.clone(), Desired::Launched).await;
         let has = |set: &(u64, _)| set.0 > 1;
         init.set.subscribe().wait_for(has).await.unwrap();
-        // It has gone on since, and asked in vain.
+        // It has continued since, and asked in vain.
         let often = |count: &Option<u32>| count.is_some_and(|count| count > 2);
         init.mute.subscribe().wait_for(often).await.unwrap();
         let said = fleetd.says("a.service", |_| true).await;
@@ -140,7 +139,7 @@ fn what_runs_on_as_an_older_file_has_it_is_said_to() {
         };
         let said = fleetd.says("a.service", drifts).await;
         assert_eq!((said.active.as_str(), &said.hash), ("active", &old));
-        // A fleetd that begins anew finds it so.
+        // A restarted fleetd finds it so.
         let fleetd = Fleetd::begin(&store, &init, fleetd.crash());
         fleetd.submit("b.service", "", Desired::Loaded).await;
         fleetd.says("b.service", |state| state.load == "loaded").await;
@@ -159,7 +158,7 @@ fn everywhere(program: &str) -> UnitFile {
     UnitFile::parse(&text).unwrap()
 }
 
-/// Its file is replaced before fleetd ends, or `meanwhile`; etcd does not know any more what was said of it.
+/// The file is replaced before fleetd ends or `meanwhile`; etcd has lost the published state.
 fn is_known_after_the_lease(meanwhile: bool) {
     soon(async move {
         let (store, init) = (Store::memory(), Told::new());
@@ -207,7 +206,7 @@ fn an_init_that_hangs_holds_nothing_up() {
             state.reason.as_ref().is_some_and(|why| why.contains("does not answer: no answer"))
         };
         fleetd.says("b.service", hangs).await;
-        // Nor what is told later, nor the end.
+        // Nor do later changes, nor the end.
         fleetd.submit("c.service", "", Desired::Launched).await;
         fleetd.says("c.service", |_| true).await;
         assert!(daemon::stop_units(fleetd.leave.clone(), Stops::Exclusive).await);
@@ -230,10 +229,10 @@ fn what_init_refuses_for_good_is_not_put_again_all_the_time() {
         noes.wait_for(|noes| *noes > 3).await.unwrap();
         let took = began.elapsed();
         assert!(took > std::time::Duration::from_secs(3), "{took:?}");
-        // Nor is all looked at meanwhile to find that it is too soon.
+        // And it does not reconcile everything just to find that it is too early.
         let looks = fleetd.metrics.reconciled() - looked;
         assert!(looks < 5, "{looks}");
-        // Another set is put at once, however long the pause is by then.
+        // Another set is put at once, however long the delay is.
         init.most.send_replace(3);
         fleetd.submit("c.service", "", Desired::Launched).await;
         init.has(&["a.service", "b.service", "c.service"]).await;

@@ -1,4 +1,4 @@
-//! What fleetctl shows for as long as somebody looks: `events` and `list-units --watch`.
+//! Continuous output of fleetctl: `events` and `list-units --watch`.
 
 use crate::stand::{HELLO, Plan, Stand, code, write};
 use std::io::{BufRead, BufReader};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const MACHINE: &str = "0123456789abcdef";
 
-/// fleetctl that goes on until it is ended, and its lines.
+/// A running fleetctl and its lines.
 struct Looking(Child, Receiver<String>);
 
 impl Looking {
@@ -27,7 +27,7 @@ impl Looking {
         Looking(child, comes)
     }
 
-    /// The lines up to the first that is like that.
+    /// Returns the lines up to the first match.
     fn until(&self, like: impl Fn(&str) -> bool) -> Vec<String> {
         let mut all = Vec::new();
         loop {
@@ -52,7 +52,7 @@ fn events_tell_each_change_on_a_line() {
     let stand = Stand::new(Plan::of(&[MACHINE]));
     write(&stand, "hello.service", HELLO);
     let looking = Looking::at(&stand, &["events"]);
-    // From there on each change is told.
+    // From here on every change is printed.
     looking.until(|line| line.ends_with(" resync"));
     assert_eq!(code(&stand.fleetctl(&["start", "hello.service"])), 0);
     let state = format!("state hello.service {MACHINE} loaded/active/running");

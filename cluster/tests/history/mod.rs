@@ -1,40 +1,39 @@
-//! What clients asked of one unit and were answered, and the question whether that can be: is
-//! there an order, in which each operation happens at one moment between its question and its
-//! answer, that explains every answer? (Wing and Gong's search, with a memory of what led
-//! nowhere.) Knows nothing of HTTP; the tests do.
+//! Linearizability checker for histories of one unit: is there an order that explains every answer,
+//! with each operation at a moment between request and answer? It is Wing and Gong's search, with a
+//! memory of dead ends, and knows nothing of HTTP.
 
 use std::collections::BTreeSet;
 
-/// A unit as clients see it: which file, and what is wished for it.
+/// A unit as clients see it: its file and its desired state.
 pub(crate) type State = Option<(u8, u8)>;
 
-/// What is asked.
+/// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deed {
-    /// A PUT with a file and a wish.
+    /// A PUT with a file and a desired state.
     Put(u8, u8),
-    /// A PUT with a wish alone.
+    /// A PUT with only a desired state.
     Wish(u8),
     Delete,
     Get,
 }
 
-/// What is answered.
+/// An answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Made, or made anew: 201.
+    /// Created or re-created: 201.
     Made,
     /// Done: 204.
     Done,
-    /// There is no such unit: 404 or 409.
+    /// No such unit: 404 or 409.
     Missing,
-    /// What a GET shows.
+    /// The contents of a GET.
     Shown(State),
-    /// Nobody knows whether it was done, and it may be done later yet.
+    /// Unknown; it may still be executed later.
     Unknown,
 }
 
-/// One operation; the times are those of one clock.
+/// An operation; all times are of one clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operation {
     pub(crate) deed: Deed,
@@ -43,7 +42,7 @@ pub(crate) struct Operation {
     pub(crate) answered: u64,
 }
 
-/// The state after a deed, and how it is answered.
+/// Returns the state after an operation, and its answer.
 fn after(state: State, deed: Deed) -> (State, Outcome) {
     match (deed, state) {
         (Deed::Put(file, wish), Some((old, _))) if old == file => {
@@ -57,8 +56,8 @@ fn after(state: State, deed: Deed) -> (State, Outcome) {
     }
 }
 
-/// `sure`: each answer tells what the deed itself did. Without it, a deed whose write got lost
-/// on the way may be told as done when it was another client that did the very same.
+/// With `sure`, each answer is about its own operation. Otherwise a lost write may be reported as
+/// done if another client did exactly the same.
 fn explains(told: Outcome, is: Outcome, deed: Deed, sure: bool) -> bool {
     let alike = match deed {
         Deed::Put(..) => matches!((told, is), (Outcome::Made, Outcome::Done)),
@@ -68,7 +67,7 @@ fn explains(told: Outcome, is: Outcome, deed: Deed, sure: bool) -> bool {
     told == Outcome::Unknown || told == is || (!sure && alike)
 }
 
-/// Some order explains it all; the unit is not there at first.
+/// Returns true if some order explains the history; the unit does not exist at first.
 pub(crate) fn holds(history: &[Operation], sure: bool) -> bool {
     let mut dead: BTreeSet<(Vec<bool>, State)> = BTreeSet::new();
     let mut open = vec![(vec![false; history.len()], None)];
@@ -77,7 +76,7 @@ pub(crate) fn holds(history: &[Operation], sure: bool) -> bool {
         if left().all(|(_, one)| one.outcome == Outcome::Unknown) {
             return true;
         }
-        // Whatever was answered first must have happened before what was asked after that.
+        // An operation that was answered first must precede those requested after that.
         let known = left().filter(|(_, one)| one.outcome != Outcome::Unknown);
         let until = known.map(|(_, one)| one.answered).min().unwrap_or(u64::MAX);
         for (at, one) in left().filter(|(_, one)| one.asked < until) {

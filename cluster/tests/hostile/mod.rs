@@ -1,4 +1,4 @@
-//! What somebody who means no good sends to a stand, and that it is refused. Who does, and how:
+//! Sends hostile bytes to a stand and checks that they are refused. The attacks are in
 //! `fleet/api_hostile.rs` and `bodies.rs`.
 
 use crate::stand::{Reply, Stand};
@@ -9,14 +9,15 @@ pub(crate) const PUT: &str =
 pub(crate) const GOOD: &str =
     r#"{"options":[{"section":"Service","name":"ExecStart","value":"/bin/a"}]}"#;
 
-/// What comes back; `None`: it was let go without a word.
+/// Returns the answer, or `None` if the server disconnected.
 pub(crate) fn reply(stand: &Stand, bytes: &[u8]) -> Option<Reply> {
     let mut stream = stand.connect();
     let _ = stream.write_all(bytes);
     Reply::read(&mut stream)
 }
 
-/// Refused with a 4xx, or let go; the next one is answered, and nothing was made.
+/// Checks that the bytes get a 4xx or a disconnect, that the next client is served, and that
+/// nothing was created.
 pub(crate) fn refused(stand: &Stand, what: &str, bytes: &[u8]) {
     let reply = reply(stand, bytes);
     let status = reply.as_ref().map(|reply| reply.status);

@@ -1,6 +1,5 @@
-//! One machine for real, and more of them beside it on the same etcd: the init of this repository
-//! as a supervisor, fleetd and fleetctl as programs. They end with the test. What several machines
-//! do whose network fails is tried elsewhere, on nodes.
+//! One or more real machines on one etcd: this repository's init as a supervisor, fleetd and
+//! fleetctl. They end with the test. Network faults between machines are tested on nodes.
 #![allow(dead_code, reason = "each test uses its own part of it")]
 
 use nix::sys::signal::{Signal, kill};
@@ -14,10 +13,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a fact that must come may take on a slow machine.
+/// Time limit for an expected event on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
-/// Whose user fleetd is where it is not to be root.
+/// The user of an unprivileged fleetd.
 const NOBODY: u32 = 65534;
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -37,7 +36,7 @@ fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// A program that ends with the test; an init with all it has begun.
+/// A program that ends with the test; an init ends with all its processes.
 pub(crate) struct Running {
     pub(crate) child: Child,
     is_init: bool,
@@ -64,7 +63,7 @@ impl Drop for Running {
     }
 }
 
-/// A program with its arguments.
+/// A command from words.
 pub(crate) fn called(words: &[&str]) -> Command {
     let mut words = words.iter();
     let mut command = Command::new(words.next().unwrap());
@@ -72,20 +71,20 @@ pub(crate) fn called(words: &[&str]) -> Command {
     command
 }
 
-/// How fleetd is run on it.
+/// How fleetd runs on the machine.
 #[derive(Default)]
 pub(crate) struct Manner {
-    /// More lines of fleet.conf.
+    /// Extra lines of fleet.conf.
     pub(crate) conf: String,
-    /// More of its environment.
+    /// Extra environment variables.
     pub(crate) env: Vec<(&'static str, String)>,
-    /// By a user without rights, where we are root.
+    /// Run as a user without rights, if the test is root.
     pub(crate) nobody: bool,
 }
 
 pub(crate) struct Node {
     pub(crate) folder: PathBuf,
-    /// Of its own member of etcd, or of whose it asks.
+    /// Ports of its own etcd member, or of the one it uses.
     ports: [u16; 2],
     pub(crate) id: String,
     manner: Manner,
@@ -100,7 +99,7 @@ impl Node {
         Node::on([free_port(), free_port()], manner)
     }
 
-    /// Another machine, on the etcd of this one.
+    /// Another machine, on this one's etcd.
     pub(crate) fn beside(&self, manner: Manner) -> Node {
         Node::on(self.ports, manner)
     }
@@ -143,7 +142,7 @@ impl Node {
         )
     }
 
-    /// Where its etcd is.
+    /// The URL of its etcd.
     pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.ports[0])
     }
@@ -176,7 +175,7 @@ impl Node {
             ["--listen-peer-urls", &peer],
             ["--initial-advertise-peer-urls", &peer],
             ["--initial-cluster", &format!("default={peer}")],
-            // Each call of etcdctl shows its password.
+            // Each etcdctl call checks the password, so hashing is cheap.
             ["--bcrypt-cost", "4"],
         ];
         self.run("etcd", words.as_flattened())
@@ -204,7 +203,7 @@ impl Node {
         self.spawn("fleetd", command.current_dir(self.folder.join("own")))
     }
 
-    /// What a GET of its API is answered, head and body.
+    /// Returns head and body of a GET of its API.
     pub(crate) fn get(&self, path: &str) -> String {
         let mut stream = UnixStream::connect(self.folder.join("own/fleet.sock")).unwrap();
         let head = "Host: fleet\r\nConnection: close\r\n\r\n";
@@ -214,12 +213,12 @@ impl Node {
         text
     }
 
-    /// etcdctl against its etcd, as root of it.
+    /// Runs etcdctl as root of its etcd.
     pub(crate) fn etcdctl(&self, words: &[&str]) -> String {
         self.call_etcdctl(words).unwrap_or_else(|said| panic!("etcdctl {words:?}: {said}"))
     }
 
-    /// The same; none where it was not done.
+    /// Like [`Self::etcdctl`], or `None` on failure.
     pub(crate) fn try_etcdctl(&self, words: &[&str]) -> Option<String> {
         self.call_etcdctl(words).ok()
     }
@@ -232,12 +231,12 @@ impl Node {
         if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
     }
 
-    /// What a program of it wrote.
+    /// The log of one of its programs.
     pub(crate) fn log(&self, program: &str) -> String {
         std::fs::read_to_string(self.folder.join(format!("{program}.log"))).unwrap_or_default()
     }
 
-    /// initctl against its init.
+    /// Runs initctl against its init.
     pub(crate) fn initctl(&self, words: &[&str]) -> String {
         let program = std::env::var("GROUNDSTATE_INITCTL").expect("GROUNDSTATE_INITCTL: its path");
         let mut command = Command::new(program);
@@ -246,7 +245,7 @@ impl Node {
         String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
     }
 
-    /// Once `unit` is told as running by its machine.
+    /// Waits until its machine reports the unit as running.
     pub(crate) fn when_running(&self, unit: &str) {
         until(&format!("{unit} is told as running"), || {
             let (_, listed) =
@@ -261,7 +260,7 @@ impl Node {
         (code == 0, out + &err)
     }
 
-    /// Exit code, stdout and stderr.
+    /// Returns exit code, stdout and stderr.
     pub(crate) fn streams(&self, words: &[&str]) -> (i32, String, String) {
         let endpoint = format!("unix://{}", self.folder.join("own/fleet.sock").display());
         let mut command = Command::new(env!("CARGO_BIN_EXE_fleetctl"));
@@ -277,20 +276,20 @@ impl Node {
         text
     }
 
-    /// The pid that a unit wrote as it began, while that process is there.
+    /// Returns the pid that a unit wrote at its start, if the process exists.
     pub(crate) fn pid(&self, unit: &str) -> Option<i32> {
         let text = std::fs::read_to_string(self.folder.join(format!("{unit}.pid"))).ok()?;
         let pid: i32 = text.trim().parse().ok()?;
         Path::new(&format!("/proc/{pid}")).exists().then_some(pid)
     }
 
-    /// Of how many runs it wrote.
+    /// Returns the number of recorded starts.
     pub(crate) fn begins(&self, unit: &str) -> usize {
         let text = std::fs::read_to_string(self.folder.join(format!("{unit}.begins")));
         text.unwrap_or_default().lines().count()
     }
 
-    /// Once the machine is in the cluster.
+    /// Waits until the machine is registered.
     pub(crate) fn when_there(&self) {
         until("the machine is listed", || {
             let (_, text) = self.try_fleetctl(&["list-machines", "--full", "--no-legend"]);

@@ -1,5 +1,5 @@
-//! Many machines in one process: the very tasks of fleetd on a real etcd, each above an init that
-//! does at once what it is told. What a machine's init really does is tested elsewhere.
+//! Many machines in one process: the tasks of fleetd on a real etcd, each with a simulated init
+//! that applies everything at once.
 
 use cluster::clock::Clock;
 use cluster::fleetd::daemon::{Daemon, Wiring};
@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Machines that share a connection to etcd: an etcd takes so many streams of one.
+/// Machines that share a connection: etcd limits the streams of one connection.
 const ON_ONE_WIRE: usize = 25;
 
 /// An init without processes.
@@ -69,12 +69,12 @@ impl DrivenInit for Prompt {
     }
 }
 
-/// All of them. Dropped, they are without power: nothing is said to etcd.
+/// All machines. Dropping them is a power failure: etcd is told nothing.
 pub(crate) struct Crowd {
     stop: tokio::sync::watch::Sender<()>,
-    /// How long each machine's engine took to decide, whenever it led.
+    /// Metrics of each machine's engine.
     pub(crate) metrics: Vec<Arc<Metrics>>,
-    /// The thread that all of them are, under /proc.
+    /// The thread of all machines, under /proc.
     task: PathBuf,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -84,7 +84,7 @@ pub(crate) fn id(number: usize) -> MachineId {
 }
 
 impl Crowd {
-    /// So many, all at once; `boot` tells one life of them from the next. `times`: `agent_ttl` and
+    /// Starts this many machines at once; `boot` is their boot number. `times` are `agent_ttl` and
     /// `engine_reconcile_interval`.
     pub(crate) fn start(
         etcd: &EtcdConfig,
@@ -122,7 +122,7 @@ impl Crowd {
         Crowd { stop, metrics, task, thread: Some(thread) }
     }
 
-    /// Time on a processor that all of them have had.
+    /// CPU time of all machines.
     pub(crate) fn busy(&self) -> Duration {
         let text = std::fs::read_to_string(self.task.join("schedstat")).unwrap();
         Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
@@ -173,7 +173,7 @@ fn wiring(
     }
 }
 
-/// A number that etcd counts.
+/// Returns one of etcd's counters.
 pub(crate) fn counted(etcd: SocketAddr, name: &str) -> f64 {
     let mut stream = TcpStream::connect(etcd).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();

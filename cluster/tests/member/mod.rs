@@ -1,5 +1,4 @@
-//! A member of etcd for one test: killed, begun again and taken to another past as the test
-//! has it. What speaks to it is the tests' affair.
+//! An etcd member for a test, which can be killed, restarted and restored to an older state.
 #![allow(dead_code, reason = "each test file uses its own part of it")]
 
 use cluster::store::{EtcdConfig, Store};
@@ -8,9 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a fact that must come may take on a slow machine.
+/// Time limit for an expected event on a slow machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// All that the tests write begins so.
+/// Prefix of everything that the tests write.
 pub(crate) const ROOT: &str = "/fleet/v3/";
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -27,7 +26,7 @@ fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// A new one, which goes with the [`Etcd`] that has it.
+/// Creates a new folder, which is deleted with its [`Etcd`].
 pub(crate) fn folder() -> PathBuf {
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let folder = std::env::temp_dir().join(format!("fleet-etcd.{}.{number}", std::process::id()));
@@ -66,18 +65,18 @@ impl Etcd {
         Etcd { child: spawn(&folder, &words), folder, url, words }
     }
 
-    /// Three members of one etcd, whose leader believes in itself for so many milliseconds.
+    /// Starts three members of one etcd, with this election timeout in milliseconds.
     pub(crate) fn three(election: u32) -> [Etcd; 3] {
         let peers = Etcd::urls();
         Etcd::three_by(election, &peers, &peers)
     }
 
-    /// Where three of them may listen.
+    /// Returns free URLs for three members.
     pub(crate) fn urls() -> [String; 3] {
         [(); 3].map(|()| format!("http://127.0.0.1:{}", free_port()))
     }
 
-    /// The same; they speak to each other at the addresses they tell, not where they listen.
+    /// Like [`three`]; members reach each other at the advertised addresses, not where they listen.
     pub(crate) fn three_by(election: u32, peers: &[String; 3], told: &[String; 3]) -> [Etcd; 3] {
         let clients = Etcd::urls();
         let named = |at: usize| format!("n{at}={}", told[at]);
@@ -99,7 +98,7 @@ impl Etcd {
         })
     }
 
-    /// It leads, by its own word.
+    /// Returns true if it says that it leads.
     pub(crate) async fn leads(&self) -> bool {
         let Ok(mut client) = etcd_client::Client::connect([&self.url], None).await else {
             return false;
@@ -113,7 +112,7 @@ impl Etcd {
         nix::sys::signal::kill(pid, signal).unwrap();
     }
 
-    /// For who takes no answer for a fault of the test: a busy disk may hold etcd up for seconds.
+    /// A configuration with a long timeout: a busy disk may delay etcd for seconds.
     pub(crate) fn config(&self) -> EtcdConfig {
         EtcdConfig {
             endpoints: vec![self.url.clone()],
@@ -122,17 +121,17 @@ impl Etcd {
         }
     }
 
-    /// For a test in which etcd does not answer.
+    /// A configuration for tests in which etcd does not answer.
     pub(crate) fn impatient(&self) -> EtcdConfig {
         EtcdConfig { request_timeout: Duration::from_secs(1), ..self.config() }
     }
 
-    /// etcd's own client, for what a store does not do.
+    /// etcd's own client, for operations that a store lacks.
     pub(crate) async fn client(&self) -> etcd_client::Client {
         etcd_client::Client::connect([&self.url], None).await.unwrap()
     }
 
-    /// Where it listens.
+    /// Its listen address.
     pub(crate) fn address(&self) -> std::net::SocketAddr {
         self.url.rsplit('/').next().unwrap().parse().unwrap()
     }
@@ -142,23 +141,23 @@ impl Etcd {
         let _ = self.child.wait();
     }
 
-    /// At the same place, with what is on its disk.
+    /// Restarts it at the same address with its disk.
     pub(crate) fn again(&mut self) {
         self.child = spawn(&self.folder, &self.words);
     }
 
-    /// At the same place, as a member that has joined the others just now.
+    /// Restarts it as a new member of the others.
     pub(crate) fn again_as_newcomer(&mut self) {
         self.words.extend(["--initial-cluster-state", "existing"].map(str::to_string));
         self.again();
     }
 
-    /// Keeps what is on its disk under that name. It is not running.
+    /// Saves its disk under a name; it must not be running.
     pub(crate) fn keep_disk(&self, name: &str) {
         copy(&self.folder.join("data"), &self.folder.join(name));
     }
 
-    /// Puts on its disk what was kept; an unknown name: nothing. It is not running.
+    /// Restores a saved disk, or empties it for an unknown name; it must not be running.
     pub(crate) fn give_disk(&self, name: &str) {
         let _ = std::fs::remove_dir_all(self.folder.join("data"));
         let kept = self.folder.join(name);
@@ -184,7 +183,7 @@ pub(crate) fn run(test: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
 }
 
-/// The revision of what is there, once it answers.
+/// Returns the current revision once it answers.
 pub(crate) async fn when_there(store: &Store) -> i64 {
     let end = Instant::now() + PATIENCE;
     loop {

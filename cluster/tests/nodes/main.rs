@@ -85,10 +85,10 @@ fn main() -> ExitCode {
 
 const EACH_HAS_ITS_CASE: &str = "every_functional_test_of_fleet_has_its_case";
 
-/// Clusters at a time: a case waits for most of its time.
+/// Clusters in parallel: a case mostly waits.
 const STANDS: usize = 2;
 
-/// As the test harness tells it; the runner of the stages reads that.
+/// Prints a result like the test harness, for the runner of the stages.
 fn tell(name: &'static str, fine: bool, failed: &Mutex<Vec<&'static str>>) {
     println!("test {name} ... {}", if fine { "ok" } else { "FAILED" });
     if !fine {
@@ -96,8 +96,7 @@ fn tell(name: &'static str, fine: bool, failed: &Mutex<Vec<&'static str>>) {
     }
 }
 
-/// One case after the other, as long as there are some: the next for the cluster there is, or else
-/// the next.
+/// Runs cases until none is left, preferring those that fit the present cluster.
 fn work(queue: &Mutex<Vec<&'static Case>>, failed: &Mutex<Vec<&'static str>>) {
     let mut ready = None::<Cluster>;
     let next = |ready: &Option<Cluster>| {
@@ -121,8 +120,7 @@ fn fits(kept: &Cluster, case: &Case) -> bool {
     kept.count() == case.nodes && kept.conf == case.conf
 }
 
-/// One case on the cluster that the last one left, where that is of the right kind and was left
-/// in good order.
+/// Runs a case on the previous cluster if that fits and is in good order.
 fn run(case: &Case, ready: &mut Option<Cluster>) -> bool {
     let mut cluster = None;
     let outcome = catch_unwind(AssertUnwindSafe(|| {

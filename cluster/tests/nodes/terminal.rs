@@ -1,16 +1,16 @@
-//! What the tour says: printed, and kept, so that the README's picture of a terminal is one of what
-//! was really shown. Not a terminal: the picture is drawn by the browser that the page is tested in.
+//! The output of the tour: printed, and recorded for the README's picture of a terminal, which the
+//! browser of the page test renders.
 
 use crate::browser::Browser;
 use serde_json::json;
 use std::cell::RefCell;
 use std::path::Path;
 
-/// How it looks: the width and the height of a picture are those of its text in this font.
+/// The style; width and height follow from the text in this font.
 const STYLE: &str = "margin:0;padding:14px;background:#14171c;color:#d8dee6;\
     font:13px/18px 'DejaVu Sans Mono',monospace;white-space:pre;width:max-content";
 
-/// What has been said since the last `clear`.
+/// The output since the last `clear`.
 #[derive(Default)]
 pub(crate) struct Terminal(RefCell<String>);
 
@@ -26,7 +26,7 @@ impl Terminal {
         self.0.borrow_mut().clear();
     }
 
-    /// A PNG of what was said. `folder`: for what the browser keeps.
+    /// Renders the output as PNG. `folder` is for the browser.
     pub(crate) fn picture(&self, folder: &Path) -> Vec<u8> {
         std::fs::create_dir_all(folder).unwrap();
         let mut browser = Browser::open("about:blank", folder.to_path_buf());

@@ -1,5 +1,5 @@
-//! contrib/cluster-demo: a cluster boots, runs the units of fleet's documentation, loses a node
-//! and heals, shown as one would see it at a terminal; each step is checked by `--json`.
+//! contrib/cluster-demo: boots a cluster, runs the units of fleet's documentation, kills a node and
+//! recovers, as shown on a terminal. `--json` output checks each step.
 
 use crate::stand::Cluster;
 use crate::stand::program::{PATIENCE, within};
@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-/// Where each unit is to be active: how many nodes.
+/// Expected number of active nodes per unit.
 type Places<'a> = &'a [(&'a str, usize)];
 
 const HELLO: &str = "[Unit]\nDescription=Hello World\n\n[Service]\n\
     ExecStart=/bin/bash -c \"while true; do echo Hello, World!; sleep 1; done\"\n";
 
-/// What differs from what should be.
+/// A difference from the expected state.
 struct Difference(String);
 
 struct Tour {
     cluster: Cluster,
-    /// Which node the commands are given on.
+    /// The node on which commands run.
     at: u8,
     terminal: Terminal,
 }
@@ -88,7 +88,7 @@ impl Tour {
         self.cluster.kill_node(lost);
         self.machines(2)?;
         self.waits(waits)?;
-        // What goes with apache@1.service waits where that does.
+        // The follower of apache@1.service waits for it.
         let rest = all.iter().filter(|(name, _)| {
             *name != waits && (*name != "discovery.service" || waits != "apache@1.service")
         });
@@ -170,7 +170,7 @@ impl Tour {
         self.terminal.say(&format!("\n== {text}\n"));
     }
 
-    /// For the README: where a picture of what was said since is to be kept.
+    /// Saves a picture of the output for the README.
     fn picture(&self) {
         if let Some(file) = std::env::var_os("PICTURE_OF_THE_TERMINAL") {
             let picture = self.terminal.picture(&self.cluster.folder.join("browser"));
@@ -183,14 +183,14 @@ impl Tour {
         self.cluster.file(name, text);
     }
 
-    /// Shows a command and what it says.
+    /// Shows a command and its output.
     fn fleetctl(&self, words: &[&str]) {
         self.terminal.say(&format!("n{}# fleetctl {}", self.at, words.join(" ")));
         let (_, out, err) = self.cluster.node(self.at).try_fleetctl(words);
         self.terminal.say(&indented(&format!("{out}{err}")));
     }
 
-    /// What the engine that leads said as it moved a unit.
+    /// Shows the engine's reason for a move.
     fn why_moved(&self, unit: &str) {
         for number in 1..=self.cluster.count() {
             let log = self.cluster.node(number).log("fleetd");
@@ -214,7 +214,7 @@ impl Tour {
         same("machines", &json!(count), &json!(wanted))
     }
 
-    /// Waits until the units that are active are these, each on so many nodes; says on which.
+    /// Waits until exactly these units are active on that many nodes, and shows where.
     fn active(&self, wanted: Places<'_>) -> Result<BTreeMap<String, Vec<u8>>, Difference> {
         let wanted: BTreeMap<&str, usize> = wanted.iter().copied().collect();
         let mut last: Value = json!({});
@@ -230,7 +230,7 @@ impl Tour {
         found.ok_or_else(|| difference("active units", &last, &json!(wanted)))
     }
 
-    /// Waits until it is said that no machine can have a unit.
+    /// Waits until a unit is reported as unplaceable.
     fn waits(&self, unit: &str) -> Result<(), Difference> {
         let node = self.cluster.node(self.at);
         let mut told = json!(null);
@@ -240,7 +240,7 @@ impl Tour {
             told = why["unplaceable"].clone();
             (told == true).then_some(())
         });
-        same(&format!("{unit} can not be placed"), &told, &json!(true))
+        same(&format!("{unit} cannot be placed"), &told, &json!(true))
     }
 }
 

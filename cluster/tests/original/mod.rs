@@ -1,5 +1,5 @@
-//! fleetctl 1.0 as it was recorded: its requests byte for byte, in its order, and how it waits: a
-//! look each 250 ms, the first one after the first 250. What it prints is not here.
+//! A recording of fleetctl 1.0: its requests byte for byte and in order, and its polling each 250
+//! ms, first after 250 ms. Its output is not included.
 #![allow(dead_code, reason = "each test file uses its own part of it")]
 
 use serde_json::Value;
@@ -8,15 +8,15 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// Between two looks, and before the first one.
+/// Polling interval, and the delay before the first poll.
 const LOOK: Duration = Duration::from_millis(250);
-/// Looks after which it is said to wait for ever: it has no end of its own.
+/// Number of polls that counts as endless; fleetctl itself has no limit.
 const FOR_EVER: usize = 80;
 
-/// One call of it: its requests go over one connection.
+/// One call; all its requests use one connection.
 pub(crate) struct Original {
     stream: UnixStream,
-    /// Each request, in short, as it was sent.
+    /// The requests in short form.
     pub(crate) asked: Vec<String>,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Original {
 #[derive(Debug)]
 pub(crate) struct Told {
     pub(crate) status: u16,
-    /// In lower case, with the status.
+    /// The head in lower case, with the status.
     pub(crate) head: String,
     pub(crate) body: String,
 }
@@ -35,7 +35,7 @@ impl Told {
     }
 }
 
-/// The way it escapes a name.
+/// Escapes a name as fleetctl does.
 fn escaped(unit: &str) -> String {
     unit.replace('@', "%40")
 }
@@ -85,7 +85,7 @@ impl Original {
         self.get(&format!("units/{}", escaped(unit)))
     }
 
-    /// What it calls the unit's state.
+    /// Returns the unit's state in fleetctl's words.
     fn state(&mut self, unit: &str) -> String {
         self.unit(unit).json()["currentState"].as_str().unwrap_or_default().to_string()
     }
@@ -100,7 +100,7 @@ impl Original {
         self.ask("PUT", &format!("units/{}", escaped(unit)), Some(&body))
     }
 
-    /// Each look at the unit until it is that.
+    /// Polls the unit until it has the wanted state.
     fn wait(&mut self, unit: &str, wanted: &str) {
         self.looks(&format!("{unit} to be {wanted}"), |own| own.state(unit) == wanted);
     }
@@ -115,12 +115,12 @@ impl Original {
         panic!("it waits for {what} for ever: {:?}", self.asked);
     }
 
-    /// A list with all its pages, and how many those are.
+    /// Returns a list from all pages, and the number of pages.
     pub(crate) fn list(&mut self, what: &str) -> (Vec<Value>, usize) {
         let (mut all, mut pages) = (Vec::new(), 1);
         let mut page = self.get(what).json();
         loop {
-            // The key is the resource's name, and left out with nothing in it.
+            // The key is the resource's name, and missing if the list is empty.
             let items = if what == "state" { &page["states"] } else { &page[what] };
             all.extend(items.as_array().into_iter().flatten().cloned());
             let token = page["nextPageToken"].as_str().unwrap_or_default().to_string();
@@ -134,26 +134,26 @@ impl Original {
         }
     }
 
-    /// Of all units, by name; the rest of what findUnits looks at.
+    /// findUnits: fetches all units.
     fn find(&mut self, unit: &str) -> Option<Value> {
         self.list("units").0.into_iter().find(|one| one["name"] == unit)
     }
 
-    /// `fleetctl submit UNIT`, of a file that is not there yet.
+    /// `fleetctl submit UNIT` of a new unit.
     pub(crate) fn submit(&mut self, unit: &str, options: &str) {
         assert_eq!(self.unit(unit).status, 404);
         assert_eq!(self.create(unit, options).status, 201);
         self.wait(unit, "inactive");
     }
 
-    /// `fleetctl submit UNIT` of one that is there: it looks whether the file is the same.
+    /// `fleetctl submit UNIT` of an existing unit, which compares the files.
     pub(crate) fn submit_again(&mut self, unit: &str) -> Value {
         let there = self.unit(unit);
         assert_eq!(there.status, 200);
         there.json()["options"].clone()
     }
 
-    /// `fleetctl submit UNIT` of an instance without a file: it takes its template's.
+    /// `fleetctl submit UNIT` of an instance without a file, which uses its template's.
     pub(crate) fn submit_instance(&mut self, unit: &str, template: &str) {
         assert_eq!(self.unit(unit).status, 404);
         let there = self.unit(template);
@@ -163,7 +163,7 @@ impl Original {
         self.wait(unit, "inactive");
     }
 
-    /// `fleetctl start --replace UNIT` with another file, which it has from the disk.
+    /// `fleetctl start --replace UNIT` with another file from disk.
     pub(crate) fn replace(&mut self, unit: &str, options: &str) {
         assert_ne!(self.submit_again(unit).to_string(), options);
         assert_eq!(self.create(unit, options).status, 201);
@@ -173,14 +173,14 @@ impl Original {
         self.arrive(unit);
     }
 
-    /// `fleetctl start UNIT` of one that is launched: nothing is left to do.
+    /// `fleetctl start UNIT` of a launched unit, which does nothing.
     pub(crate) fn start_again(&mut self, unit: &str) {
         assert_eq!(self.unit(unit).status, 200);
         assert_eq!(self.unit(unit).json()["currentState"], "launched");
     }
 
-    /// `fleetctl start UNIT` of a global unit that is not there: of one without a state it looks
-    /// at what is wished, and waits for no machine.
+    /// `fleetctl start UNIT` of a new global unit: without a current state it checks the desired
+    /// state and waits for no machine.
     pub(crate) fn start_global(&mut self, unit: &str, options: &str) {
         assert_eq!(self.unit(unit).status, 404);
         assert_eq!(self.create(unit, options).status, 201);
@@ -191,14 +191,14 @@ impl Original {
         assert_eq!(self.wish(unit, "launched").status, 204);
     }
 
-    /// What `cat UNIT`, and `status` and `journal` before they go to its machine, ask for.
+    /// The requests of `cat UNIT`, and of `status` and `journal` before they use ssh.
     pub(crate) fn look_at(&mut self, unit: &str) -> Value {
         let told = self.unit(unit);
         assert_eq!(told.status, 200);
         told.json()
     }
 
-    /// `fleetctl load UNIT` of one that was submitted.
+    /// `fleetctl load UNIT` of a submitted unit.
     pub(crate) fn load(&mut self, unit: &str) {
         assert_eq!(self.unit(unit).status, 200);
         assert_eq!(self.unit(unit).status, 200);
@@ -207,7 +207,7 @@ impl Original {
         self.get("machines");
     }
 
-    /// `fleetctl start UNIT` of one that was submitted.
+    /// `fleetctl start UNIT` of a submitted unit.
     pub(crate) fn start(&mut self, unit: &str) {
         assert_eq!(self.unit(unit).status, 200);
         assert_eq!(self.unit(unit).status, 200);
@@ -215,7 +215,7 @@ impl Original {
         self.arrive(unit);
     }
 
-    /// Launched, and then active.
+    /// Waits for launched, then for active.
     fn arrive(&mut self, unit: &str) {
         self.wait(unit, "launched");
         self.get("machines");
@@ -226,7 +226,7 @@ impl Original {
         });
     }
 
-    /// `fleetctl stop UNIT`; false: it says that the unit is inactive.
+    /// `fleetctl stop UNIT`. Returns false if it reports the unit as inactive.
     pub(crate) fn stop(&mut self, unit: &str) -> bool {
         let found = self.find(unit).unwrap();
         match found["currentState"].as_str() {
@@ -249,7 +249,7 @@ impl Original {
         self.wait(unit, "inactive");
     }
 
-    /// `fleetctl restart UNIT`, with its slip: it waits for launched after it wished loaded, too.
+    /// `fleetctl restart UNIT` with its bug: it waits for launched after setting loaded, too.
     pub(crate) fn restart(&mut self, unit: &str) {
         let found = self.find(unit).unwrap();
         assert_eq!(self.unit(unit).status, 200);
@@ -265,7 +265,7 @@ impl Original {
         self.get("machines");
     }
 
-    /// `fleetctl destroy UNIT`: this one does not wait.
+    /// `fleetctl destroy UNIT`, which does not wait.
     pub(crate) fn destroy_and_go(&mut self, unit: &str) {
         self.find(unit).unwrap();
         let path = format!("units/{}", escaped(unit));
@@ -273,7 +273,7 @@ impl Original {
         assert_eq!((told.status, told.body.as_str()), (204, ""));
     }
 
-    /// `fleetctl destroy --no-block UNIT`: of its two ways the one that waits.
+    /// `fleetctl destroy --no-block UNIT`, which does wait.
     pub(crate) fn destroy(&mut self, unit: &str) {
         self.find(unit).unwrap();
         let path = format!("units/{}", escaped(unit));

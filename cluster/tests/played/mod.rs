@@ -1,5 +1,4 @@
-//! Schedules of simulated clusters as tests write them down: what happens when, and whether all
-//! that is promised holds meanwhile.
+//! Handwritten schedules for simulated clusters.
 #![allow(dead_code, reason = "each test file uses its own part of it")]
 
 use cluster::mutant::{self, Mutant};
@@ -43,7 +42,7 @@ pub(crate) fn holds(plan: &Plan) {
     assert_eq!(failure, None);
 }
 
-/// All of them hold without that mistake, and one does not with it.
+/// Checks that all plans pass without the mutant and that one fails with it.
 pub(crate) fn one_shows(plans: impl Iterator<Item = Plan>, mutant: Mutant) {
     let plans: Vec<Plan> = plans.collect();
     plans.iter().for_each(holds);
@@ -54,7 +53,7 @@ pub(crate) fn one_shows(plans: impl Iterator<Item = Plan>, mutant: Mutant) {
     assert!(seen, "{mutant:?} is not seen");
 }
 
-/// What holds without that mistake, and does not with it.
+/// Checks that a plan passes without the mutant and fails with it.
 pub(crate) fn shows(plan: &Plan, mutant: Mutant) {
     holds(plan);
     mutant::plant(Some(mutant));

@@ -1,6 +1,6 @@
-//! A cluster in one process, for tests of the API and of fleetctl: the real router behind
-//! a real unix socket, a store in memory, the real engine, and machines that do at once
-//! whatever they are told. What a machine really does is tested elsewhere.
+//! A cluster in one process, for tests of the API and fleetctl: the real router on a real unix
+//! socket, an in-memory store, the real engine, and simulated machines that apply everything at
+//! once.
 #![allow(dead_code, reason = "each test file uses its own part of it")]
 
 use cluster::api::listener::{Listener, Place, Security};
@@ -32,7 +32,7 @@ pub(crate) const HELLO: &str =
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// See the head of the module.
+/// The stand.
 pub(crate) struct Stand {
     pub(crate) folder: PathBuf,
     pub(crate) store: Store,
@@ -42,15 +42,15 @@ pub(crate) struct Stand {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-/// How it is to be.
+/// Its configuration.
 #[derive(Default)]
 pub(crate) struct Plan {
     pub(crate) machines: Vec<(&'static str, Vec<(&'static str, &'static str)>)>,
-    /// Where machines say that their API is.
+    /// The published API addresses of machines.
     pub(crate) listen: BTreeMap<&'static str, String>,
     pub(crate) settings: Settings,
     pub(crate) security: Option<Security>,
-    /// Units that fail: those whose file says so, wherever they start, or of one unit on one machine.
+    /// Units fail if their file says so: everywhere, or one unit on one machine.
     pub(crate) failing: bool,
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn folder() -> PathBuf {
     folder
 }
 
-/// A file beside fleetctl.
+/// Writes a file for fleetctl.
 pub(crate) fn write(stand: &Stand, name: &str, text: &str) {
     std::fs::write(stand.folder.join(name), text).unwrap();
 }
@@ -77,7 +77,7 @@ pub(crate) fn code(output: &Output) -> i32 {
     output.status.code().unwrap()
 }
 
-/// Descriptors for both sides of the crowds of all tests that run beside each other.
+/// Raises the descriptor limit for the many connections of parallel tests.
 fn have_room() {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(8_192)), hard).unwrap();
@@ -105,7 +105,7 @@ impl Stand {
         self.folder.join("fleet.sock")
     }
 
-    /// A request as it is, and what came back.
+    /// Sends raw bytes and returns the answer.
     pub(crate) fn send(&self, bytes: &[u8]) -> Reply {
         let mut stream = self.connect();
         stream.write_all(bytes).unwrap();
@@ -138,13 +138,13 @@ impl Stand {
         self.ask("PUT", &format!("/fleet/v1/units/{name}"), Some(body))
     }
 
-    /// fleetctl against it.
+    /// Runs fleetctl against the stand.
     pub(crate) fn fleetctl(&self, words: &[&str]) -> Output {
         let endpoint = format!("unix://{}", self.socket().display());
         fleetctl(&self.folder, &endpoint, words)
     }
 
-    /// Waits until that is so.
+    /// Waits for a condition.
     pub(crate) fn until(&self, what: &str, so: impl Fn(&Stand) -> bool) {
         let began = std::time::Instant::now();
         while !so(self) {
@@ -155,7 +155,7 @@ impl Stand {
 }
 
 pub(crate) fn fleetctl(folder: &Path, endpoint: &str, words: &[&str]) -> Output {
-    // The health of units over time is what `rollout_health.rs` is about.
+    // `rollout_health.rs` covers the health of units over time.
     let rolls = words.contains(&"rollout") && !words.iter().any(|word| word.contains("healthy"));
     Command::new(env!("CARGO_BIN_EXE_fleetctl"))
         .args(words)
@@ -184,7 +184,7 @@ impl Drop for Stand {
     }
 }
 
-/// An answer, taken apart.
+/// A parsed answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -193,7 +193,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// `None`: the connection ended without one.
+    /// Reads an answer, or returns `None` if the connection ended without one.
     pub(crate) fn read(stream: &mut impl Read) -> Option<Reply> {
         let mut bytes = Vec::new();
         let mut piece = [0; 4096];
@@ -229,7 +229,7 @@ impl Reply {
         serde_json::from_str(&self.body).unwrap()
     }
 
-    /// Status and message of a refusal.
+    /// Returns status and message of a refusal.
     pub(crate) fn fault(&self) -> (u16, String) {
         let told = self.json()["error"]["message"].as_str().map(str::to_string);
         (self.status, told.unwrap_or_default())
@@ -289,7 +289,7 @@ async fn run(
     local.serve(state, stopped).await;
 }
 
-/// Engine and machines: at each change all that follows from it.
+/// Runs engine and machines: applies all consequences of each change.
 async fn drive(
     cache: EtcdCache,
     store: Store,
@@ -339,7 +339,7 @@ async fn drive(
     }
 }
 
-/// What a machine says once it has done what it was told.
+/// Returns the states that a machine publishes after it has applied its schedule.
 fn told(snapshot: &Snapshot, id: &MachineId, failing: bool) -> BTreeMap<UnitName, StateRecord> {
     let seat = snapshot.seat(id);
     let global = snapshot.globals.iter().filter(|(name, _)| seat.globals.contains_key(*name));

@@ -1,5 +1,5 @@
-//! The very tasks of fleetd over a store in memory and an init without processes, of which a test says
-//! what it answers. Drawn faults are the simulation's.
+//! The tasks of fleetd on an in-memory store, with a simulated init whose answers the test sets.
+//! The simulation covers random faults.
 #![allow(dead_code, reason = "each test file uses its own part of it")]
 
 use cluster::clock::Clock;
@@ -29,34 +29,34 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// `agent_ttl`: two thirds of it are waited for.
+/// `agent_ttl`; tests wait for two thirds of it.
 pub(crate) const TTL: Duration = Duration::from_secs(6);
 const SOON: Duration = Duration::from_secs(60);
 
-/// An init that has what it was told last, and may not answer.
+/// An init that holds the last source, and may not answer.
 pub(crate) struct Told {
     pub(crate) set: watch::Sender<(u64, SourceSet)>,
-    /// How many puts were not taken, while none is.
+    /// Number of rejected puts, while all are rejected.
     pub(crate) refused: watch::Sender<Option<u32>>,
-    /// It takes no more files than that.
+    /// Maximum number of files it accepts.
     pub(crate) most: watch::Sender<usize>,
-    /// How often it said no, for what it was told is too much.
+    /// Number of puts refused for their size.
     pub(crate) noes: watch::Sender<u32>,
-    /// It takes nothing of ours at all: its own file does not name us.
+    /// False if it does not know our source.
     pub(crate) knows_us: watch::Sender<bool>,
-    /// How often it was asked for what it has of ours, while it never says.
+    /// Number of unanswered revision requests, while none is answered.
     pub(crate) deaf: watch::Sender<Option<u32>>,
-    /// How often it did not say how its units fare, while it does not.
+    /// Number of unanswered status requests, while none is answered.
     pub(crate) mute: watch::Sender<Option<u32>>,
-    /// What it says of units, whatever it has of them.
+    /// Unit states that it reports regardless of its source.
     pub(crate) says: watch::Sender<Vec<serde_json::Value>>,
-    /// How often it was asked what they do.
+    /// Number of status requests.
     pub(crate) looks: watch::Sender<u64>,
-    /// What runs there runs as an older file has it.
+    /// Running processes have an older file.
     pub(crate) stale: watch::Sender<bool>,
-    /// Who asks how its units fare waits for ever.
+    /// Status requests hang.
     pub(crate) hangs: watch::Sender<bool>,
-    /// There is none that could be mute.
+    /// There is no init.
     pub(crate) absent: watch::Sender<bool>,
 }
 
@@ -82,7 +82,7 @@ impl Told {
         })
     }
 
-    /// That often from now on.
+    /// Waits for this many more requests.
     pub(crate) async fn is_asked(&self, times: u64) {
         let mut looks = self.looks.subscribe();
         let now = *looks.borrow();
@@ -172,12 +172,12 @@ impl DrivenInit for Told {
     }
 }
 
-/// A fleetd; what it keeps for the next one.
+/// A running fleetd, with its state for the next one.
 pub(crate) struct Fleetd {
     pub(crate) cache: EtcdCache,
     pub(crate) tasks: Vec<JoinHandle<()>>,
     pub(crate) leave: mpsc::Sender<Leave>,
-    /// Something happened at init.
+    /// Signals an event at init.
     pub(crate) happened: mpsc::Sender<()>,
     pub(crate) kept: Arc<Mutex<Recalled>>,
     pub(crate) metrics: Arc<Metrics>,
@@ -197,7 +197,7 @@ impl Fleetd {
         Fleetd::begin_as("m1", store, init, recalled, (ttl, Clock::system()))
     }
 
-    /// The one of that machine, with its `agent_ttl` and its clock.
+    /// Starts the fleetd of a machine, with its `agent_ttl` and its clock.
     pub(crate) fn begin_as(
         own: &str,
         store: &Store,
@@ -236,7 +236,7 @@ impl Fleetd {
         let (cache, leave) = (daemon.cache.clone(), daemon.leave.clone());
         let (metrics, happened) = (daemon.metrics.clone(), daemon.happened.clone());
         let mut tasks: Vec<_> = tasks.into_iter().map(tokio::spawn).collect();
-        // The handle is there as long as it runs.
+        // The handle exists while it runs.
         tasks.push(tokio::spawn(async move {
             let _daemon = daemon;
             std::future::pending().await
@@ -263,7 +263,7 @@ impl Fleetd {
     }
 }
 
-/// In the time a test has.
+/// Runs a future within the time limit of a test.
 pub(crate) fn soon(shows: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { timeout(SOON, shows).await.unwrap() });

@@ -1,4 +1,4 @@
-//! A machine whose cluster has no engine for a while, on an etcd that asks nobody who they are.
+//! A machine without an engine for a while, on an etcd without authentication.
 
 use crate::lone::{Manner, Node, until};
 use cluster::store::standing::Standing;
@@ -6,7 +6,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::time::{Duration, Instant};
 
-/// Ten minutes at a hundredth; at leisure at a tenth.
+/// A hundredth of ten minutes, or a tenth in long runs.
 fn without_engine() -> Duration {
     let minute = Duration::from_secs(60);
     if std::env::var_os("GROUNDSTATE_ALL").is_some() { minute } else { minute / 10 }
@@ -16,7 +16,7 @@ fn manner(conf: &str) -> Manner {
     Manner { conf: conf.to_string(), ..Manner::default() }
 }
 
-/// The version of etcd that is installed.
+/// The version of the installed etcd.
 fn version_of_etcd() -> String {
     let output = std::process::Command::new("etcd").arg("--version").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

@@ -1,10 +1,9 @@
-//! A machine that runs units, and an etcd that shows it something else than its cluster: nothing
-//! is stopped for it, by the fleetd that runs and by the next one, until somebody says that it is
-//! right.
+//! A machine with units whose etcd shows something else than its cluster: no unit stops, also after
+//! a restart of fleetd, until an operator accepts the contents.
 
 use crate::lone::{Manner, Node, Running, until};
 
-/// A fleetd that begins anew; `conf`: more lines for it.
+/// Restarts fleetd; `conf` has extra lines.
 fn begin_anew(node: &Node, fleetd: &mut Running, conf: &str) {
     fleetd.kill();
     node.put("fleet.conf", &format!("{}{conf}", node.conf()));
@@ -36,7 +35,7 @@ fn an_etcd_that_shows_another_world_stops_nothing_until_somebody_says_so() {
     let before =
         until("they have begun", || Some(pids()).filter(|all| all.iter().all(Option::is_some)));
 
-    let no_cluster = "etcd shows no cluster where cluster";
+    let no_cluster = "etcd shows no cluster instead of cluster";
     holds(&node, &mut fleetd, "etcd_key_prefix=/another/\n", no_cluster);
     assert_eq!(pids(), before, "a wrong prefix");
     begin_anew(&node, &mut fleetd, "");
@@ -45,7 +44,7 @@ fn an_etcd_that_shows_another_world_stops_nothing_until_somebody_says_so() {
 
     node.etcdctl(&["del", "--prefix", "/_coreos.com/fleet/"]);
     until("it is told", || {
-        node.log("fleetd").contains("all of the cluster was deleted from etcd").then_some(())
+        node.log("fleetd").contains("all keys of the cluster were deleted from etcd").then_some(())
     });
     until("and seen", || node.get("/healthz").starts_with("HTTP/1.1 503").then_some(()));
     assert_eq!(pids(), before, "all was deleted");

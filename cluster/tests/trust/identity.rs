@@ -1,4 +1,4 @@
-//! Who a machine is: its id is its own, told apart from its address, its disk and its boots.
+//! The identity of a machine: independent of its address, its disk and its boots.
 
 use crate::lone::{Manner, Node, Running, until};
 
@@ -8,7 +8,7 @@ fn begin_anew(node: &Node, fleetd: &mut Running, conf: &str) {
     *fleetd = node.fleetd();
 }
 
-/// What the machines are, by this one's word; none while it has none.
+/// Returns the machines as this one lists them, or nothing while it cannot.
 fn listed(node: &Node) -> Vec<Vec<String>> {
     let (_, text) =
         node.try_fleetctl(&["list-machines", "--full", "--no-legend", "--fields=machine,ip"]);
@@ -24,7 +24,7 @@ fn when_alone(node: &Node, id: &str, ip: &str) {
 
 #[test]
 fn a_machine_is_its_id_whatever_its_address_and_its_disk() {
-    // A slow machine finds its lease still there after its fleetd was begun anew.
+    // On a slow host the lease still exists after the restart of fleetd.
     let conf = "agent_ttl=9s\npublic_ip=192.0.2.1\n".to_string();
     let node = Node::with(Manner { conf, ..Manner::default() });
     let _etcd = node.etcd();
@@ -41,19 +41,19 @@ fn a_machine_is_its_id_whatever_its_address_and_its_disk() {
     node.when_running("here.service");
     assert_eq!(node.pid("here"), before, "the same id at another address is the same machine");
 
-    // Its disk is another: nobody can tell it from a second machine, but by waiting.
+    // With a new disk it looks like a second machine until the old lease expires.
     std::fs::remove_dir_all(node.folder.join("own")).unwrap();
     std::fs::create_dir(node.folder.join("own")).unwrap();
     begin_anew(&node, &mut fleetd, "");
     until("it waits for the end of its old key", || {
-        let told = format!("another machine is there under the id {}", node.id);
+        let told = format!("another machine is registered under the id {}", node.id);
         node.log("fleetd").contains(&told).then_some(())
     });
     when_alone(&node, &node.id, "192.0.2.1");
     node.when_running("here.service");
     assert_eq!(node.pid("here"), before, "nothing is stopped for it");
 
-    // Another id at the same address is another machine, and the old one is gone with its lease.
+    // Another id at the same address is another machine; the old one expires with its lease.
     let other = "feedfeedfeedfeedfeedfeedfeedfeed";
     node.put("machine-id", other);
     begin_anew(&node, &mut fleetd, "");
@@ -81,6 +81,6 @@ fn an_id_that_is_none_keeps_fleetd_from_beginning() {
     std::fs::remove_file(node.folder.join("machine-id")).unwrap();
     assert_eq!(node.fleetd().child.wait().unwrap().code(), Some(1));
     let log = node.log("fleetd");
-    assert_eq!(log.matches("is no machine id").count(), cases.len(), "{log}");
+    assert_eq!(log.matches("is not a machine id").count(), cases.len(), "{log}");
     assert_eq!(log.matches("machine-id: ").count(), cases.len() + 1, "the file is named: {log}");
 }

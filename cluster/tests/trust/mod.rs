@@ -1,5 +1,5 @@
-//! Whom a cluster trusts, on real machines: what is secret stays so, what etcd lets others do is
-//! said, and without an engine nothing ends.
+//! The trust model on real machines: secrets stay secret, insecure etcd settings are reported, and
+//! units run without an engine.
 
 mod engine;
 mod held;

@@ -1,12 +1,12 @@
-//! One machine of a cluster in wrong hands, on an etcd that asks its users who they are and gives
-//! them the roles of contrib/etcd-roles: all it can write is its own.
+//! A compromised machine, on an etcd with users and the roles of contrib/etcd-roles: it can only
+//! write its own keys.
 
 use crate::lone::{Manner, Node, called, until};
 use cluster::key::{Keys, Subject};
 use cluster::machine::MachineId;
 use cluster::unit_name::UnitName;
 
-/// The machine in wrong hands.
+/// The compromised machine.
 const BAD: &str = "bad0bad0bad0bad0";
 const PASSWORD: &str = "word";
 
@@ -15,7 +15,7 @@ fn manner(user: &str, conf: &str) -> Manner {
     Manner { conf: login, ..Manner::default() }
 }
 
-/// etcdctl as that user: whether it was done.
+/// Runs etcdctl as that user. Returns whether it succeeded.
 fn may(node: &Node, user: &str, words: &[&str]) -> bool {
     let (url, user) = (format!("--endpoints={}", node.url()), format!("--user={user}:{PASSWORD}"));
     let all = [&["etcdctl", &url, &user][..], words].concat();
@@ -26,7 +26,7 @@ fn may(node: &Node, user: &str, words: &[&str]) -> bool {
     !denied
 }
 
-/// Users, with the roles that people are given.
+/// Creates users with the roles of contrib.
 fn rights(node: &Node, engine: &str, other: &str) {
     until("etcd is there", || node.try_etcdctl(&["endpoint", "health"]));
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../contrib/etcd-roles");
@@ -46,11 +46,11 @@ fn rights(node: &Node, engine: &str, other: &str) {
             node.etcdctl(&["user", "grant-role", user, role]);
         }
     }
-    // Makes the role, and gives it to root.
+    // Creates the role and grants it to root.
     node.etcdctl(&["auth", "enable"]);
 }
 
-/// Every kind of key there is: none but those of the machine itself can be written or removed.
+/// Of all kinds of keys, it can write or delete only its own.
 fn writes_nothing_but_its_own(node: &Node, other: &str) {
     let keys = Keys::under("/_coreos.com/fleet/");
     let (mine, theirs) = (MachineId::new(BAD).unwrap(), MachineId::new(other).unwrap());
@@ -89,7 +89,7 @@ fn writes_nothing_but_its_own(node: &Node, other: &str) {
     assert!(!may(node, "bad", &["user", "list"]), "it sees who the users are");
 }
 
-/// Nor can it end what binds the other machines to the cluster.
+/// Nor can it revoke the leases of other machines.
 fn ends_no_lease_of_others(node: &Node) {
     let text = node.etcdctl(&[&format!("--user=root:{PASSWORD}"), "lease", "list"]);
     let leases: Vec<&str> = text.lines().skip(1).collect();
@@ -110,7 +110,7 @@ fn a_machine_in_wrong_hands_makes_no_other_run_anything() {
     let _other_fleetd = other.fleetd();
     leading.when_there();
     other.when_there();
-    // With no more than its own rights a machine does all that a machine does.
+    // With only its own rights, a machine works normally.
     for (name, more) in [("one", ""), ("only", "Exclusive=true\n")] {
         let stop = "TimeoutStopSec=100ms\n";
         let here = format!("\n[X-Fleet]\nMachineID={}\n{more}", other.id);
@@ -121,7 +121,7 @@ fn a_machine_in_wrong_hands_makes_no_other_run_anything() {
         leading.when_running(&file);
     }
     let pids = ["one", "only"].map(|name| Some(until("it has begun", || other.pid(name))));
-    // And changes nothing that is not its own, though its API is asked.
+    // And its API changes nothing that is not its own.
     other.put("evil.service", "[Service]\nExecStart=/bin/sleep 1\n");
     let (fine, said) = other.try_fleetctl(&["start", "evil.service"]);
     assert!(!fine && said.contains("403: etcd does not let this fleetd write that"), "{said}");
@@ -150,9 +150,9 @@ fn a_machine_that_may_not_lead_says_so_once() {
     let _fleetd = node.fleetd();
     node.when_there();
     until("it is told", || {
-        node.log("fleetd").contains("etcd does not let this machine lead").then_some(())
+        node.log("fleetd").contains("etcd does not allow this machine to lead").then_some(())
     });
-    // The lease it asked for is given back: what is left is the machine's.
+    // The requested lease is revoked: only the machine's is left.
     let login = format!("--user=root:{PASSWORD}");
     until("one lease is left", || {
         let leases = node.etcdctl(&[&login, "lease", "list"]);

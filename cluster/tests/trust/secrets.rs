@@ -1,5 +1,5 @@
-//! What is secret is shown nowhere: words are planted where secrets stand, and looked for in all
-//! that can be read by others.
+//! Secrets are never shown: the test plants words where secrets belong, and searches everything
+//! that others can read.
 
 use crate::lone::{Manner, Node, Running, called, until};
 use nix::sys::signal::{Signal, kill};
@@ -19,7 +19,7 @@ fn call(program: &str, words: &str, at: &Path) {
     assert!(output.status.success(), "{program} {words}: {said}");
 }
 
-/// Makes etcd ask for a password.
+/// Enables authentication in etcd.
 fn lock(node: &Node) {
     let etcd = |words: &str| {
         until("etcdctl is answered", || {
@@ -33,7 +33,7 @@ fn lock(node: &Node) {
     etcd("auth enable");
 }
 
-/// Certificates of the API, of one authority; a line of the key.
+/// Creates certificates for the API. Returns a line of the key.
 fn certificates(at: &Path) -> String {
     let new = "req -x509 -newkey rsa:2048 -nodes -days 30";
     call("openssl", &format!("{new} -keyout ca.key -out ca.crt -subj /CN=ca"), at);
@@ -48,7 +48,7 @@ fn pid_of(fleetd: &Running) -> Pid {
     Pid::from_raw(fleetd.child.id().cast_signed())
 }
 
-/// All that is written below a folder by what runs there.
+/// Returns everything that programs wrote below a folder.
 fn written(node: &Node) -> String {
     let logs = std::fs::read_dir(node.folder.join("log")).unwrap().flatten().map(|one| one.path());
     let own = ["fleetd", "init"].map(|name| node.folder.join(format!("{name}.log")));
@@ -58,7 +58,7 @@ fn written(node: &Node) -> String {
     logs.chain(own).map(read).collect()
 }
 
-/// All that can be asked, but for the files of units: those are there to be read.
+/// Returns all API answers except unit files, which are public.
 fn answered(node: &Node) -> String {
     let api = ["state", "machines", "why/open.service", "why/bad.service", "discovery"];
     let api = api.map(|path| node.get(&format!("/fleet/v1/{path}")));
@@ -91,7 +91,7 @@ fn what_is_secret_is_shown_nowhere_and_dumped_into_no_file() {
     let file = node.folder.join("secrets");
     let env = format!("Environment=TOKEN={OF_A_UNIT}\nEnvironmentFile={}\n", file.display());
     node.put("open.service", &format!("[Service]\n{env}ExecStart={}\n", node.command("open")));
-    // What can not be understood is told; not what it says.
+    // An invalid line is reported without its contents.
     let odd = format!("Environment=\"TOKEN={OF_A_UNIT}\nEnvironment={OF_A_UNIT}\n");
     node.put("bad.service", &format!("[Service]\n{odd}ExecStart=/no/such {OF_A_UNIT}x\n"));
     node.fleetctl(&["start", "--no-block", "open.service", "bad.service"]);
@@ -102,8 +102,8 @@ fn what_is_secret_is_shown_nowhere_and_dumped_into_no_file() {
         (of_unit.contains(OF_A_UNIT) && of_unit.contains(OF_A_FILE)).then_some(())
     });
 
-    // A configuration that can not be used, one after the other.
-    let registered = || node.log("fleetd").matches("all else stays as it was").count();
+    // Invalid configurations, one after the other.
+    let registered = || node.log("fleetd").matches("keeping the other settings").count();
     node.put(
         "broken.key",
         &format!("-----BEGIN PRIVATE KEY-----\n{OF_A_KEY}\n-----END PRIVATE KEY-----\n"),
@@ -127,7 +127,7 @@ fn what_is_secret_is_shown_nowhere_and_dumped_into_no_file() {
         let line = all.lines().find(|line| line.contains(secret));
         assert_eq!(line, None, "{secret} is shown");
     }
-    // One that can be: fleetd goes on as a new image, and is as closed as the one before.
+    // A valid one: fleetd re-executes itself and stays as closed as before.
     let ready = || node.log("fleetd").matches("INFO ready").count();
     let before = ready();
     node.put("fleet.conf", &format!("{}token_limit=7\n", node.conf()));
@@ -136,7 +136,7 @@ fn what_is_secret_is_shown_nowhere_and_dumped_into_no_file() {
     is_closed(&node, &mut fleetd);
 }
 
-/// Nobody but root sees the memory of fleetd, and a crash writes it nowhere.
+/// Only root can read fleetd's memory, and a crash writes no core.
 fn is_closed(node: &Node, fleetd: &mut Running) {
     let pid = pid_of(fleetd);
     let environ = format!("/proc/{pid}/environ");

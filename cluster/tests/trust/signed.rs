@@ -1,5 +1,5 @@
-//! A machine that trusts keys, beside somebody who may write to etcd whatever they like: nothing
-//! runs there but what was signed with one of the keys, for this cluster, under this name, last.
+//! A machine that requires signatures, with an attacker who may write to etcd. Only files signed by
+//! a trusted key run, for this cluster and name, with the newest signature.
 
 use crate::lone::{Manner, Node, called, until};
 use cluster::record::{UnitRecord, decode, encode};
@@ -10,7 +10,7 @@ const UNITS: &str = "/_coreos.com/fleet/v3/unit";
 const DESIRED: &str = "/_coreos.com/fleet/v3/desired";
 const SCHEDULE: &str = "/_coreos.com/fleet/v3/schedule";
 
-/// Writes past all of the cluster's own.
+/// Writes a key directly.
 fn write(node: &Node, key: &str, value: &str) {
     node.etcdctl(&["put", key, value]);
 }
@@ -73,7 +73,7 @@ fn a_machine_that_trusts_keys_runs_what_they_signed_last_and_nothing_else() {
     let unsigned = file(&node, "unsigned", "\n[X-Fleet]\nGlobal=true\n");
     node.fleetctl(&["start", "--no-block", &unsigned]);
     refused(&node, &unsigned, "it is not signed");
-    let not_theirs = "by no key that is trusted here, or of another file, name, serial or cluster";
+    let not_theirs = "not by a key trusted here, or is for another file, name, serial or cluster";
     for (name, key, cluster) in
         [("stranger", "other.key", "here"), ("elsewhere", "good.key", "there")]
     {
@@ -82,7 +82,7 @@ fn a_machine_that_trusts_keys_runs_what_they_signed_last_and_nothing_else() {
         node.fleetctl(&[&with(key, cluster)[..], &words].concat());
         refused(&node, &unit, not_theirs);
     }
-    // A good signature beside another name, and beside another file.
+    // A valid signature with another name, and with another file.
     write(&node, &format!("{DESIRED}/renamed.service"), r#"{"v":1,"desired":"launched"}"#);
     write(&node, &format!("{UNITS}/renamed.service"), &record(&node, &good));
     refused(&node, "renamed.service", not_theirs);
@@ -97,16 +97,16 @@ fn a_machine_that_trusts_keys_runs_what_they_signed_last_and_nothing_else() {
     fleetd.kill();
     let _fleetd = node.fleetd();
     node.when_there();
-    refused(&node, "again.service", "is an old one");
+    refused(&node, "again.service", "its signature is outdated");
     signed(&["start", "--replace", "again.service"]);
     until("signed anew it runs", || node.pid("again"));
     assert_eq!((node.pid("good"), node.begins("good")), (pid, 1), "it was never touched");
-    // What is wished of it is not signed.
+    // The desired state is not signed.
     node.fleetctl(&["stop", &good]);
     until("it is stopped", || node.pid("good").is_none().then_some(()));
 }
 
-/// An older file of a unit, with the signature that was good then.
+/// An older file of a unit with its former signature.
 fn replayed(node: &Node, signed: &dyn Fn(&[&str]) -> String) {
     let again = file(node, "again", "");
     signed(&["start", &again]);
@@ -118,7 +118,7 @@ fn replayed(node: &Node, signed: &dyn Fn(&[&str]) -> String) {
     until("the new one runs", || node.pid("again").filter(|now| *now != old));
     write(node, &format!("{UNITS}/{again}"), &then);
     write(node, &key, told.trim());
-    refused(node, &again, "is an old one");
+    refused(node, &again, "its signature is outdated");
     file(node, "again", "");
 }
 
@@ -134,7 +134,7 @@ fn a_key_signs_nothing_that_somebody_else_wrote_to_etcd() {
     let signs = ["--sign-key", "good.key", "--cluster-name", "here"];
     let signed = |words: &[&str]| node.fleetctl(&[&signs[..], words].concat());
 
-    // A template that is theirs, and one that somebody has changed.
+    // A signed template, and a modified one.
     let template = file(&node, "many@", "");
     signed(&["submit", &template]);
     std::fs::remove_file(node.folder.join(&template)).unwrap();
@@ -150,7 +150,7 @@ fn a_key_signs_nothing_that_somebody_else_wrote_to_etcd() {
     assert!(!fine && said.contains("is not signed with this key for this cluster"), "{said}");
     assert!(!node.fleetctl(&["list-unit-files"]).contains("many@2"), "{shown}");
 
-    // What a rollout puts back is signed anew; what was not theirs before it could not put back.
+    // A rollback signs the old file again; it cannot do that for a foreign key.
     let (own, foreign) = (file(&node, "own", ""), file(&node, "foreign", ""));
     signed(&["start", &own]);
     node.when_running(&own);
@@ -158,8 +158,7 @@ fn a_key_signs_nothing_that_somebody_else_wrote_to_etcd() {
     let stranger = ["--sign-key", "other.key", "--cluster-name", "here"];
     node.fleetctl(&[&stranger[..], &["start", "--no-block", &foreign]].concat());
     let theirs = record(&node, &foreign);
-    let outcomes =
-        [(&own, "has its old file again"), (&foreign, "is signed with another key than this one")];
+    let outcomes = [(&own, "restored the old file"), (&foreign, "is signed with another key")];
     for (name, outcome) in outcomes {
         node.put(name, "[Service]\nType=oneshot\nExecStart=/bin/false\n");
         let (fine, said) =
@@ -169,14 +168,14 @@ fn a_key_signs_nothing_that_somebody_else_wrote_to_etcd() {
     node.when_running(&own);
     assert_eq!(kept(&node, &own).signature.unwrap().serial, far + 2, "later than all it said");
     assert_eq!(record(&node, &foreign), theirs);
-    refused(&node, &foreign, "by no key that is trusted here");
+    refused(&node, &foreign, "not by a key trusted here");
 }
 
 fn kept(node: &Node, name: &str) -> UnitRecord {
     decode(record(node, name).as_bytes()).unwrap()
 }
 
-/// The unit is signed once more, by a clock that is a day ahead: its serial.
+/// Signs the unit with a clock that is a day ahead. Returns the serial.
 fn signed_ahead(node: &Node, name: &str) -> u64 {
     let key =
         SigningKey::of(&std::fs::read(node.folder.join("good.key")).unwrap(), "here").unwrap();

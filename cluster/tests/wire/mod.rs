@@ -1,6 +1,6 @@
-//! A wire between fleetd and etcd that can be told to fail: every byte goes through this
-//! process, which may be slow, lose, hold back one way or both, or break off in the middle of an
-//! answer. What is held back comes late, as on a network that sends again.
+//! A faulty wire between fleetd and etcd. All bytes pass through this process, which can be slow,
+//! drop, hold back one or both directions, or break off in an answer. Held bytes arrive late, like
+//! retransmissions.
 #![allow(dead_code, reason = "each test file uses its own part of it")]
 
 use nix::sched::{CloneFlags, setns};
@@ -11,27 +11,27 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-/// Between two looks at what is not there yet.
+/// Polling interval.
 const LOOK: Duration = Duration::from_millis(10);
-/// The most that goes through at once.
+/// Maximum chunk size.
 const PIECE: usize = 16 * 1024;
 
-/// What the wire does.
+/// The fault of the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Its work.
+    /// No fault.
     None,
-    /// Each piece takes so long.
+    /// Each chunk is delayed.
     Slow(Duration),
-    /// Every so many pieces the connection breaks.
+    /// The connection breaks after each so many chunks.
     BreaksEach(u64),
-    /// What goes to etcd is held back.
+    /// Bytes to etcd are held back.
     HoldsQuestions,
-    /// What comes from etcd is held back.
+    /// Bytes from etcd are held back.
     HoldsAnswers,
-    /// Both; connections stay open.
+    /// Both directions are held back; connections stay open.
     HoldsAll,
-    /// Of every so many answers one ends in the middle.
+    /// Every so many answers, one ends in the middle.
     CutsEach(u64),
 }
 
@@ -48,15 +48,15 @@ struct Shared {
     ended: AtomicBool,
 }
 
-/// See the head of the module.
+/// The wire.
 pub(crate) struct Wire {
     shared: Arc<Shared>,
-    /// Where it listens, in the order of what it leads to.
+    /// Its listen addresses, in the order of the targets.
     pub(crate) addresses: Vec<SocketAddr>,
 }
 
 impl Wire {
-    /// From each address to its target. `network`: the namespace both are in.
+    /// Opens a wire from each address to its target, in the namespace `network`.
     pub(crate) fn open(ends: Vec<(SocketAddr, SocketAddr)>, network: Option<File>) -> Wire {
         let shared = Arc::new(Shared {
             fault: Mutex::new(Fault::None),
@@ -66,7 +66,7 @@ impl Wire {
         });
         let (listening, opened) = mpsc::channel();
         let inner = shared.clone();
-        // A thread is in a namespace of its own, and so are those it starts.
+        // A thread enters the namespace, and so do the threads it starts.
         std::thread::spawn(move || {
             if let Some(network) = network {
                 setns(network, CloneFlags::CLONE_NEWNET).unwrap();
@@ -84,12 +84,12 @@ impl Wire {
         Wire { addresses: opened.recv().unwrap(), shared }
     }
 
-    /// From now on it does that. What was held back goes its way.
+    /// Sets the fault. Held bytes are released.
     pub(crate) fn set(&self, fault: Fault) {
         *self.shared.fault.lock().unwrap() = fault;
     }
 
-    /// How many pieces were touched by a fault: a fault that touched none shows nothing.
+    /// Number of chunks affected by a fault; with none, the test proves nothing.
     pub(crate) fn bitten(&self) -> u64 {
         self.shared.bitten.load(Ordering::Relaxed)
     }
@@ -126,7 +126,7 @@ fn connect(near: &TcpStream, target: SocketAddr, shared: &Arc<Shared>) {
     let _ = back.join();
 }
 
-/// One way of a connection, until either way ends: then both do.
+/// Forwards one direction of a connection; when one ends, both end.
 fn pass(mut from: TcpStream, mut to: TcpStream, way: Way, shared: &Shared) {
     let _ = from.set_nonblocking(false);
     let _ = from.set_read_timeout(Some(Duration::from_millis(200)));
@@ -150,7 +150,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, way: Way, shared: &Shared) {
     let _ = to.shutdown(Shutdown::Both);
 }
 
-/// Waits as long as the fault has it; how much of the piece then goes on.
+/// Applies the fault to a chunk. Returns how much of it is forwarded.
 fn suffer(read: usize, way: Way, shared: &Shared) -> usize {
     let number = shared.pieces.fetch_add(1, Ordering::Relaxed);
     let began = Instant::now();

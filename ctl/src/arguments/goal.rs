@@ -5,7 +5,7 @@ use clap::Args;
 use groundstate_units::text::name::Name;
 use std::time::Duration;
 
-/// What is asked about a goal.
+/// The goal of a request.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Goal {
     /// The targets
@@ -28,10 +28,10 @@ pub(crate) struct SetTarget {
     /// How to wait.
     #[command(flatten)]
     pub(crate) wait: Wait,
-    /// With --wait: go back to the goal of before when it ends badly or times out
+    /// With --wait: restore the previous goal on failure or timeout
     #[arg(long, requires = "wait")]
     pub(crate) or_rollback: bool,
-    /// Make it the default target of the next boot too
+    /// Also make it the default target of the next boot
     #[arg(long)]
     pub(crate) persist: bool,
     /// Only print the plan
@@ -42,10 +42,10 @@ pub(crate) struct SetTarget {
 /// How to wait.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Wait {
-    /// Return when nothing is starting, stopping or waiting
+    /// Wait until no unit is starting, stopping or waiting
     #[arg(long)]
     pub(crate) wait: bool,
-    /// With --wait: give up after this long, exit 2
+    /// With --wait: exit 2 after this time
     #[arg(long, value_name = "DURATION", requires = "wait", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
 }
@@ -55,7 +55,7 @@ pub(crate) struct Wait {
 pub(crate) struct Want {
     /// The target
     pub(crate) target: Name,
-    /// For this long only
+    /// Only for this time
     #[arg(long = "for", value_name = "DURATION", value_parser = lasting)]
     pub(crate) for_: Option<Duration>,
     /// How to wait.

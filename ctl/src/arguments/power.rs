@@ -1,14 +1,14 @@
-//! The words of `poweroff`, `reboot`, `halt` and `exit`.
+//! Arguments of `poweroff`, `reboot`, `halt` and `exit`.
 
 use clap::Args;
 
 /// `poweroff`, `reboot`, `halt`.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Power {
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub(crate) yes: bool,
-    /// Wait for no unit: kill what is left, then write and unmount; twice: not even that
+    /// Do not wait for units: kill all processes, then sync and unmount; twice: skip even that
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub(crate) force: u8,
 }
@@ -16,10 +16,10 @@ pub(crate) struct Power {
 /// `exit`.
 #[derive(Debug, Args)]
 pub(crate) struct ExitWith {
-    /// init's exit status
+    /// Exit status of init
     #[arg(default_value_t = 0)]
     pub(crate) code: u8,
-    /// Do not ask.
+    /// Skips the confirmation.
     #[command(flatten)]
     pub(crate) power: Power,
 }

@@ -1,5 +1,5 @@
-//! The program `systemctl`, which is `journalctl` too where it is called so; everything is
-//! in the library, in its folders `systemctl` and `journalctl`.
+//! The program `systemctl`, also called as `journalctl`. The library has the code, in its folders
+//! `systemctl` and `journalctl`.
 
 use std::process::ExitCode;
 

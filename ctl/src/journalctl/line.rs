@@ -1,4 +1,4 @@
-//! One line in the forms of journalctl(1).
+//! Formats a log line as journalctl(1) does.
 
 use super::words::{Asked, Form};
 use crate::session;
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::json;
 
-/// How lines are printed.
+/// The output format.
 pub(super) struct Printer {
     form: Form,
     zone: TimeZone,
@@ -17,7 +17,7 @@ pub(super) struct Printer {
 }
 
 impl Printer {
-    /// As asked.
+    /// The requested format.
     pub(super) fn new(asked: &Asked) -> Printer {
         Printer {
             form: asked.form,
@@ -26,7 +26,7 @@ impl Printer {
         }
     }
 
-    /// With its newline.
+    /// Formats a line with its newline.
     pub(super) fn render(&self, line: &ShownLine) -> String {
         let text = printable(line.line.as_bytes());
         match self.form {
@@ -83,7 +83,7 @@ impl Printer {
     }
 }
 
-/// The unit without its suffix.
+/// Returns the unit's name without its suffix.
 fn identifier(unit: &str) -> &str {
     match unit.rsplit_once('.') {
         Some((stem, suffix)) if crate::systemctl::SUFFIXES.contains(&suffix) => stem,

@@ -1,5 +1,5 @@
-//! `journalctl` for units and scripts that call it: the lines of the logger in the forms
-//! journalctl(1) prints. One log only, no fields but the unit: what a service wrote is text.
+//! `journalctl` for units and scripts that call it: prints the logger's lines in the formats of
+//! journalctl(1). There is one log, with the unit as its only field.
 
 mod line;
 mod when;
@@ -17,7 +17,7 @@ use groundstate_units::text::name::Name;
 use groundstate_units::text::wall_clock::WallTime;
 use words::Asked;
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn main(words: &[String]) -> u8 {
     let asked = match Asked::parse(words, session::now()) {
         Ok(asked) => asked,
@@ -36,7 +36,7 @@ pub(crate) fn main(words: &[String]) -> u8 {
     }
 }
 
-/// A line to stderr.
+/// Prints a line to stderr.
 fn complain(text: &str) {
     session::warn(text);
 }
@@ -65,10 +65,10 @@ fn run(asked: &Asked) -> Result<(), Error> {
         units = chosen(&asked, &status);
     }
     if units.is_empty() && !asked.units.is_empty() {
-        // Nobody of that name, or no init to ask: the names as they are.
+        // No such unit, or no init to ask: use the names as given.
         units = asked.units.iter().map(|unit| bare(unit, init.as_ref())).collect();
     }
-    // journalctl shows all there is; -f and -e the end of it.
+    // journalctl shows all lines, or the last ones with -f and -e.
     let lines = match (asked.lines, asked.follow, asked.end) {
         (Some(lines), ..) => lines,
         (None, true, _) => 10,
@@ -78,7 +78,7 @@ fn run(asked: &Asked) -> Result<(), Error> {
     let leaves_out = asked.grep.is_some() || asked.until.is_some() || asked.priorities.is_some();
     let query = Query {
         names: &units,
-        // What is looked for may be anywhere.
+        // Filters need all lines.
         lines: Some(if leaves_out { u64::MAX } else { lines }),
         follow: asked.follow,
         since: asked.since,
@@ -86,7 +86,7 @@ fn run(asked: &Asked) -> Result<(), Error> {
     show(&session, &asked, &query, init.as_ref(), lines)
 }
 
-/// The units that the names and patterns mean.
+/// Returns the units that match the names and patterns.
 fn chosen(asked: &Asked, status: &Status) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for unit in &status.units {
@@ -124,7 +124,7 @@ fn show(
         if !asked.fits(&line) {
             return Ok(());
         }
-        // What is cut or turned round has to be known whole first.
+        // Output that is cut or reversed must be complete first.
         if asked.follow {
             return session::print(&printer.render(&line));
         }
@@ -139,7 +139,7 @@ fn show(
                 Ok(Some(Piece::End { .. })) => break,
                 Ok(None) if asked.follow => break,
                 Err(Error::Failed(_, failure)) if failure.kind == "unknown-target" => break,
-                // What came is shown all the same.
+                // Shows what has arrived.
                 Ok(None) => {
                     ended = Err(connection.cut_off());
                     break;
@@ -178,7 +178,7 @@ fn show(
     ended
 }
 
-/// The units that have a log in this directory.
+/// Returns the units that have a log in this directory.
 fn files_of(dir: &str) -> Vec<Name> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
     let mut names: Vec<Name> = entries

@@ -1,12 +1,12 @@
-//! Points of time as systemd.time(7) writes them: `today`, `-1h`, `5min ago`, `@1700000000`,
-//! `2026-11-21 05:12`, in the zone of this machine.
+//! Parses times as in systemd.time(7): `today`, `-1h`, `5min ago`, `@1700000000`, `2026-11-21
+//! 05:12`, in the local time zone.
 
 use crate::span;
 use groundstate_units::text::wall_clock::WallTime;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 
-/// The point that is meant; None: not understood.
+/// Returns the time, or `None` if the text is invalid.
 pub(super) fn point(text: &str, now: WallTime) -> Option<WallTime> {
     let text = text.trim();
     let here = Timestamp::from_millisecond(i64::try_from(now.as_millis()).ok()?)
@@ -51,7 +51,7 @@ fn wall(stamp: Timestamp) -> Option<WallTime> {
     Some(WallTime::from_millis(u64::try_from(stamp.as_millisecond()).ok()?))
 }
 
-/// A span with the long words too, in milliseconds.
+/// Parses a span with long unit names, in milliseconds.
 fn long_span(text: &str) -> Option<u64> {
     let mut short = String::new();
     for word in text.split_whitespace() {

@@ -1,4 +1,4 @@
-//! The command line of journalctl(1), as far as there is something to ask for.
+//! The command line of journalctl(1), as far as it applies here.
 
 use super::when;
 use groundstate_units::control::log_line::ShownLine;
@@ -11,7 +11,7 @@ pub(super) const HELP: &str = "journalctl [OPTIONS…]: the logs of Groundstate'
     --since WHEN  --until WHEN  --grep TEXT  -p LEVEL  -r  -b  -e  -q  --no-pager  --no-hostname  --utc\n\n\
     `initctl logs` is the native command.\n";
 
-/// How a line is printed.
+/// The format of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Form {
     /// `Nov 21 08:20:40 host ident: text`.
@@ -35,7 +35,7 @@ pub(super) enum Form {
     Verbose,
 }
 
-/// What was asked.
+/// The parsed command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Asked {
     /// `-u`, and `_SYSTEMD_UNIT=`.
@@ -60,17 +60,17 @@ pub(super) struct Asked {
     pub(super) since: Option<WallTime>,
     /// `--until`.
     pub(super) until: Option<WallTime>,
-    /// `--grep`: a text, in any case where it is all lower case.
+    /// `--grep`: a text, matched case-insensitively if it is all lower case.
     pub(super) grep: Option<String>,
-    /// `-p`: the least and the greatest level.
+    /// `-p`: the lowest and highest level.
     pub(super) priorities: Option<(u8, u8)>,
     /// `-o`.
     pub(super) form: Form,
     /// `--help`.
     pub(super) help: bool,
-    /// Housekeeping the logger does by itself (`--flush`, `--rotate`, `--vacuum-size` …).
+    /// Maintenance that the logger does by itself (`--flush`, `--rotate`, `--vacuum-size` …).
     pub(super) nothing: bool,
-    /// What would leave lines out, were it kept: to be said.
+    /// Ignored options that would filter lines; the user is warned.
     pub(super) ignored: Vec<String>,
 }
 
@@ -128,10 +128,10 @@ const LETTERS: [(char, &str); 26] = [
 ];
 
 impl Asked {
-    /// Reads the words behind the program's name.
+    /// Parses the arguments.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The fault of the command line.
     pub(super) fn parse(words: &[String], now: WallTime) -> Result<Asked, String> {
         let mut asked = Asked::default();
         let mut words = words.iter().peekable();
@@ -220,7 +220,7 @@ impl Asked {
             "--priority" => self.priorities = Some(priorities(&text)?),
             "--facility" => self.ignored.push(format!("{flag}={text}")),
             "--dmesg" => self.ignored.push(flag.to_string()),
-            // How to page and what to merge.
+            // Options about paging and merging.
             "--no-pager" | "--all" | "--catalog" | "--full" | "--no-full" | "--merge"
             | "--no-tail" | "--system" | "--user" | "--output-fields" | "--namespace"
             | "--case-sensitive" | "--truncate-newline" | "--show-cursor" => {}
@@ -229,7 +229,7 @@ impl Asked {
         Ok(())
     }
 
-    /// The line is one that was asked for.
+    /// Returns true if the line passes the filters.
     pub(super) fn fits(&self, line: &ShownLine) -> bool {
         let found = |text: &String| match text.chars().any(char::is_uppercase) {
             true => line.line.contains(text),
@@ -243,13 +243,14 @@ impl Asked {
             && self.priorities.is_none_or(is_of)
     }
 
-    /// Programs read it: nothing but lines.
+    /// Returns true for formats that programs read: they contain only lines.
     pub(super) fn is_for_programs(&self) -> bool {
         matches!(self.form, Form::Cat | Form::Json | Form::JsonPretty | Form::JsonSse)
     }
 }
 
-/// journalctl(1): one level means it and all more important ones, `FROM..TO` a range.
+/// As in journalctl(1), one level selects it and all more important ones, and `FROM..TO` selects a
+/// range.
 fn priorities(text: &str) -> Result<(u8, u8), String> {
     let unknown = || format!("Unknown log level {text}");
     let level = |text: &str| log_level::level(text).ok_or_else(unknown);

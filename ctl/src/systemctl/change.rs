@@ -1,6 +1,6 @@
-//! The verbs that change what runs. There is no start and no stop in init: the state follows
-//! from the goal. `start` makes a unit wanted until the next boot, `stop` leaves it out until
-//! then, and each says so; `restart`, `reload`, `kill` prod a run and leave the goal alone.
+//! Verbs that change what runs. init has no start and stop: the state follows from the goal.
+//! `start` makes a unit wanted until the next boot, and `stop` drops it until then; both tell the
+//! user. `restart`, `reload` and `kill` act on a run and leave the goal alone.
 
 use super::enablement::Enablement;
 use super::instance;
@@ -18,7 +18,7 @@ use groundstate_units::machine::reason::State;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::signal;
 
-/// What is done to one unit.
+/// The operation on one unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Deed {
     Start,
@@ -27,11 +27,11 @@ enum Deed {
     Reload,
     ReloadOrRestart,
     Nothing,
-    /// A reload of what is not active.
+    /// A reload of an inactive unit.
     Refused,
 }
 
-/// `start`, `stop` and their kin.
+/// Runs `start`, `stop` and similar verbs.
 pub(super) fn run(asked: &Asked) -> Outcome {
     let session = session_of(asked.user);
     if is_offline(&session, asked)? {
@@ -47,7 +47,7 @@ pub(super) fn run(asked: &Asked) -> Outcome {
     tell(&session, asked, &asked.verb, &asked.names)
 }
 
-/// Does it to those units; for `--now` too.
+/// Applies the verb to units; also for `--now`.
 pub(super) fn tell(session: &Session, asked: &Asked, verb: &str, units: &[String]) -> Outcome {
     instance::known(session, asked, verb, units)?;
     let snapshot = Snapshot::take(session)?;
@@ -105,7 +105,7 @@ fn deed(verb: &str, unit: &UnitStatus, active: &str) -> Deed {
         unit.state,
         State::Running | State::Reloading | State::Exited | State::Starting | State::Stopping
     );
-    // A run that ended well and does not remain is over: only a start runs the unit again.
+    // A successful run that does not remain is over: only a start runs the unit again.
     let over = unit.state == State::Exited && active == "inactive";
     match (verb, up) {
         ("start" | "restart" | "reload-or-restart" | "force-reload", true) if over => Deed::Restart,
@@ -123,7 +123,7 @@ fn deed(verb: &str, unit: &UnitStatus, active: &str) -> Deed {
     }
 }
 
-/// Tells init; what is to be waited for, if anything.
+/// Sends the request. Returns what to wait for, if anything.
 fn act(
     session: &Session,
     asked: &Asked,
@@ -134,7 +134,7 @@ fn act(
     match deed {
         Deed::Nothing => Ok(None),
         Deed::Refused => {
-            let message = "the unit is not active, it can not reload".to_string();
+            let message = "the unit is not active and cannot reload".to_string();
             Err(Error::local(message, ""))
         }
         Deed::Start => {
@@ -146,7 +146,7 @@ fn act(
             Ok(Some(Aim::Down))
         }
         Deed::Restart => {
-            // What was stopped before it is restarted is wanted again.
+            // A unit that was stopped becomes wanted before its restart.
             start(session, asked, unit)?;
             session.ask(Verb::Restart { targets })?;
             Ok(Some(Aim::Up(unit.run)))
@@ -175,7 +175,7 @@ fn start(session: &Session, asked: &Asked, unit: &UnitStatus) -> Result<(), Erro
         aloud(asked, &format!("{dropped} is no longer left out of the goal"));
         now = status(session)?;
     }
-    // What is left out has no conflicts, so that they are looked for only now.
+    // Dropped units have no conflicts, so conflicts are checked only now.
     if rival::stopped(session, asked, &now, &name)? {
         wanted(asked, name.as_str());
         return Ok(());
@@ -221,7 +221,7 @@ fn status(session: &Session) -> Result<Status, Error> {
     Ok(session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?.0)
 }
 
-/// `isolate X`, `default`, `rescue`, `emergency`: a new goal, without an overlay.
+/// `isolate X`, `default`, `rescue`, `emergency`: sets a new goal without an overlay.
 pub(super) fn goal(asked: &Asked) -> Outcome {
     let session = session_of(asked.user);
     let snapshot = Snapshot::take(&session)?;
@@ -260,7 +260,8 @@ pub(super) fn kill(asked: &Asked) -> Outcome {
             Found::Unit(unit) => {
                 let targets = names(std::slice::from_ref(&unit.unit));
                 match session.ask(Verb::Kill { targets, signal: Some(signal), all }) {
-                    // To all processes of none: log rotation does that, and is no error.
+                    // Signalling all processes of a stopped unit is no error: log rotation does
+                    // that.
                     Err(Error::Failed(_, why)) if all && why.kind == "not-running" => {}
                     Err(Error::Failed(_, why)) => {
                         complain(&format!("Failed to kill unit {}: {}", unit.unit, why.message));
@@ -278,8 +279,8 @@ pub(super) fn kill(asked: &Asked) -> Outcome {
     Ok(exit)
 }
 
-/// `reset-failed`: a failed unit becomes inactive. One that the goal needs would be tried again as
-/// soon as its failure is forgotten, which `reset-failed` does not do: it is left out of the goal.
+/// `reset-failed`: makes a failed unit inactive. init would retry a needed unit as soon as its
+/// failure is forgotten, which `reset-failed` does not do; so the unit is dropped from the goal.
 pub(super) fn reset_failed(asked: &Asked) -> Outcome {
     let session = session_of(asked.user);
     let snapshot = Snapshot::take(&session)?;
@@ -305,7 +306,7 @@ pub(super) fn reset_failed(asked: &Asked) -> Outcome {
             continue;
         }
         let targets = names(std::slice::from_ref(&unit.unit));
-        // One whose file has a mistake stays failed.
+        // A unit with an error in its file stays failed.
         if let Err(Error::Failed(_, why)) = session.ask(Verb::Retry { targets }) {
             let name = snapshot.shown(unit).name;
             complain(&format!("Failed to reset failed state of unit {name}: {}", why.message));

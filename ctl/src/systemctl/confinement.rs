@@ -1,12 +1,12 @@
-//! The properties of `show` about the sandbox of a unit. init applies the capability sets, the
-//! securebits and `NoNewPrivileges=`. It applies no other wall, and `show` prints those as
-//! absent whatever the unit file asks for: a value that is printed holds for the run.
+//! Sandbox properties of `show`. init applies the capability sets, the securebits and
+//! `NoNewPrivileges=`. It applies no other restriction, and `show` prints those as absent whatever
+//! the unit file requests, so that every printed value holds for the run.
 
 use super::property_value::{Properties, yes};
 use groundstate_units::spec::Privileges;
 use groundstate_units::text::capability;
 
-/// Walls that init does not apply, with the value that systemd prints where a wall is absent.
+/// Restrictions that init does not apply, with systemd's value for their absence.
 const ABSENT: [(&str, &str); 40] = [
     ("ProtectSystem", "no"),
     ("ProtectHome", "no"),
@@ -50,7 +50,7 @@ const ABSENT: [(&str, &str); 40] = [
     ("AppArmorProfile", ""),
 ];
 
-/// The capability sets, the securebits and the walls.
+/// The capability sets, the securebits and the restrictions.
 pub(super) fn properties(privileges: &Privileges) -> Properties {
     let known = capability::all().into_iter().fold(0, |set: u64, number| set | 1 << number);
     let bound = names(privileges.bound.unwrap_or(known) & known);

@@ -1,6 +1,6 @@
-//! What `show` tells of a unit's definition: the commands, the environment, limits and the like, in
-//! systemd's names. The files are read here, with the caller's own rights, so that a value a caller
-//! may not read is not printed.
+//! Properties of `show` from a unit's definition: commands, environment, limits and so on, in
+//! systemd's names. The files are read with the caller's rights, so that no value is printed that
+//! the caller may not read.
 
 use super::property_value::{Properties, quoted, span, user, yes};
 use super::{confinement, shown, trigger};
@@ -19,18 +19,18 @@ use groundstate_units::unit::generation::{FileRecord, Generation, Unit};
 use nix::unistd::geteuid;
 use std::collections::BTreeMap;
 
-/// The unit files as they stand now.
+/// The current unit files.
 pub(super) struct Definitions(Generation);
 
 impl Definitions {
-    /// Reads them as the loader of that init does; with the instances that are asked for.
+    /// Reads them as init's loader does, including the requested instances.
     pub(super) fn read(session: &Session, units: &[String]) -> Definitions {
         let mut options = check::configured(session, geteuid().as_raw());
         options.wanted = units.iter().filter_map(|unit| Name::new(unit).ok()).collect();
         Definitions(load(&Disk, &options, None).generation)
     }
 
-    /// The definition of a unit from its files; none where they cannot be read.
+    /// Returns the definition of a unit, or nothing if its files cannot be read.
     pub(super) fn of(&self, status: &UnitStatus, stamp: &str) -> Properties {
         let Some(unit) = self.0.units.iter().find(|unit| unit.name.as_str() == status.unit) else {
             return Vec::new();
@@ -46,7 +46,7 @@ impl Definitions {
         all
     }
 
-    /// The record of the file that defines this unit now; none where no file does.
+    /// Returns the record of the unit's file, or `None` if it has none.
     pub(super) fn record(&self, unit: &str) -> Option<&FileRecord> {
         let unit = self.0.units.iter().find(|known| known.name.as_str() == unit)?;
         let mut records = self.0.files.iter();
@@ -249,7 +249,7 @@ fn rarer(particular: &Particular) -> Properties {
     all
 }
 
-/// Files of a cgroup, and what systemd calls them.
+/// cgroup files and their names in systemd.
 const CGROUP: [(&str, &str); 7] = [
     ("memory.min", "MemoryMin"),
     ("memory.low", "MemoryLow"),
@@ -260,7 +260,7 @@ const CGROUP: [(&str, &str); 7] = [
     ("cpu.weight", "CPUWeight"),
 ];
 
-/// By RLIMIT_* number of Linux.
+/// Limits by Linux RLIMIT_* number.
 const LIMITS: [(&str, &str); 16] = [
     ("LimitCPU", "LimitCPUSoft"),
     ("LimitFSIZE", "LimitFSIZESoft"),
@@ -280,7 +280,7 @@ const LIMITS: [(&str, &str); 16] = [
     ("LimitRTTIME", "LimitRTTIMESoft"),
 ];
 
-/// The cgroup of a process below the mount of cgroup v2, and what it uses.
+/// Returns the cgroup of a process below the cgroup v2 mount, and its resource usage.
 pub(super) fn usage(pid: Option<u32>) -> Properties {
     let unset = || "[not set]".to_string();
     let text = pid.and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok());

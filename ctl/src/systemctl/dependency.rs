@@ -1,4 +1,5 @@
-//! `list-dependencies`: what a unit pulls in, as a tree; with `--reverse` what pulls it in.
+//! `list-dependencies`: the tree of units that a unit pulls in, or with `--reverse` those that pull
+//! it in.
 
 use super::snapshot::{Found, Snapshot, session_of};
 use super::words::Asked;
@@ -9,7 +10,7 @@ use groundstate_units::control::request::Verb;
 use groundstate_units::spec::DependencyKind;
 use std::collections::BTreeSet;
 
-/// Deeper than this nothing is shown.
+/// Maximum depth.
 const DEPTH: usize = 32;
 
 /// `list-dependencies`.
@@ -54,8 +55,8 @@ struct Branch {
 }
 
 impl Tree<'_> {
-    /// Depth first, with a stack of its own. A unit is opened once, and targets only, unless
-    /// everything is asked for.
+    /// Walks depth first with an explicit stack. Each unit is expanded once, and only targets,
+    /// unless everything is requested.
     fn draw(&mut self, root: &str) {
         let mut open: BTreeSet<String> = [root.to_string()].into();
         let mut left = self.below(root, "");

@@ -1,5 +1,5 @@
-//! `edit`: a drop-in of a unit, or with `--full` the whole file, is given to an editor; init reads it
-//! when the editor has ended. The file is replaced as a whole, and not at all where nothing is written.
+//! `edit`: opens a drop-in of a unit, or with `--full` the whole file, in an editor, and then
+//! reloads init. The file is replaced atomically, and not at all if nothing was written.
 
 use super::enablement::Enablement;
 use super::snapshot::{session_of, with_suffix};
@@ -13,11 +13,11 @@ use std::io::{IsTerminal, stdin};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Asked in this order; then the programs.
+/// Variables in the order of precedence, then programs.
 const VARIABLES: [&str; 3] = ["SYSTEMD_EDITOR", "EDITOR", "VISUAL"];
 const EDITORS: [&str; 4] = ["editor", "nano", "vim", "vi"];
 
-/// Edits each unit, then has init read the files.
+/// Edits each unit, then reloads init.
 pub(super) fn run(asked: &Asked) -> Outcome {
     let session = session_of(asked.user);
     let enablement = Enablement::of(&session, asked.root.as_deref())?;
@@ -49,8 +49,8 @@ fn nothing(name: &str) -> UnitFile {
     UnitFile::loaded(name, "")
 }
 
-/// Where a change of this file belongs: beside the links of this machine, or in the first of init's own
-/// directories where the file is in one of those.
+/// Returns the folder for a change of this file: next to this machine's links, or the first of
+/// init's own directories if the file is in one of those.
 fn folder(enablement: &Enablement, file: &UnitFile, runtime: bool) -> Option<PathBuf> {
     let folders = &enablement.folders;
     let links = folders.config(runtime).filter(|_| !folders.is_enabled_by_policy(file));
@@ -60,7 +60,7 @@ fn folder(enablement: &Enablement, file: &UnitFile, runtime: bool) -> Option<Pat
     })
 }
 
-/// True: the file is another one now.
+/// Returns true if the file has changed.
 fn edit(
     enablement: &Enablement,
     asked: &Asked,
@@ -97,7 +97,7 @@ fn edit(
     };
     let done = if keep { fs::rename(&draft, &to) } else { fs::remove_file(&draft) };
     if made && !keep {
-        // Empty again; what is in it by now is not ours.
+        // Removes the folder if it is empty; other files in it are not ours.
         let _ = fs::remove_dir(parent);
     }
     edited?;
@@ -105,7 +105,7 @@ fn edit(
     Ok(keep)
 }
 
-/// Runs the editor that the environment names, or the first that there is.
+/// Runs the editor from the environment, or the first one installed.
 fn editor(draft: &Path) -> Result<(), Error> {
     let named =
         VARIABLES.iter().find_map(|name| std::env::var(name).ok().filter(|it| !it.is_empty()));

@@ -1,5 +1,5 @@
-//! `is-enabled`, and the state of a unit file: masked by a link or by policy, enabled by a
-//! link or by policy, static where there is nothing to enable.
+//! `is-enabled`, and the state of a unit file: masked by a link or by policy, enabled by a link or
+//! by policy, or static without an `[Install]`.
 
 use super::shown;
 use super::snapshot::{session_of, with_suffix};
@@ -15,19 +15,19 @@ use groundstate_units::unit::policy::Policy;
 use std::fs;
 use std::path::Path;
 
-/// What the state of unit files is told from.
+/// The sources of unit file states.
 pub(super) struct Enablement {
-    /// Where they are.
+    /// The unit directories.
     pub(super) folders: Folders,
-    /// init, where there is one and no `--root`.
+    /// init, unless there is none or `--root` is set.
     pub(super) init: Option<Pong>,
-    /// The units it has.
+    /// init's units.
     units: Vec<UnitStatus>,
     policy: Policy,
 }
 
 impl Enablement {
-    /// For the running init, or for the tree `--root` names.
+    /// Reads the running init, or the tree of `--root`.
     pub(super) fn of(session: &Session, root: Option<&str>) -> Result<Enablement, Error> {
         let init = if root.is_some() { None } else { session.init()? };
         let folders = Folders::new(root, init.as_ref());
@@ -46,7 +46,7 @@ impl Enablement {
         Ok(Enablement { folders, init, units, policy })
     }
 
-    /// The file of a unit: the one init read, else the one it would read.
+    /// Returns the file of a unit: the one that init read, or else the one that it would read.
     pub(super) fn find(&self, name: &str) -> Option<UnitFile> {
         let bare = name.strip_suffix(".service").or_else(|| name.strip_suffix(".target"));
         let mut units = self.units.iter().filter(|unit| !unit.file.is_empty());
@@ -59,12 +59,12 @@ impl Enablement {
         }
     }
 
-    /// A unit that init has answers to that name too.
+    /// Returns true if the name is an alias of a unit of init.
     fn is_other_name(&self, name: &str) -> bool {
         self.units.iter().any(|unit| unit.provides.iter().any(|target| target == name))
     }
 
-    /// Every unit file; of native ones those that were loaded.
+    /// Returns all unit files; of native ones those that are loaded.
     pub(super) fn all(&self) -> Vec<UnitFile> {
         let mut all = self.folders.all();
         for unit in self.units.iter().filter(|unit| unit.file.ends_with(".yaml")) {
@@ -77,12 +77,12 @@ impl Enablement {
         all
     }
 
-    /// The policy has not changed since.
+    /// Returns true if the policy has not changed.
     pub(super) fn is_policy(&self, now: &Policy) -> bool {
         self.policy == *now
     }
 
-    /// The word for a file.
+    /// Returns the word for a file's state.
     pub(super) fn state(&self, file: &UnitFile) -> &'static str {
         let named = |names: &std::collections::BTreeSet<groundstate_units::text::name::Name>| {
             let bare = file.name.strip_suffix(".service").unwrap_or(&file.name);
@@ -118,7 +118,7 @@ impl Enablement {
         }
     }
 
-    /// It is known by a link alone: the file is in none of the directories that are read.
+    /// Returns true if only a link makes the file known: it is in none of the unit directories.
     pub(super) fn is_linked(&self, file: &UnitFile) -> bool {
         let links = [false, true].map(|passing| self.folders.config(passing));
         let is_link = links.iter().flatten().any(|dir| file.path.parent() == Some(dir));
@@ -127,15 +127,16 @@ impl Enablement {
         is_link && !file.masked && !is_read && to.file_name() == file.path.file_name()
     }
 
-    /// A file in the directories of this machine's own whose name is another's.
+    /// Returns true if the file in this machine's directories is a link to a file with another
+    /// name.
     fn is_alias(&self, file: &UnitFile) -> bool {
         let Ok(to) = fs::read_link(&file.path) else { return false };
         let to = to.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         to != file.name && template_of(&file.name).is_none_or(|template| template != to)
     }
 
-    /// Something's `.wants` or `.requires` names it, or an alias of it stands in a directory of
-    /// this machine's own.
+    /// Returns how the unit is enabled by links: in a `.wants` or `.requires` folder, or by an
+    /// alias in this machine's directories.
     fn linked(&self, name: &str) -> Option<&'static str> {
         for runtime in [false, true] {
             let Some(dir) = self.folders.config(runtime) else { continue };
@@ -168,7 +169,7 @@ fn points_at(link: &Path, own: &str, name: &str) -> bool {
     own != name && to.is_some_and(|to| to == name)
 }
 
-/// `is-enabled`: 0 when any is; what can not be enabled counts as enabled, as in systemd.
+/// `is-enabled`: exits 0 if any unit is; as in systemd, a static unit counts as enabled.
 pub(super) fn is_enabled(asked: &Asked) -> Outcome {
     let session = session_of(asked.user);
     let enablement = Enablement::of(&session, asked.root.as_deref())?;

@@ -1,6 +1,6 @@
-//! `enable`, `disable`, `mask`, `unmask`, `preset` and their kin. A unit of init's own directories
-//! is enabled by the policy file; one of systemd's by the links systemd would make, because
-//! Debian's own programs read and make those, and init reads them too.
+//! `enable`, `disable`, `mask`, `unmask`, `preset` and similar verbs. The policy file enables units
+//! in init's own directories. systemd's links enable units in systemd's directories, because
+//! Debian's programs read and make those links, and init reads them too.
 
 use super::enablement::Enablement;
 use super::link::{in_folder, make_link, points_to, remove_link};
@@ -18,10 +18,10 @@ use groundstate_units::unit::policy::Policy;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// How many `Also=` are followed.
+/// Maximum number of `Also=` units.
 const ALSO: usize = 64;
 
-/// Does it.
+/// Runs the verb.
 pub(super) fn run(asked: &Asked) -> Outcome {
     let session = session_of(asked.user);
     let enablement = Enablement::of(&session, asked.root.as_deref())?;
@@ -63,7 +63,7 @@ struct Job<'a> {
     enablement: &'a Enablement,
 }
 
-/// What a verb comes to for one unit.
+/// The operation on one unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Edit {
     Enable,
@@ -77,7 +77,7 @@ impl Job<'_> {
         &self.enablement.folders
     }
 
-    /// `enable`, once files from elsewhere are linked.
+    /// Runs `enable` once files from elsewhere are linked.
     fn again(&self) -> Outcome {
         let enablement = Enablement::of(self.session, self.asked.root.as_deref())?;
         Job { enablement: &enablement, ..*self }.each(&self.asked.names)
@@ -87,7 +87,7 @@ impl Job<'_> {
         let mut left: Vec<String> = names.iter().rev().cloned().collect();
         let mut done: Vec<String> = Vec::new();
         while let Some(name) = left.pop() {
-            // A path is the unit of its file.
+            // A path stands for the unit of its file.
             let name = with_suffix(name.rsplit('/').next().unwrap_or(&name));
             if done.contains(&name) || done.len() > names.len() + ALSO {
                 continue;
@@ -112,7 +112,7 @@ impl Job<'_> {
             }
             match (edit, found) {
                 (Edit::Mask | Edit::Unmask, _) => self.mask(&name, edit == Edit::Mask)?,
-                // A unit that is built in, or one of several of a file.
+                // A built-in unit, or one of several units in a file.
                 (_, None) if self.asked.verb == "preset-all" => {}
                 (_, None) => {
                     let verb = &self.asked.verb;
@@ -131,7 +131,7 @@ impl Job<'_> {
                 (_, Some(file)) => {
                     let install = self.folders().install(&file);
                     left.extend(install.also.iter().cloned());
-                    // All files are asked for at once: templates and units without [Install] too.
+                    // `preset-all` covers all files, also templates and units without [Install].
                     if self.asked.verb == "preset-all"
                         && (install.is_empty()
                             || (name.contains("@.") && install.default_instance.is_none()))
@@ -153,7 +153,7 @@ impl Job<'_> {
         if name.contains("@.") {
             let Some(instance) = &install.default_instance else {
                 if edit == Edit::Enable {
-                    let message = format!("{name} is a template: name an instance of it");
+                    let message = format!("{name} is a template: use an instance");
                     return Err(Error::local(message, ""));
                 }
                 return self.unlink(&name, true);
@@ -183,7 +183,7 @@ impl Job<'_> {
             let Policy { enable: enabled, disable: disabled, .. } = policy;
             let (into, from) = if enable { (enabled, disabled) } else { (disabled, enabled) };
             from.remove(&name);
-            // Else the links say it.
+            // Otherwise the links decide.
             if by_policy {
                 into.insert(name);
             }
@@ -207,7 +207,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Removes every link by which it is enabled.
+    /// Removes all links that enable the unit.
     fn unlink(&self, name: &str, instances: bool) -> Result<(), Error> {
         for runtime in [false, true] {
             let Some(dir) = self.folders().config(runtime) else { continue };
@@ -259,15 +259,15 @@ impl Job<'_> {
             Some(init) => init.paths.policy.clone(),
             None => format!("{root}{}", self.session.places.policy),
         };
-        // A native unit needs no suffix, and policy knows it by its own name.
+        // The policy knows a native unit by its own name, which may lack the suffix.
         let own = self.enablement.find(name).map_or_else(|| name.to_string(), |file| file.name);
         let name = Name::new(&own).map_err(|error| Error::usage(format!("{own}: {error}"), ""))?;
         policy_file::edit(&path, |policy| change(policy, name.clone()))?.put()?;
         Ok(())
     }
 
-    /// init learns of links by a reload, of the policy at once; in this order, for a policy
-    /// is for units that are known.
+    /// Reloads init for links, and reports the policy. The reload comes first, because a policy
+    /// applies to known units.
     fn tell(&self) -> Result<(), Error> {
         let Some(init) = &self.enablement.init else { return Ok(()) };
         if !self.asked.no_reload {
@@ -290,7 +290,7 @@ impl Job<'_> {
         })
     }
 
-    /// `add-wants TARGET UNIT…`.
+    /// Handles `add-wants TARGET UNIT…`.
     fn add(&self) -> Outcome {
         let Some((target, units)) = self.asked.names.split_first() else { return Ok(FAILED) };
         let kind = if self.asked.verb == "add-wants" { "wants" } else { "requires" };
@@ -305,8 +305,8 @@ impl Job<'_> {
         Ok(0)
     }
 
-    /// `link FILE…`: a unit file from elsewhere becomes one of this machine's own. A file that is in
-    /// one of the directories that are read needs no link.
+    /// `link FILE…`: makes a unit file from elsewhere known to this machine. A file in one of the
+    /// unit directories needs no link.
     fn link(&self, paths: &[String]) -> Outcome {
         for path in paths {
             let root = self.asked.root.as_deref().unwrap_or_default();
@@ -316,8 +316,8 @@ impl Job<'_> {
             let (verb, shown) = (&self.asked.verb, whole.display());
             let problem = match fs::metadata(&found) {
                 Err(error) => error.to_string(),
-                Ok(file) if !file.is_file() => "it is no regular file".to_string(),
-                Ok(_) if !super::shown::has_suffix(&name) => "it has no name of a unit".to_string(),
+                Ok(file) if !file.is_file() => "not a regular file".to_string(),
+                Ok(_) if !super::shown::has_suffix(&name) => "not a unit file name".to_string(),
                 Ok(_) => String::new(),
             };
             if !problem.is_empty() {
@@ -328,7 +328,7 @@ impl Job<'_> {
                 found.parent().is_some_and(|dir| self.folders().dirs.iter().any(|d| d == dir));
             if !is_read {
                 let link = self.config()?.join(&*name);
-                // A file of this machine's own is not lost for a link.
+                // Does not replace a regular file with a link.
                 if fs::symlink_metadata(&link).is_ok_and(|old| old.is_file()) {
                     complain(&format!("Failed to {verb} unit: {} exists", link.display()));
                     return Ok(FAILED);
@@ -339,8 +339,8 @@ impl Job<'_> {
         Ok(0)
     }
 
-    /// `revert`: what was changed of a unit for this machine goes, as far as the unit has a file in
-    /// another directory; drop-ins go in any case.
+    /// `revert`: removes this machine's changes of a unit, if the unit also has a file in another
+    /// directory. Drop-ins are removed in any case.
     fn revert(&self) -> Outcome {
         for name in self.asked.names.iter().map(|name| with_suffix(name)) {
             for dir in [false, true].iter().filter_map(|passing| self.folders().config(*passing)) {
@@ -363,7 +363,7 @@ impl Job<'_> {
         Ok(0)
     }
 
-    /// systemd.preset(5): the first line that fits; enabled where none does.
+    /// Applies systemd.preset(5): the first matching line, or enabled.
     fn preset(&self, name: &str) -> bool {
         let root = self.asked.root.as_deref().unwrap_or_default();
         let dirs = ["etc", "run", "usr/local/lib", "usr/lib", "lib"];

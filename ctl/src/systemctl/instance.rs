@@ -1,5 +1,5 @@
-//! Instances of templates that nothing names yet: init makes the instance of a template for
-//! whoever wants it, so one that is told to start is wanted before it is looked for.
+//! Instances of templates that are not loaded yet: init makes an instance when it is wanted. So a
+//! unit to start becomes wanted before it is looked up.
 
 use super::overlay::wanted;
 use super::shown::is_glob;
@@ -11,7 +11,7 @@ use groundstate_units::control::request::Verb;
 use groundstate_units::import::systemd::UnitName;
 use groundstate_units::text::name::Name;
 
-/// Makes those of these units known that are instances of a template there is.
+/// Makes init load those units that are instances of an existing template.
 pub(super) fn known(
     session: &Session,
     asked: &Asked,
@@ -30,7 +30,7 @@ pub(super) fn known(
         let Ok(target) = Name::new(&name) else { continue };
         match session.ask(Verb::Want { target, for_ms: None }) {
             Ok(_) => wanted(asked, &name),
-            // What is no instance of anything is told like any other unit that is not there.
+            // A name that is not an instance is reported like any other unknown unit.
             Err(Error::Failed(_, _)) => {}
             Err(other) => return Err(other),
         }

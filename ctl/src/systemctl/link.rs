@@ -1,4 +1,4 @@
-//! Links to unit files: by which a unit is enabled, masked, or known at all.
+//! Links to unit files, which enable, mask or define units.
 
 use super::complain;
 use super::words::Asked;
@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// The links of a `.wants` folder that are this unit's.
+/// Returns the unit's links in a `.wants` folder.
 pub(super) fn in_folder(folder: &Path, name: &str, instances: bool) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let is_its = |path: &PathBuf| {
@@ -21,13 +21,13 @@ pub(super) fn in_folder(folder: &Path, name: &str, instances: bool) -> Vec<PathB
     entries.flatten().map(|entry| entry.path()).filter(is_its).collect()
 }
 
-/// It is a link to a file of that name.
+/// Returns true if the link points to a file of that name.
 pub(super) fn points_to(link: &Path, name: &str) -> bool {
     let to = fs::read_link(link).ok();
     to.as_deref().and_then(Path::file_name).is_some_and(|to| to.to_string_lossy() == name)
 }
 
-/// Makes a link, in the place of one that leads elsewhere.
+/// Creates a link, and replaces one with another target.
 pub(super) fn make_link(link: &Path, to: &str, asked: &Asked) -> Result<(), Error> {
     let failed = |error| Error::file(&link.to_string_lossy(), &error);
     if let Some(dir) = link.parent() {
@@ -49,7 +49,7 @@ pub(super) fn make_link(link: &Path, to: &str, asked: &Asked) -> Result<(), Erro
     Ok(())
 }
 
-/// Removes a link, or a file.
+/// Removes a link or a file.
 pub(super) fn remove_link(link: &Path, asked: &Asked) -> Result<(), Error> {
     fs::remove_file(link).map_err(|error| Error::file(&link.to_string_lossy(), &error))?;
     if !asked.quiet {

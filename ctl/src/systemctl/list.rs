@@ -1,4 +1,4 @@
-//! `list-units` and its kin, `list-unit-files`, `list-jobs`: columns as systemd's, or JSON.
+//! `list-units` and similar verbs, `list-unit-files`, `list-jobs`: columns as in systemd, or JSON.
 
 use super::Outcome;
 use super::enablement::Enablement;
@@ -20,7 +20,7 @@ struct Row<'a> {
     description: &'a str,
 }
 
-/// `list-units`; `list-sockets` and the like are it with a `--type`.
+/// `list-units`; `list-sockets` and similar verbs add a `--type`.
 pub(super) fn units(asked: &Asked) -> Outcome {
     let snapshot = Snapshot::take(&session_of(asked.user))?;
     let mut types = asked.types.clone();
@@ -131,12 +131,12 @@ pub(super) fn unit_files(asked: &Asked) -> Outcome {
     Ok(0)
 }
 
-/// Debian presets everything that can be enabled to be so.
+/// Debian enables everything by preset.
 pub(super) fn preset(state: &str) -> Option<&'static str> {
     matches!(state, "enabled" | "enabled-runtime" | "disabled" | "masked").then_some("enabled")
 }
 
-/// `list-jobs`: what moves.
+/// `list-jobs`: units in transition.
 pub(super) fn jobs(asked: &Asked) -> Outcome {
     let snapshot = Snapshot::take(&session_of(asked.user))?;
     let moving = |state: State| match state {

@@ -1,4 +1,4 @@
-//! `list-timers` and `list-sockets`: columns as systemd's.
+//! `list-timers` and `list-sockets`: columns as in systemd.
 
 use super::Outcome;
 use super::property::stamp;
@@ -13,7 +13,7 @@ use groundstate_units::machine::reason::State;
 use groundstate_units::text::glob;
 use groundstate_units::text::wall_clock::WallTime;
 
-/// `list-timers`: the next one first.
+/// `list-timers`, the next one first.
 pub(super) fn timers(asked: &Asked) -> Outcome {
     let (answer, _) = session_of(asked.user).ask_as::<Timers>(Verb::Timers {})?;
     let now = WallTime::parse(&answer.now).unwrap_or_else(session::now);
@@ -40,7 +40,7 @@ pub(super) fn timers(asked: &Asked) -> Outcome {
     print(asked, heads, rows.collect(), "timers")
 }
 
-/// `list-sockets`: a line for each address.
+/// `list-sockets`: one line per address.
 pub(super) fn sockets(asked: &Asked) -> Outcome {
     let (answer, _) = session_of(asked.user).ask_as::<Sockets>(Verb::Sockets {})?;
     let mut rows = Vec::new();
@@ -62,7 +62,7 @@ fn is_meant(asked: &Asked, unit: &str, state: State) -> bool {
     named && (asked.all || state.is_active())
 }
 
-/// A native unit needs no suffix.
+/// Adds the suffix that a native unit may lack.
 fn full(unit: &str, suffix: &str) -> String {
     if super::shown::has_suffix(unit) { unit.to_string() } else { format!("{unit}.{suffix}") }
 }

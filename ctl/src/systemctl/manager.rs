@@ -1,5 +1,4 @@
-//! What is asked of the manager and not of a unit: `daemon-reload`, `get-default`, power,
-//! the environment.
+//! Verbs about the manager instead of a unit: `daemon-reload`, `get-default`, power, environment.
 
 use super::enablement::Enablement;
 use super::snapshot::{session_of, with_suffix};
@@ -17,7 +16,7 @@ use groundstate_units::text::name::Name;
 use groundstate_units::unit::settings_file;
 use std::os::unix::fs::MetadataExt;
 
-/// The verbs, in short.
+/// Prints a short list of the verbs.
 pub(super) fn help() -> Outcome {
     session::print(
         "systemctl [OPTIONS…] COMMAND [UNIT…]: systemd's words for Groundstate's init.\n\n\
@@ -31,13 +30,14 @@ pub(super) fn help() -> Outcome {
     Ok(0)
 }
 
-/// `--version`: programs read a number here, so it says which systemd's command line this is.
+/// `--version`: programs parse a number here, so it names the systemd version whose command line
+/// this is.
 pub(super) fn version() -> Outcome {
     session::print(&format!("systemd 252 (groundstate {})\n", env!("CARGO_PKG_VERSION")))?;
     Ok(0)
 }
 
-/// `daemon-reload`. Without an init, in a tree that is being built, there is nothing to tell.
+/// `daemon-reload`. In a tree without an init it does nothing.
 pub(super) fn reload(asked: &Asked) -> Outcome {
     let session = session_of(asked.user);
     if is_offline(&session, asked)? {
@@ -52,8 +52,8 @@ pub(super) fn reload(asked: &Asked) -> Outcome {
     Ok(0)
 }
 
-/// Takes those of the overlay back whose unit file has been removed. A want of such a unit would
-/// have the reload refused; one that is left out would be left out again when its package comes back.
+/// Removes units from the overlay whose unit file was deleted. init would refuse a reload with such
+/// a wanted unit. A dropped one would be dropped again when its package returns.
 fn forget(session: &Session, now: &Status, names: &[String]) -> Result<(), Error> {
     if names.is_empty() {
         return Ok(());
@@ -74,7 +74,7 @@ fn forget(session: &Session, now: &Status, names: &[String]) -> Result<(), Error
     Ok(())
 }
 
-/// `daemon-reexec`: init goes on as the binary that is installed now, and reads its files anew.
+/// `daemon-reexec`: upgrades init to the installed binary, which reads its files again.
 pub(super) fn reexec(asked: &Asked) -> Outcome {
     let session = session_of(asked.user);
     if is_offline(&session, asked)? {
@@ -84,21 +84,21 @@ pub(super) fn reexec(asked: &Asked) -> Outcome {
     reload(asked)
 }
 
-/// A unit comes up as soon as its link is read, which may be before its package has made its
-/// user or its files. The reload at the end of the package's installation is its next try.
+/// Retries units that failed before the reload. A unit starts as soon as its link is read, which
+/// may be before its package has created its user or files.
 fn again(session: &Session, before: &Status) -> Result<(), Error> {
     for unit in before.units.iter().filter(|unit| unit.needed && unit.state == State::Failed) {
         if let (Some(Cause::Exit { .. } | Cause::Signal { .. } | Cause::Exec { .. }), Ok(name)) =
             (unit.reason.as_ref().map(|why| &why.cause), Name::new(&unit.unit))
         {
-            // One that went with the reload has nothing to try.
+            // A unit that the reload removed cannot be retried.
             let _ = session.ask(Verb::Retry { targets: vec![name] });
         }
     }
     Ok(())
 }
 
-/// A reload; what was found in the files goes to stderr.
+/// Reloads init and prints diagnostics to stderr.
 pub(super) fn told(session: &Session, verb: Verb) -> Result<Changed, Error> {
     match session.ask_as::<Changed>(verb) {
         Ok((changed, _)) => Ok(changed),
@@ -113,8 +113,8 @@ pub(super) fn told(session: &Session, verb: Verb) -> Result<Changed, Error> {
     }
 }
 
-/// There is no init to ask and none is meant: `--root`, `SYSTEMD_OFFLINE`, or a chroot.
-/// Says so where something is left undone.
+/// Returns true if no init should be asked: `--root`, `SYSTEMD_OFFLINE`, or a chroot. Warns if the
+/// request is ignored.
 pub(super) fn is_offline(session: &Session, asked: &Asked) -> Result<bool, Error> {
     if asked.root.is_some() {
         return Ok(true);
@@ -133,7 +133,7 @@ pub(super) fn is_offline(session: &Session, asked: &Asked) -> Result<bool, Error
     Ok(false)
 }
 
-/// The root directory is not that of PID 1.
+/// Returns true if the root directory differs from that of PID 1.
 fn in_chroot() -> bool {
     let id = |path: &str| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
     match (id("/"), id("/proc/1/root/")) {
@@ -151,7 +151,7 @@ pub(super) fn get_default(asked: &Asked) -> Outcome {
     Ok(0)
 }
 
-/// What the settings say.
+/// Returns the default target from the settings.
 pub(super) fn default_target(session: &Session, asked: &Asked) -> Result<String, Error> {
     let path = config(session, asked)?;
     let text = std::fs::read(&path).unwrap_or_default();
@@ -190,8 +190,7 @@ pub(super) fn set_default(asked: &Asked) -> Outcome {
     Ok(0)
 }
 
-/// The first of these targets that init could have as its goal, or why the one that is provided
-/// cannot be the goal.
+/// Returns the first target that can be init's goal, or why the provided one cannot.
 fn had_by(session: &Session, tried: &[Name]) -> Result<Result<Option<Name>, String>, Error> {
     let (status, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
     for name in tried {
@@ -217,7 +216,7 @@ fn had_by(session: &Session, tried: &[Name]) -> Result<Result<Option<Name>, Stri
     Ok(Ok(None))
 }
 
-/// The same in a tree of files.
+/// Like [`had_by`], in a tree of files.
 fn offline_target(root: &str, tried: &[Name]) -> Option<Name> {
     let options = Options { wanted: tried.to_vec(), ..Options::system(0) };
     let generation = load(&Rooted(root), &options, None).generation;
@@ -246,7 +245,9 @@ pub(super) fn power(asked: &Asked) -> Outcome {
         ("exit", []) => Verb::Exit { code: 0 },
         ("exit", [code]) => match code.parse() {
             Ok(code) => Verb::Exit { code },
-            Err(_) => return Ok(not_done(asked, &format!("{code} is no exit code from 0 to 255"))),
+            Err(_) => {
+                return Ok(not_done(asked, &format!("{code} is not an exit code from 0 to 255")));
+            }
         },
         ("reboot", [_]) => {
             return Ok(not_done(asked, "init passes no argument to the boot loader"));
@@ -276,7 +277,7 @@ pub(super) fn power(asked: &Asked) -> Outcome {
     Ok(0)
 }
 
-/// `Failed to VERB: …`.
+/// Prints `Failed to VERB: …`.
 fn not_done(asked: &Asked, why: &str) -> u8 {
     complain(&format!("Failed to {}: {why}", asked.verb));
     FAILED
@@ -296,7 +297,7 @@ pub(super) fn switch_root(asked: &Asked) -> Outcome {
     Ok(0)
 }
 
-/// Verbs of systemctl(1) that init has no counterpart for, and what does the job instead.
+/// Verbs of systemctl(1) without a counterpart in init, with a replacement.
 const REFUSED: [(&str, &str); 21] = [
     (
         "soft-reboot",
@@ -329,18 +330,18 @@ const REFUSED: [(&str, &str); 21] = [
     ("log-target", "init's own messages go to the console and the kernel log"),
     ("service-watchdogs", "watchdogs of services cannot be switched off as a whole"),
     ("list-machines", "init knows no containers"),
-    ("daemon", "it is no verb of systemctl"),
+    ("daemon", "not a verb of systemctl"),
 ];
 const NO_SLEEP: &str = "init does not put the machine to sleep: write to /sys/power/state";
 const NO_ENVIRONMENT: &str = "init has no environment block that changes at run time: use Environment= or \
      EnvironmentFile= in a unit or a drop-in, or `env:` in init.yaml for all units";
 
-/// Why a verb of systemctl(1) is refused.
+/// Returns why a verb of systemctl(1) is refused.
 pub(super) fn refusal(verb: &str) -> Option<&'static str> {
     REFUSED.iter().find(|(refused, _)| *refused == verb).map(|(_, why)| *why)
 }
 
-/// Says why it is refused.
+/// Prints the refusal.
 pub(super) fn refused(asked: &Asked, why: &str) -> Outcome {
     Ok(not_done(asked, why))
 }

@@ -1,12 +1,12 @@
-//! Names as people type them, made into names of units as systemctl(1) does: a path is the mount or
-//! the device at it, and characters that no name may hold are escaped (systemd-escape(1)).
+//! Turns arguments into unit names as systemctl(1) does: a path becomes its mount or device unit,
+//! and invalid characters are escaped (systemd-escape(1)).
 
 use super::complain;
 use super::shown::is_glob;
 use super::words::Asked;
 use std::fmt::Write;
 
-/// Verbs for whose arguments a word with a slash is the path of a file.
+/// Verbs for which a word with a slash is the path of a file.
 const OF_FILES: [&str; 11] = [
     "enable",
     "disable",
@@ -20,7 +20,7 @@ const OF_FILES: [&str; 11] = [
     "is-enabled",
     "cat",
 ];
-/// Verbs whose arguments are no names of units.
+/// Verbs whose arguments are not unit names.
 const OTHER: [&str; 9] = [
     "switch-root",
     "exit",
@@ -33,7 +33,7 @@ const OTHER: [&str; 9] = [
     "help",
 ];
 
-/// The names that were asked for, each as the name of a unit.
+/// Converts all names of the command line.
 pub(super) fn mangled(asked: Asked) -> Asked {
     let verb = asked.verb.as_str();
     if OTHER.contains(&verb) {
@@ -73,7 +73,7 @@ fn unit_name(typed: &str) -> String {
     name
 }
 
-/// `srv-my\x2ddata` for /srv/my-data; `-` for the root.
+/// Returns `srv-my\x2ddata` for /srv/my-data, and `-` for the root.
 fn escaped_path(path: &str) -> String {
     let parts: Vec<&str> =
         path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
@@ -96,10 +96,10 @@ fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, ':' | '_' | '.')
 }
 
-/// Each byte as `\xHH`.
+/// Appends each byte as `\xHH`.
 fn escape(name: &mut String, c: char) {
     for byte in c.encode_utf8(&mut [0; 4]).bytes() {
-        // Writing to a string does not fail.
+        // Writing to a String cannot fail.
         let _ = write!(name, "\\x{byte:02x}");
     }
 }

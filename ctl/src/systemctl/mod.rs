@@ -1,10 +1,10 @@
-//! `systemctl` for packages, units and scripts that call it: its verbs said in terms of the
-//! graph and the goal. It knows nothing of D-Bus and nothing that systemd knows and init does
-//! not; it is as true as its answers have to be for those who ask by program.
+//! `systemctl` for packages, units and scripts that call it, in terms of the graph and the goal. It
+//! does not use D-Bus and reports nothing that init does not know. Its answers are accurate enough
+//! for programs.
 //!
-//! [`words`] reads the command line, [`snapshot`] is what init said, [`shown`] one unit in
-//! systemd's words. Then one file per group of verbs. Exit codes as systemctl(1) has them:
-//! 3 for a unit that is not active, 4 for none of that name, 5 for a start of such a one.
+//! [`words`] parses the command line, [`snapshot`] holds init's answers, [`shown`] formats a unit
+//! in systemd's words. Each group of verbs has a file. Exit codes follow systemctl(1): 3 for an
+//! inactive unit, 4 for an unknown one, 5 for starting an unknown one.
 
 mod change;
 mod confinement;
@@ -40,19 +40,19 @@ pub(crate) use snapshot::session;
 use crate::exit::{Error, Exit};
 use words::Asked;
 
-/// The exit status of a verb, or why there is none.
+/// The exit status of a verb, or its failure.
 type Outcome = Result<u8, Error>;
 
 /// EXIT_FAILURE.
 const FAILED: u8 = 1;
 /// LSB: the program is not running.
 const NOT_RUNNING: u8 = 3;
-/// LSB: the status is unknown; here: there is no such unit.
+/// LSB: the status is unknown; here the unit is unknown.
 const NO_SUCH_UNIT: u8 = 4;
 /// LSB: not installed.
 const NOT_INSTALLED: u8 = 5;
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn main(called: &str, words: &[String]) -> u8 {
     let asked = match Asked::parse(called, words) {
         Ok(asked) => mangle::mangled(asked),
@@ -75,12 +75,12 @@ pub(crate) fn main(called: &str, words: &[String]) -> u8 {
     }
 }
 
-/// A line to stderr.
+/// Prints a line to stderr.
 fn complain(text: &str) {
     crate::session::warn(text);
 }
 
-/// Verbs that mean nothing without a unit.
+/// Verbs that need a unit.
 const OF_UNITS: [&str; 17] = [
     "edit",
     "is-active",
@@ -101,7 +101,7 @@ const OF_UNITS: [&str; 17] = [
     "set-default",
 ];
 
-/// Verbs that `--dry-run` is understood with.
+/// Verbs that accept `--dry-run`.
 const DRY: [&str; 4] = ["poweroff", "reboot", "halt", "exit"];
 
 fn run(asked: &Asked) -> Outcome {

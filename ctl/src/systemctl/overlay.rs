@@ -1,5 +1,5 @@
-//! Changes of the goal's overlay, and the line that says how long one lasts. Which units a verb wants
-//! or drops is decided in [`super::change`] and [`super::rival`].
+//! Changes the goal's overlay, and tells the user how long the change lasts. [`super::change`] and
+//! [`super::rival`] decide which units are wanted or dropped.
 
 use super::complain;
 use super::wait::names;
@@ -26,7 +26,7 @@ pub(super) fn left_out(asked: &Asked, name: &str) {
     aloud(asked, &format!("{name} is left out of the goal until the next boot ({how})"));
 }
 
-/// The present goal with another overlay; what init does not know any more is not part of it.
+/// Sets the present goal with another overlay, without units that init no longer knows.
 pub(super) fn overlay(
     session: &Session,
     now: &Status,
@@ -41,7 +41,7 @@ pub(super) fn overlay(
     drop.retain(known);
     let still = want.clone();
     session.ask(Verb::SetTarget { targets: names(&now.goal), want, drop })?;
-    // The end of a wish made for a while is not part of a new goal.
+    // A temporary want keeps its remaining time.
     for (target, until) in now.overlay.want.iter().zip(&now.overlay.until) {
         let Some(until) = until.as_deref().and_then(WallTime::parse) else { continue };
         let left = until.as_millis().saturating_sub(crate::session::now().as_millis());

@@ -1,4 +1,4 @@
-//! `status PID` and `show PID`: a number means the unit of that process.
+//! `status PID` and `show PID`: replaces a pid with the unit of that process.
 
 use super::complain;
 use crate::exit::{Error, Exit};
@@ -6,7 +6,7 @@ use crate::session::Session;
 use groundstate_units::control::answer::Whose;
 use groundstate_units::control::request::Verb;
 
-/// The names, with the unit's in the place of a number.
+/// Replaces each number with the process's unit.
 ///
 /// # Errors
 /// The process belongs to no unit.

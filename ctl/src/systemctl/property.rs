@@ -1,5 +1,5 @@
-//! `show`: properties of a unit, or of the manager, as `NAME=value` lines. Those that
-//! programs ask for; one that is not here is left out, as systemctl leaves out unknown ones.
+//! `show`: properties of a unit or the manager as `NAME=value` lines. It has those that programs
+//! use; as in systemctl, unknown ones are left out.
 
 use super::Outcome;
 use super::definition::{Definitions, usage};
@@ -74,7 +74,7 @@ fn print(asked: &Asked, properties: &Properties) -> Result<(), Error> {
         let told = properties.iter().filter(|(_, value)| asked.all || !value.is_empty());
         told.for_each(|(name, value)| put(name, value));
     }
-    // In systemd the order is that of the properties; by program they are asked for one by one.
+    // systemd prints in the order of its properties; programs ask for single ones.
     for name in &asked.properties {
         for (name, value) in properties.iter().filter(|(known, _)| known == name) {
             put(name, value);
@@ -149,13 +149,13 @@ fn of_unit(unit: &UnitStatus, shown: &Shown, enablement: &Enablement) -> Propert
     ]
 }
 
-/// `DropInPaths`, and whether init would read other files now than it has read. The loader finds
-/// the files, so that drop-ins of types, prefixes and aliases count as they count for init.
+/// `DropInPaths`, and whether init would now read other files than it has read. The loader finds
+/// the files, so that drop-ins of types, prefixes and aliases count as for init.
 fn on_disk(session: &Session, unit: &UnitStatus, definitions: &Definitions) -> Properties {
     let located = Name::new(&unit.unit).ok().and_then(|target| {
         session.ask_as::<Located>(Verb::Cat { target }).ok().map(|(located, _)| located)
     });
-    // A built-in unit has no file, and that of a source is a text that init was given.
+    // A built-in unit has no file, and a source's unit is a text that init received.
     let Some(located) = located.filter(|located| located.file.starts_with('/')) else {
         return vec![("NeedDaemonReload", "no".to_string())];
     };
@@ -172,7 +172,7 @@ fn on_disk(session: &Session, unit: &UnitStatus, definitions: &Definitions) -> P
     ]
 }
 
-/// A unit that init has not loaded: it is masked, an instance that was never asked for, or not there.
+/// A unit that init has not loaded: masked, an unused instance, or unknown.
 fn of_nobody(name: &str, enablement: &Enablement) -> Properties {
     let file = enablement.find(name);
     let file_state = file.as_ref().map(|file| enablement.state(file)).unwrap_or_default();
@@ -235,7 +235,7 @@ fn edges(unit: &UnitStatus, graph: &Graph) -> Properties {
     ]
 }
 
-/// The word of `Result=`.
+/// Returns the word of `Result=`.
 fn result(unit: &UnitStatus) -> &'static str {
     if unit.state != State::Failed && unit.attempt == 0 {
         return "success";
@@ -274,7 +274,7 @@ fn service_type(kind: Kind) -> &'static str {
     }
 }
 
-/// `Sat 2026-11-21 08:20:40 UTC`, in the zone of this machine.
+/// Formats `Sat 2026-11-21 08:20:40 UTC`, in the local time zone.
 pub(super) fn stamp(time: &str) -> String {
     let Ok(at) = time.parse::<jiff::Timestamp>() else { return String::new() };
     let zoned = at.to_zoned(jiff::tz::TimeZone::system());

@@ -1,20 +1,20 @@
-//! How `show` writes values: yes and no, spans of time, words that a shell would split, accounts.
+//! Formats values of `show`: booleans, time spans, quoted words, accounts.
 
 use groundstate_units::spec::Credentials;
 use groundstate_units::unit::account::Accounts;
 use std::time::Duration;
 
-/// Names with values, in the order in which they are printed. A name may come more than once.
+/// Names and values in print order; a name may repeat.
 pub(super) type Properties = Vec<(&'static str, String)>;
 
-/// The users and groups of the two files; a file that cannot be read has none.
+/// Reads the users and groups; an unreadable file has none.
 fn accounts() -> Accounts {
     let text =
         |path| String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned();
     Accounts::parse(&text("/etc/passwd"), &text("/etc/group"))
 }
 
-/// The user and the group that were asked for, as names where the accounts have one.
+/// Returns the configured user and group, as names if they exist.
 pub(super) fn user(credentials: Option<&Credentials>) -> (String, String) {
     let (mut user, mut group) = (String::new(), String::new());
     match credentials.map(|credentials| &credentials.ids) {
@@ -30,7 +30,7 @@ pub(super) fn user(credentials: Option<&Credentials>) -> (String, String) {
                 (None, None) => String::new(),
             };
             let own = account.map(|account| account.gid);
-            // The group of the account is what a unit without `Group=` gets.
+            // A unit without `Group=` gets the group of its account.
             if let Some(gid) = ids.gid.filter(|gid| own != Some(*gid)) {
                 let found = accounts.group_of(gid).map(|group| group.name.clone());
                 group = found.unwrap_or_else(|| gid.to_string());
@@ -44,7 +44,7 @@ pub(super) fn yes(is: bool) -> String {
     if is { "yes" } else { "no" }.to_string()
 }
 
-/// A word as a shell would take it again, where it holds what a shell would split or replace.
+/// Quotes a word that a shell would split or expand.
 pub(super) fn quoted(text: &str) -> String {
     let plain = |c: char| !c.is_whitespace() && !matches!(c, '"' | '\\' | '\'' | '$' | '`');
     if text.chars().all(plain) {
@@ -63,7 +63,7 @@ pub(super) fn quoted(text: &str) -> String {
     made
 }
 
-/// `1min 30s`, `100ms`, `infinity`.
+/// Formats `1min 30s`, `100ms`, `infinity`.
 pub(super) fn span(span: Option<Duration>) -> String {
     let Some(span) = span else { return "infinity".to_string() };
     let units: [(u128, &str); 7] = [

@@ -1,4 +1,4 @@
-//! `is-active`, `is-failed`, `is-system-running`: one word a line, and the exit status.
+//! `is-active`, `is-failed`, `is-system-running`: one word per line, and an exit status.
 
 use super::enablement::Enablement;
 use super::snapshot::{Found, Snapshot, session_of};
@@ -8,12 +8,12 @@ use crate::session;
 use groundstate_units::control::answer::{Settled, System};
 use groundstate_units::control::request::Verb;
 
-/// `is-active`: 0 when any of them is, else 3; 4 where none is known at all.
+/// `is-active`: exits 0 if any unit is active, else 3; 4 if none is known.
 pub(super) fn is_active(asked: &Asked) -> Outcome {
     ask(asked, &["active", "reloading"])
 }
 
-/// `is-failed`: 0 when any of them is, else 1; 4 where none is known at all.
+/// `is-failed`: exits 0 if any unit has failed, else 1; 4 if none is known.
 pub(super) fn is_failed(asked: &Asked) -> Outcome {
     let exit = ask(asked, &["failed"])?;
     Ok(if exit == NOT_RUNNING { FAILED } else { exit })
@@ -60,7 +60,7 @@ pub(super) fn is_system_running(asked: &Asked) -> Outcome {
     Ok(if word == "running" { 0 } else { FAILED })
 }
 
-/// The word for everything: systemd has none for a failed goal.
+/// Returns the word for the system state; systemd has none for a failed goal.
 pub(super) fn system_word(system: System) -> &'static str {
     match system {
         System::Running => "running",

@@ -1,5 +1,5 @@
-//! What a start changes for other units, as systemd does it: those that the unit needs start with it,
-//! though they were stopped; those that it conflicts with are stopped.
+//! Effects of a start on other units, as in systemd: needed units start too, even if they were
+//! stopped, and conflicting units are stopped.
 
 use super::overlay::{left_out, overlay};
 use super::wait::names;
@@ -12,7 +12,7 @@ use groundstate_units::spec::DependencyKind;
 use groundstate_units::text::name::Name;
 use std::collections::BTreeSet;
 
-/// The drops of the overlay that leave out the unit, or one that it pulls in.
+/// Returns the drops of the overlay that exclude the unit, or one that it pulls in.
 pub(super) fn dropped(session: &Session, now: &Status, unit: &str) -> Result<Vec<String>, Error> {
     if now.overlay.drop.is_empty() {
         return Ok(Vec::new());
@@ -24,8 +24,9 @@ pub(super) fn dropped(session: &Session, now: &Status, unit: &str) -> Result<Vec
     Ok(now.overlay.drop.iter().filter(is_needed).cloned().collect())
 }
 
-/// Wants the unit in the place of those that it, or a unit that it pulls in, conflicts with. It is one
-/// request, so that nothing is stopped where the start is refused. False: there are none of them.
+/// Makes the unit wanted and drops the units that it, or a unit that it pulls in, conflicts with.
+/// It is one request, so that nothing stops if the start is refused. Returns false if there are no
+/// conflicts.
 pub(super) fn stopped(
     session: &Session,
     asked: &Asked,
@@ -43,7 +44,7 @@ pub(super) fn stopped(
     if rivals.is_empty() {
         return Ok(false);
     }
-    // What was wanted by hand, and cannot be up without a rival, goes with it.
+    // Wanted units that need a rival are dropped too.
     let goes = |want: &str| {
         let below = edges.below(want, |kind| {
             matches!(kind, DependencyKind::DependsMs | DependencyKind::DependsOn)
@@ -62,8 +63,8 @@ pub(super) fn stopped(
     Ok(true)
 }
 
-/// The units that a stop of this one stops too, as systemd does for PartOf=, Requires=, Requisite=,
-/// BindsTo= and StopPropagatedFrom=. Targets stay: only what runs is stopped.
+/// Returns the units that stop with this one, as in systemd for PartOf=, Requires=, Requisite=,
+/// BindsTo= and StopPropagatedFrom=. Targets stay: only running units are stopped.
 pub(super) fn followers(session: &Session, now: &Status, unit: &str) -> Result<Vec<Name>, Error> {
     let (graph, _) = session.ask_as::<Graph>(Verb::Graph {})?;
     let edges = Edges { graph: &graph, now };
@@ -87,14 +88,14 @@ pub(super) fn followers(session: &Session, now: &Status, unit: &str) -> Result<V
     Ok(found.into_iter().filter_map(|name| Name::new(name).ok()).collect())
 }
 
-/// The graph, with the providers of names that are left out for now.
+/// The graph, including the providers of dropped names.
 struct Edges<'a> {
     graph: &'a Graph,
     now: &'a Status,
 }
 
 impl<'a> Edges<'a> {
-    /// The unit that provides a name, or would.
+    /// Returns the unit that provides a name, or would.
     fn unit_of(&self, name: &'a str) -> &'a str {
         let provides = |unit: &&groundstate_units::control::answer::UnitStatus| {
             unit.provides.iter().any(|target| target == name)
@@ -102,7 +103,7 @@ impl<'a> Edges<'a> {
         self.now.units.iter().find(provides).map_or(name, |unit| unit.unit.as_str())
     }
 
-    /// A unit, and those that it brings in by these dependencies.
+    /// Returns a unit and those that it pulls in by these dependencies.
     fn below(&self, unit: &'a str, kind: impl Fn(DependencyKind) -> bool) -> BTreeSet<&'a str> {
         let mut found = BTreeSet::from([unit]);
         let mut left = vec![unit];
@@ -118,7 +119,7 @@ impl<'a> Edges<'a> {
         found
     }
 
-    /// The units that conflict with a unit, or with one that it pulls in.
+    /// Returns the units that conflict with a unit, or with one that it pulls in.
     fn rivals(&self, unit: &'a str) -> BTreeSet<&'a str> {
         let pulled = self.below(unit, DependencyKind::pulls_in);
         let edges = self.graph.edges.iter();

@@ -1,4 +1,4 @@
-//! What init said about everything, at once, and whom a name of systemd's means in it.
+//! init's answers about everything at one moment, and the lookup of systemd names in them.
 
 use super::shown::{self, Shown, has_suffix, is_glob};
 use crate::arguments::{Colour, Common};
@@ -10,12 +10,12 @@ use groundstate_units::control::request::Verb;
 use groundstate_units::text::glob;
 use groundstate_units::unit::policy::Policy;
 
-/// A way to init, as the environment says.
+/// Creates a session from the environment.
 pub(crate) fn session() -> Session {
     session_of(None)
 }
 
-/// The same; for the instance of this user, or of the machine, where the caller names one.
+/// Like [`session`], for the instance of this user or of the machine if given.
 pub(super) fn session_of(user: Option<bool>) -> Session {
     let common = Common { socket: None, json: false, color: Colour::Never };
     let instance = match user {
@@ -26,22 +26,22 @@ pub(super) fn session_of(user: Option<bool>) -> Session {
     Session::of(&common, instance)
 }
 
-/// Everything there is.
+/// init's answers.
 pub(super) struct Snapshot {
-    /// As answered.
+    /// The status.
     pub(super) status: Status,
-    /// Where init reads.
+    /// init's paths and version.
     pub(super) pong: Pong,
-    /// As the files say.
+    /// The policy from the files.
     pub(super) policy: Policy,
 }
 
 impl Snapshot {
-    /// Asks.
+    /// Asks init.
     pub(super) fn take(session: &Session) -> Result<Snapshot, Error> {
         let (pong, _) = session.ask_as::<Pong>(Verb::Ping {})?;
         let (status, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
-        // The policy is only for the word "masked": one that can not be read masks nothing.
+        // The policy is only needed for the word "masked"; an unreadable one masks nothing.
         let mut policy = policy_file::read(&pong.paths.policy).unwrap_or_default();
         if let Some(passing) = &pong.paths.runtime_policy {
             policy = policy.overlaid(&policy_file::read(passing).unwrap_or_default());
@@ -49,12 +49,11 @@ impl Snapshot {
         Ok(Snapshot { status, pong, policy })
     }
 
-    /// The unit a name means: with its suffix, or without where that is `.service`; a target's
-    /// name is that of its provider.
+    /// Finds the unit of a name, with or without `.service`; a target's name means its provider.
     pub(super) fn find(&self, name: &str) -> Option<&UnitStatus> {
         let mut tried = vec![name.to_string()];
         match name.rsplit_once('.') {
-            // A native unit needs no suffix.
+            // A native unit may lack the suffix.
             Some((stem, "service" | "target")) => tried.push(stem.to_string()),
             _ if !has_suffix(name) => tried.insert(0, format!("{name}.service")),
             _ => {}
@@ -68,19 +67,18 @@ impl Snapshot {
         self.status.units.iter().find(|one| one.unit == unit)
     }
 
-    /// A unit in systemd's words.
+    /// Formats a unit in systemd's words.
     pub(super) fn shown(&self, unit: &UnitStatus) -> Shown {
         Shown::of(unit, self.is_masked(unit))
     }
 
-    /// By policy: what the overlay drops is stopped, and not masked.
+    /// Masked by policy; a dropped unit is stopped, not masked.
     pub(super) fn is_masked(&self, unit: &UnitStatus) -> bool {
         let named = |name: &String| self.policy.mask.contains(name.as_str());
         named(&unit.unit) || (!unit.provides.is_empty() && unit.provides.iter().all(named))
     }
 
-    /// In the order of the names; a pattern means those that fit, a name that is nobody's is
-    /// [`Found::Nobody`].
+    /// Resolves names in order. A pattern means all matches; an unknown name is [`Found::Nobody`].
     pub(super) fn chosen(&self, names: &[String]) -> Vec<Found<'_>> {
         let mut found: Vec<Found<'_>> = Vec::new();
         for name in names {
@@ -108,15 +106,15 @@ impl Snapshot {
     }
 }
 
-/// Whom a name means.
+/// The result of a lookup.
 pub(super) enum Found<'a> {
-    /// This unit.
+    /// The unit.
     Unit(&'a UnitStatus),
-    /// The name, with its suffix.
+    /// The unknown name, with its suffix.
     Nobody(String),
 }
 
-/// `nginx` is `nginx.service`; a pattern stays as it is.
+/// Returns `nginx.service` for `nginx`; a pattern stays unchanged.
 pub(super) fn with_suffix(name: &str) -> String {
     if has_suffix(name) || is_glob(name) { name.to_string() } else { format!("{name}.service") }
 }

@@ -1,5 +1,4 @@
-//! `status` and `cat`, for people: a block for each unit, with why it is so and the end of
-//! its log.
+//! `status` and `cat` for users: a block per unit, with its reason and the end of its log.
 
 use super::enablement::Enablement;
 use super::list::preset;
@@ -19,10 +18,10 @@ use groundstate_units::machine::reason::State;
 use groundstate_units::text::wall_clock::WallTime;
 use std::fmt::Write;
 
-/// Lines of the log where nobody says how many.
+/// Default number of log lines.
 const LINES: u64 = 10;
 
-/// `status`: 0 when all are active, 3 when one is not, 4 when one is nobody.
+/// `status`: exits 0 if all units are active, 3 if one is not, 4 if one is unknown.
 pub(super) fn run(asked: &Asked) -> Outcome {
     let session = session_of(asked.user);
     let snapshot = Snapshot::take(&session)?;
@@ -58,8 +57,7 @@ pub(super) fn run(asked: &Asked) -> Outcome {
     Ok(exit)
 }
 
-/// A unit that init has not loaded: its file masks it, or is a template's of which nothing has asked
-/// for this instance.
+/// A unit that init has not loaded: its file is masked, or it is an unused instance of a template.
 fn not_loaded(name: &str, file: &UnitFile, enablement: &Enablement) -> String {
     let loaded = match file.masked {
         true => format!("masked (Reason: Unit {name} is masked.)"),
@@ -72,7 +70,7 @@ fn system(snapshot: &Snapshot) -> String {
     let status = &snapshot.status;
     let failed = |unit: &&UnitStatus| snapshot.shown(unit).active == "failed";
     let all = || status.units.iter().filter(|unit| unit.state == State::Failed);
-    // Those that a mistake in a file, or a unit that they need, keeps from starting.
+    // Units that cannot start because of an error in a file or a unit that they need.
     let blocked = all().filter(|unit| !failed(unit)).count();
     let mut text = format!("● {}\n", session::hostname());
     let _ = writeln!(text, "    State: {}", system_word(status.system));

@@ -1,4 +1,4 @@
-//! The properties of `show` about what a socket, timer or path unit waits for.
+//! Properties of `show` about socket, timer and path units.
 
 use super::property_value::{Properties, span, user, yes};
 use groundstate_units::trigger::address::{Address, Listen, Sort};
@@ -54,7 +54,7 @@ fn of_socket(socket: &Socket) -> Properties {
     all
 }
 
-/// `/run/x.sock (Stream)`. A bare port is bound to the IPv6 wildcard where there is IPv6.
+/// Formats `/run/x.sock (Stream)`. A bare port is bound to the IPv6 wildcard if IPv6 exists.
 fn listened(listen: &Listen, has_ipv6: bool) -> String {
     let sort = match listen.sort {
         Sort::Stream => "Stream",

@@ -1,5 +1,5 @@
-//! Unit files on disk as enabling sees them: where they are, what their `[Install]` says,
-//! which links point at them. What else a file says is for `units` to read.
+//! Unit files on disk, for enabling: their directories, their `[Install]`, and the links to them.
+//! `units` reads the rest.
 
 use groundstate_units::control::answer::Pong;
 use groundstate_units::control::place::VENDOR_UNITS;
@@ -9,7 +9,7 @@ use groundstate_units::unit::settings_file;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// systemd's own directories, systemd.unit(5); earlier hides later.
+/// systemd's directories, systemd.unit(5); earlier ones take precedence.
 const STANDARD: [&str; 5] = [
     "/etc/systemd/system",
     "/run/systemd/system",
@@ -17,40 +17,40 @@ const STANDARD: [&str; 5] = [
     "/lib/systemd/system",
     "/usr/lib/systemd/system",
 ];
-/// Where links are made that last.
+/// Directory of permanent links.
 const LASTING: &str = "/etc/systemd/system";
-/// Where those are made that do not.
+/// Directory of links that last until the next boot.
 const PASSING: &str = "/run/systemd/system";
 
-/// The directories unit files are in.
+/// The unit directories.
 pub(super) struct Folders {
     root: PathBuf,
-    /// In the order of precedence, below the root.
+    /// In order of precedence, below the root.
     pub(super) dirs: Vec<PathBuf>,
     /// `default-policy` of init.yaml.
     pub(super) enabled_by_default: bool,
-    /// Of `dirs` those whose units count as enabled by what they say themselves; in the others,
-    /// another init's, by links alone.
+    /// Those of `dirs` whose units are enabled by their own `[Install]`; in the others, of another
+    /// init, only links count.
     own: Vec<PathBuf>,
 }
 
-/// A unit file that was found.
+/// A unit file on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UnitFile {
-    /// The name it was looked for under.
+    /// The name that was looked up.
     pub(super) name: String,
     /// Its path, as found.
     pub(super) path: PathBuf,
-    /// The path as it is without the root.
+    /// The path without the root.
     pub(super) shown: String,
-    /// A link to /dev/null, or empty.
+    /// A link to /dev/null, or an empty file.
     pub(super) masked: bool,
-    /// In YAML, not systemd's form.
+    /// True for YAML, false for systemd's format.
     pub(super) native: bool,
 }
 
 impl UnitFile {
-    /// A file that init read.
+    /// A file that init has read.
     pub(super) fn loaded(name: &str, path: &str) -> UnitFile {
         UnitFile {
             name: name.to_string(),
@@ -62,7 +62,7 @@ impl UnitFile {
     }
 }
 
-/// What `[Install]` says. For a native unit: its `wanted-by` and `required-by`.
+/// The `[Install]` section, or a native unit's `wanted-by` and `required-by`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Install {
     /// `WantedBy=`.
@@ -78,14 +78,14 @@ pub(super) struct Install {
 }
 
 impl Install {
-    /// Says nothing that enabling could do.
+    /// Returns true if there is nothing to enable.
     pub(super) fn is_empty(&self) -> bool {
         self.wanted_by.is_empty() && self.required_by.is_empty() && self.alias.is_empty()
     }
 }
 
 impl Folders {
-    /// Those of an init, or of a tree of files without one.
+    /// The directories of an init, or of a tree without one.
     pub(super) fn new(root: Option<&str>, init: Option<&Pong>) -> Folders {
         let root = PathBuf::from(root.unwrap_or("/"));
         let config = init.map_or("/etc/groundstate/init.yaml", |init| init.paths.config.as_str());
@@ -93,7 +93,7 @@ impl Folders {
         let (settings, _) = settings_file::read(&config.into(), &text);
         let mut dirs: Vec<String> = STANDARD.iter().map(|dir| (*dir).to_string()).collect();
         match init {
-            // What init does not read is none of its units.
+            // Files that init does not read are not its units.
             Some(init) => {
                 dirs = [&init.paths.unit_dirs[..], &settings.import_dirs[..]].concat();
             }
@@ -101,7 +101,7 @@ impl Folders {
         }
         let mut whole: Vec<PathBuf> = Vec::new();
         for dir in dirs.iter().map(|dir| below(&root, dir)) {
-            // /lib is a link to /usr/lib on a merged system: each directory once.
+            // On a merged system /lib is a link to /usr/lib; each directory counts once.
             let real = fs::canonicalize(&dir).unwrap_or_else(|_| dir.clone());
             let known = |old: &PathBuf| fs::canonicalize(old).is_ok_and(|old| old == real);
             if !whole.iter().any(known) {
@@ -116,46 +116,47 @@ impl Folders {
         Folders { root, dirs: whole, enabled_by_default: settings.enabled_by_default, own }
     }
 
-    /// What its `[Install]` says counts without a link.
+    /// Returns true if the unit's `[Install]` counts without a link.
     pub(super) fn counts_by_itself(&self, file: &UnitFile) -> bool {
         self.enabled_by_default && (file.native || self.is_own(file))
     }
 
-    /// It stands in one of init's unit directories, before those of another init.
+    /// Returns true if the file is in one of init's own directories.
     fn is_own(&self, file: &UnitFile) -> bool {
         file.path.parent().is_some_and(|dir| self.own.iter().any(|own| own == dir))
     }
 
-    /// Whether it is enabled is a matter of the policy: what it says counts by itself, or nobody
-    /// reads links.
+    /// Returns true if the policy enables the unit: its `[Install]` counts by itself, or init reads
+    /// no links.
     pub(super) fn is_enabled_by_policy(&self, file: &UnitFile) -> bool {
         file.native || self.counts_by_itself(file) || self.config(false).is_none()
     }
 
-    /// Whether it is masked is: a link would be hidden by the file, or nobody would read it.
+    /// Returns true if the policy masks the unit: its file would hide a link, or init reads no
+    /// links.
     pub(super) fn is_masked_by_policy(&self, file: &UnitFile) -> bool {
         file.native || self.is_own(file) || self.config(false).is_none()
     }
 
-    /// Where links are made; None where nobody reads them.
+    /// Returns the directory for links, or `None` if init reads none.
     pub(super) fn config(&self, runtime: bool) -> Option<PathBuf> {
         let dir = below(&self.root, if runtime { PASSING } else { LASTING });
         self.dirs.contains(&dir).then_some(dir)
     }
 
-    /// Unit files in this directory, as it is called below the root, are read.
+    /// Returns true if init reads unit files in this directory, given without the root.
     pub(super) fn reads(&self, dir: &Path) -> bool {
         let real = |dir: &Path| fs::canonicalize(dir).unwrap_or_else(|_| dir.to_path_buf());
         let dir = real(&below(&self.root, &dir.to_string_lossy()));
         self.dirs.iter().any(|read| real(read) == dir)
     }
 
-    /// The directory's links last only until the next boot.
+    /// Returns true if the directory's links last only until the next boot.
     pub(super) fn is_passing(&self, dir: &Path) -> bool {
         dir.starts_with(below(&self.root, "/run"))
     }
 
-    /// The file of a unit; that of its template for an instance without its own.
+    /// Returns the file of a unit; for an instance without its own, that of its template.
     pub(super) fn find(&self, name: &str) -> Option<UnitFile> {
         self.exactly(name, name).or_else(|| self.exactly(name, &template_of(name)?))
     }
@@ -182,10 +183,10 @@ impl Folders {
         Some(UnitFile { name: name.to_string(), path, shown, masked, native })
     }
 
-    /// A link's target, or a file, read below the root.
+    /// Reads a file or the target of a link, below the root.
     pub(super) fn text(&self, file: &UnitFile) -> String {
         let mut path = file.path.clone();
-        // A link made for the finished system points past the root it is looked at from.
+        // A link made for the finished system has an absolute target outside this root.
         for _ in 0..8 {
             match fs::read_link(&path) {
                 Ok(to) if to.is_absolute() => path = below(&self.root, &to.to_string_lossy()),
@@ -196,13 +197,13 @@ impl Folders {
         String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
     }
 
-    /// What enabling it comes to.
+    /// Returns the `[Install]` section of a file.
     pub(super) fn install(&self, file: &UnitFile) -> Install {
         let text = self.text(file);
         if !file.native {
             return install_of(&file.name, &text);
         }
-        // One of several documents of a file.
+        // One of several documents in a file.
         let stem = file.name.rsplit_once('.').map_or(file.name.as_str(), |(stem, _)| stem);
         let names = [file.name.as_str(), stem];
         let names_it = |line: &str| {
@@ -213,8 +214,8 @@ impl Folders {
         install_of(&file.name, document.unwrap_or(&text))
     }
 
-    /// The drop-ins that count, in their order. Of several with the same file name the one of
-    /// the earlier directory counts, and within a directory that of the more specific unit name.
+    /// Returns the effective drop-ins in order. Of several with the same file name, the earlier
+    /// directory wins, and within a directory the more specific unit name.
     pub(super) fn drop_ins(&self, name: &str) -> Vec<PathBuf> {
         let mut found: Vec<PathBuf> = Vec::new();
         let unit = UnitName::of(name);
@@ -236,7 +237,7 @@ impl Folders {
         found
     }
 
-    /// Every unit file's name with its path, systemd's before native ones.
+    /// Returns all unit files, systemd's before native ones.
     pub(super) fn all(&self) -> Vec<UnitFile> {
         let mut found: Vec<UnitFile> = Vec::new();
         for dir in &self.dirs {
@@ -254,13 +255,13 @@ impl Folders {
     }
 }
 
-/// init's own directories, where no init says which they are.
+/// init's own directories, if no init reports them.
 fn own_dirs(settings: &Settings) -> Vec<String> {
     let standard = || ["/etc/groundstate/units".to_string(), VENDOR_UNITS.to_string()].to_vec();
     settings.unit_dirs.clone().unwrap_or_else(standard)
 }
 
-/// The template of an instance.
+/// Returns the template of an instance.
 pub(super) fn template_of(name: &str) -> Option<String> {
     let (stem, suffix) = name.rsplit_once('.')?;
     let (prefix, instance) = stem.split_once('@')?;
@@ -271,7 +272,7 @@ fn below(root: &Path, path: &str) -> PathBuf {
     root.join(path.trim_start_matches('/'))
 }
 
-/// Reads `[Install]` for the unit of this name, specifiers filled in.
+/// Reads `[Install]` for this unit and expands specifiers.
 pub(super) fn install_of(name: &str, text: &str) -> Install {
     let mut install = Install::default();
     let mut inside = false;
@@ -281,7 +282,7 @@ pub(super) fn install_of(name: &str, text: &str) -> Install {
         } else if let (true, Some((key, value))) = (inside, line.split_once('=')) {
             let mut words = value.split_whitespace().map(|word| filled(word, name));
             match key.trim() {
-                // What it upholds it wants, for whoever keeps it up.
+                // `UpheldBy` counts as `WantedBy`.
                 "WantedBy" | "UpheldBy" => install.wanted_by.extend(words),
                 "RequiredBy" => install.required_by.extend(words),
                 "Alias" => install.alias.extend(words),
@@ -303,7 +304,7 @@ fn native_list(value: &str) -> impl Iterator<Item = String> {
     words.filter(|word| !word.is_empty()).map(str::to_string)
 }
 
-/// The specifiers that `[Install]` takes, systemd.unit(5).
+/// Expands the specifiers allowed in `[Install]`, systemd.unit(5).
 fn filled(word: &str, name: &str) -> String {
     let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
     let (prefix, instance) = stem.split_once('@').unwrap_or((stem, ""));

@@ -1,5 +1,5 @@
-//! Waiting as systemctl does: until each unit named has become what it was told to be, or
-//! has failed at it. Not until the whole system rests: that is `initctl --wait`.
+//! Waits as systemctl does: until each named unit has reached its requested state or failed.
+//! `initctl --wait` waits for the whole system instead.
 
 use crate::connection::Connection;
 use crate::exit::{Error, Exit};
@@ -11,40 +11,40 @@ use groundstate_units::text::name::Name;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// After this long without an event the states are looked at all the same.
+/// Without an event for this long, the states are polled.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// What a unit is waited for.
+/// The awaited state of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Aim {
     /// Active, in another run than this one.
     Up(Option<u64>),
-    /// Gone.
+    /// Stopped.
     Down,
-    /// Done with its reload.
+    /// Reloaded.
     Reloaded,
 }
 
-/// A unit that is waited for.
+/// An awaited unit.
 #[derive(Clone, Debug)]
 pub(super) struct Awaited {
-    /// Its name.
+    /// The unit's name.
     pub(super) unit: String,
-    /// Its failures when it was told.
+    /// The number of its failures before the request.
     pub(super) attempt: u32,
-    /// What for.
+    /// The awaited state.
     pub(super) aim: Aim,
 }
 
-/// A listener, made before the change it is about.
+/// An event listener, created before the change.
 pub(super) struct Watch {
     events: Connection,
-    /// Of each unit, why it failed last.
+    /// The last failure of each unit.
     why: BTreeMap<String, String>,
 }
 
 impl Watch {
-    /// Begins to listen.
+    /// Starts to listen.
     pub(super) fn begin(session: &Session) -> Result<Watch, Error> {
         let seq = session.init()?.map_or(0, |init| init.seq);
         let mut events = session.connect()?;
@@ -52,7 +52,7 @@ impl Watch {
         Ok(Watch { events, why: BTreeMap::new() })
     }
 
-    /// Until all are there or have failed: those that have, and why.
+    /// Waits until all units are done. Returns those that failed, with reasons.
     pub(super) fn until(
         mut self,
         session: &Session,
@@ -91,7 +91,7 @@ impl Watch {
         }
     }
 
-    /// The cause of its failure; a wait for the next try is none.
+    /// Returns the cause of the failure; waiting for a retry is not one.
     fn cause(&self, unit: &UnitStatus, aim: Aim) -> String {
         if aim == Aim::Reloaded && unit.state.is_active() {
             return "its reload command failed".to_string();
@@ -103,7 +103,7 @@ impl Watch {
     }
 }
 
-/// None: on its way. Names that are gone count as done.
+/// Returns `None` while in progress. Unknown units count as done.
 fn outcome(unit: &UnitStatus, awaited: &Awaited) -> Option<bool> {
     let up = !matches!(unit.state, State::Disabled | State::Waiting | State::Failed);
     match awaited.aim {
@@ -129,7 +129,7 @@ fn outcome(unit: &UnitStatus, awaited: &Awaited) -> Option<bool> {
     }
 }
 
-/// Names as the control socket takes them; one that is none is nobody's.
+/// Parses names for the control socket and drops invalid ones.
 pub(super) fn names(units: &[String]) -> Vec<Name> {
     units.iter().filter_map(|unit| Name::new(unit).ok()).collect()
 }

@@ -1,10 +1,10 @@
-//! The command line of systemctl(1): flags before, between and behind the names, values
-//! behind `=` or as the next word.
+//! The command line of systemctl(1): flags before, between or after the names, values after `=` or
+//! as the next word.
 
-/// What was asked.
+/// The parsed command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Asked {
-    /// `list-units` where none was given.
+    /// The verb; default `list-units`.
     pub(super) verb: String,
     /// Units, or patterns of them.
     pub(super) names: Vec<String>,
@@ -87,7 +87,7 @@ const WITH_VALUE: [&str; 20] = [
     "--legend",
     "--check-inhibitors",
 ];
-/// One letter, and what it stands for.
+/// Short options and their long names.
 const LETTERS: [(char, &str); 17] = [
     ('t', "--type"),
     ('p', "--property"),
@@ -109,11 +109,10 @@ const LETTERS: [(char, &str); 17] = [
 ];
 
 impl Asked {
-    /// Reads the words behind the program's name; called as `poweroff` and the like it is
-    /// that verb.
+    /// Parses the arguments; a call as `poweroff` and the like means that verb.
     ///
     /// # Errors
-    /// What is wrong with them, for a person to read.
+    /// The fault of the command line.
     pub(super) fn parse(called: &str, words: &[String]) -> Result<Asked, String> {
         let mut asked = Asked::default();
         let mut bare = Vec::new();
@@ -213,7 +212,7 @@ impl Asked {
                 return Err("systemctl: --global is not supported: enable the unit for each user"
                     .to_string());
             }
-            // How to print, what to ask first, what to tell whom: nothing of it applies here.
+            // Options about output, confirmation and messages that do not apply here.
             "--no-pager"
             | "--no-ask-password"
             | "--no-wall"
@@ -265,7 +264,7 @@ impl Asked {
     }
 }
 
-/// A job never waits behind another one here, so the modes that only differ in that are the same.
+/// Checks a job mode. init has no jobs, so modes that differ only in queueing are equal.
 fn job_mode(mode: &str) -> Result<(), String> {
     match mode {
         "replace" | "replace-irreversibly" | "fail" => Ok(()),

@@ -1,6 +1,6 @@
-//! `blame`, `critical-chain`, `plot`: how long starts took, and which ones the goal had to
-//! wait for. All three are drawn from one answer: `blame` from the latest start of each unit, the others
-//! from the first, which a restart does not change.
+//! `blame`, `critical-chain`, `plot`: durations of starts, and which of them the goal waited for.
+//! `blame` uses the latest start of each unit; the others use the first, which a restart does not
+//! change.
 
 use crate::arguments;
 use crate::exit::{Error, Exit};
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// Units drawn in a picture; a browser shows more only slowly.
+/// Maximum number of units in a picture; browsers render more only slowly.
 const DRAWN: usize = 2_000;
 
 /// `blame`.
@@ -35,15 +35,15 @@ pub(crate) fn critical_chain(session: &Session, asked: &arguments::Few) -> Resul
     } else {
         asked.targets.iter().map(Name::to_string).collect()
     };
-    if let Some(nobody) =
+    if let Some(unknown) =
         asked.targets.iter().find(|name| provider(&graph, name.as_str()).is_none())
     {
         let names = graph.nodes.iter().flat_map(|node| node.provides.iter().chain([&node.unit]));
-        let hint = match spelling::nearest(nobody.as_str(), names.map(String::as_str)) {
+        let hint = match spelling::nearest(unknown.as_str(), names.map(String::as_str)) {
             Some(near) => format!("did you mean `{near}`?"),
             None => "`initctl status --all` lists all".to_string(),
         };
-        let message = format!("no target and no unit is named `{nobody}`");
+        let message = format!("no target and no unit is named `{unknown}`");
         let failure = Failure::new(Failure::UNKNOWN_TARGET, message, hint);
         return Err(Error::Failed(Exit::Usage, failure));
     }
@@ -67,13 +67,13 @@ pub(crate) fn plot(session: &Session) -> Result<Exit, Error> {
     Ok(Exit::Done)
 }
 
-/// The first start of each unit.
+/// Returns the first start of each unit.
 fn at_boot(units: &[Timing]) -> Vec<Timing> {
     units.iter().map(|unit| unit.first.as_deref().unwrap_or(unit).clone()).collect()
 }
 
-/// Without the units that nothing needed before the goal was up: a start by hand hours later is no part
-/// of the boot.
+/// Removes units that were not needed before the goal was up: a manual start hours later is not
+/// part of the boot.
 fn until_the_goal(mut units: Vec<Timing>, goal: &[&str]) -> Vec<Timing> {
     let of_goal = units.iter().filter(|unit| goal.contains(&unit.unit.as_str()));
     let ready: Option<Vec<u64>> = of_goal.map(|unit| unit.ready_us).collect();
@@ -87,19 +87,20 @@ fn took(unit: &Timing) -> Option<Duration> {
     Some(Duration::from_micros(unit.ready_us?.saturating_sub(unit.started_us?)))
 }
 
-/// Those that were started.
+/// Returns the units that were started.
 fn started(units: &[Timing]) -> impl Iterator<Item = &Timing> {
     units.iter().filter(|unit| unit.started_us.is_some())
 }
 
-/// When what names `unit` in a list of this kind could go on; `or_fail`: or failed with it.
+/// Returns when a dependent unit could continue after `unit`; with `or_fail`, also after its
+/// failure.
 fn let_go(unit: &Timing, kind: DependencyKind, or_fail: bool) -> Option<u64> {
     let softly = matches!(kind, DependencyKind::WaitsFor | DependencyKind::After);
     let failed = unit.failed_us.filter(|_| softly || or_fail);
     unit.ready_us.into_iter().chain(failed).min()
 }
 
-/// Longest first; what is not ready yet before all.
+/// Lists the longest first, after those that are not ready yet.
 fn list(units: &[Timing], style: &Style) -> String {
     let mut units: Vec<&Timing> = started(units).collect();
     units.sort_by_key(|unit| (unit.ready_us.is_some(), std::cmp::Reverse(took(unit)), &unit.unit));
@@ -116,7 +117,7 @@ fn list(units: &[Timing], style: &Style) -> String {
     text
 }
 
-/// From each root down along the dependency that was ready, or had failed, last.
+/// Walks from each root down along the dependency that was ready, or had failed, last.
 fn chain(units: &[Timing], graph: &Graph, roots: &[String], style: &Style) -> String {
     let timing: BTreeMap<&str, &Timing> =
         units.iter().map(|unit| (unit.unit.as_str(), unit)).collect();
@@ -149,8 +150,8 @@ fn chain(units: &[Timing], graph: &Graph, roots: &[String], style: &Style) -> St
                 if depth == 0 { String::new() } else { format!("{}`- ", "   ".repeat(depth - 1)) };
             let _ = writeln!(text, "{lead}{unit}  @{when}{}", took.unwrap_or_default());
             depth += 1;
-            // What was ready only after this one was started (a restart since) held it up for
-            // nothing.
+            // A dependency that became ready only after this start (by a later restart) did not
+            // delay it.
             let started = at.and_then(|at| at.started_us);
             let begun = failed.or(started).unwrap_or(u64::MAX);
             let edges = graph.edges.iter();
@@ -159,7 +160,7 @@ fn chain(units: &[Timing], graph: &Graph, roots: &[String], style: &Style) -> St
                 let to = edge.to.as_deref().filter(|_| waits_now(graph, unit, &edge.target))?;
                 Some((to, let_go(timing.get(to)?, edge.kind, false)))
             });
-            // What it waits for at this moment holds it up longer than all that is over.
+            // A pending dependency delays longer than all finished ones.
             let now = now.filter(|_| ready.is_none() && failed.is_none());
             if let Some(longest) = now.max_by_key(|(_, until)| until.unwrap_or(u64::MAX)) {
                 next = Some((longest.0, None));
@@ -176,7 +177,7 @@ fn chain(units: &[Timing], graph: &Graph, roots: &[String], style: &Style) -> St
     text
 }
 
-/// Whether a unit stands waiting for this target.
+/// Returns true if a unit is waiting for this target.
 fn waits_now(graph: &Graph, unit: &str, target: &str) -> bool {
     let node = graph.nodes.iter().find(|node| node.unit == unit);
     match node.and_then(|node| node.reason.as_ref()).map(|reason| &reason.cause) {
@@ -195,7 +196,7 @@ fn provider<'a>(graph: &'a Graph, name: &str) -> Option<&'a str> {
     found.or_else(|| nodes.find(|node| node.unit == name)).map(|node| node.unit.as_str())
 }
 
-/// One bar a unit: grey while it waited, coloured while it started.
+/// Draws a bar per unit: grey while waiting, coloured while starting.
 fn picture(units: &[Timing]) -> String {
     let begun = units.iter().map(|unit| unit.waited_from_us).min().unwrap_or(0);
     let last = |unit: &Timing| unit.ready_us.max(unit.failed_us).max(unit.started_us);

@@ -1,5 +1,5 @@
-//! `cat` and `whose`: the file behind a unit, the unit behind a process. init keeps only
-//! the place of a unit's text; the file is read here, with the caller's own rights.
+//! `cat` and `whose`: the file of a unit, and the unit of a process. init only knows the place of a
+//! unit's text; initctl reads the file with the caller's rights.
 
 use crate::arguments;
 use crate::exit::{Error, Exit};
@@ -46,7 +46,7 @@ fn read(path: &str) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Of several documents in one file, the one that line is in, without the marks between them.
+/// Returns the document that contains a line, without the document marks.
 fn document(text: &str, line: usize) -> &str {
     let is_mark = |line: &str, mark: &str| {
         line.strip_prefix(mark).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t']))
@@ -59,7 +59,7 @@ fn document(text: &str, line: usize) -> &str {
             if past {
                 return text.get(begin..at).unwrap_or(text);
             }
-            // What stands behind the mark is the document's own.
+            // Text after the mark belongs to the document.
             begin = if shown.len() > 3 && shown.starts_with('-') { at } else { at + whole.len() };
         }
         at += whole.len();

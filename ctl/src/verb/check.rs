@@ -1,5 +1,5 @@
-//! `check`: every mistake in a set of unit files at once, found by the code that init's
-//! loader runs. Asks no init. A refused reload prints the same way.
+//! `check`: finds all errors in a set of unit files with the code of init's loader. It asks no
+//! init. A refused reload prints the same format.
 
 use crate::arguments;
 use crate::exit::{Error, Exit};
@@ -15,7 +15,7 @@ use groundstate_units::unit::generation::Generation;
 use nix::unistd::geteuid;
 use std::path::{Path, PathBuf};
 
-/// Checks and prints.
+/// Checks the files and prints the result.
 pub(crate) fn run(session: &Session, asked: &arguments::Check) -> Result<Exit, Error> {
     let options = options(session, &asked.paths)?;
     let generation = load(&Disk, &options, None).generation;
@@ -62,11 +62,11 @@ fn options(session: &Session, paths: &[PathBuf]) -> Result<Options, Error> {
     }
 }
 
-/// Where the init at the socket reads; without one, where this user's would.
+/// Returns the directories of the init at the socket, or this user's defaults without one.
 pub(crate) fn configured(session: &Session, uid: u32) -> Options {
     let places = &session.places;
     if let Ok(Some(Pong { paths, .. })) = session.init() {
-        // Those that are not there are no mistake: init knows them all the same.
+        // A missing directory is not an error: init knows it anyway.
         let there = paths.unit_dirs.into_iter().filter(|dir| Path::new(dir).is_dir());
         return Options {
             settings: Some(paths.config),
@@ -98,10 +98,10 @@ fn summary(report: &Report, units: usize) -> String {
     format!("{units}: {errors}, {}", style::count(report.warnings, "warning"))
 }
 
-/// The graph of a directory, for `graph --units`.
+/// Loads the graph of a directory, for `graph --units`.
 ///
 /// # Errors
-/// [`Exit::Refused`] with the report where the set has errors.
+/// [`Exit::Refused`] with the report if the set has errors.
 pub(crate) fn graph_of(session: &Session, dir: &Path) -> Result<Graph, Error> {
     let options = options(session, &[dir.to_path_buf()])?;
     let generation = load(&Disk, &options, None).generation;

@@ -1,5 +1,5 @@
-//! Completions for shells and the man page, both made from [`crate::arguments`]; names of
-//! targets come from the live init through the hidden verb `__targets`.
+//! Shell completions and the man page, generated from [`crate::arguments`]. Target names come from
+//! the running init through the hidden verb `__targets`.
 
 use crate::arguments::Arguments;
 use crate::exit::{Error, Exit};
@@ -14,8 +14,8 @@ use std::collections::BTreeSet;
 const WITH_TARGETS: &str = "status set-target plan why want unwant mask unmask enable disable \
     restart reload-unit kill retry logs tree critical-chain cat";
 
-// Bash splits words where names hold some of its breaks (`job@one`): the line itself is read, and
-// `$2` is what it replaces.
+// Bash splits words at characters that names may contain (`job@one`), so the script reads the line
+// itself; `$2` is the part that is replaced.
 const BASH: &str = r#"
 _initctl_targets() {
     _initctl "$@"
@@ -119,7 +119,7 @@ pub(crate) fn completions(shell: Shell) -> Result<Exit, Error> {
 /// `man`.
 pub(crate) fn man() -> Result<Exit, Error> {
     let mut written = Vec::new();
-    // The same text whatever terminal it is made on.
+    // Makes the text independent of the terminal.
     let command = Arguments::command().term_width(80);
     let man = clap_mangen::Man::new(command.clone()).section("8");
     man.render_title(&mut written)?;
@@ -139,7 +139,7 @@ pub(crate) fn man() -> Result<Exit, Error> {
     Ok(Exit::Done)
 }
 
-/// Text that roff takes as it stands.
+/// Escapes text for roff.
 fn roff(text: &str) -> String {
     let lines = text.trim_end().lines().map(|line| {
         let line = line.replace('\\', "\\e").replace('-', "\\-");
@@ -148,7 +148,7 @@ fn roff(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// `__targets`: names, one a line; nothing where there is no init.
+/// `__targets`: prints names, one per line; nothing without an init.
 pub(crate) fn targets(session: &Session) -> Result<Exit, Error> {
     let Ok((status, _)) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() }) else {
         return Ok(Exit::Done);

@@ -1,6 +1,6 @@
-//! `convert`: systemd unit files and the scripts of /etc/init.d in the native form, with what became of
-//! each directive. The same code imports unit files when init loads them, and they need not be
-//! converted before they run; scripts are taken in no other way.
+//! `convert`: prints systemd unit files and /etc/init.d scripts in the native form, with the result
+//! for each directive. init imports systemd unit files with the same code, without conversion;
+//! scripts must be converted.
 
 use crate::arguments;
 use crate::exit::{Error, Exit};
@@ -28,14 +28,14 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A file and what was made of it.
+/// A file and its conversion.
 struct Converted {
     file: String,
     imported: Imported,
     diagnostics: Vec<Diagnostic>,
 }
 
-/// Converts and prints.
+/// Converts the files and prints the result.
 pub(crate) fn run(session: &Session, asked: &arguments::Convert) -> Result<Exit, Error> {
     let around = Surroundings { facts: facts::gather(&Disk), strict_sandbox: asked.strict_sandbox };
     let mut converted = Vec::new();
@@ -68,10 +68,11 @@ pub(crate) fn run(session: &Session, asked: &arguments::Convert) -> Result<Exit,
     Ok(if report.errors > 0 { Exit::Refused } else { Exit::Done })
 }
 
-/// Codes of what the outcomes of directives say already.
+/// Diagnostic codes that the outcomes of directives already cover.
 const IN_THE_FATES: [&str; 4] = ["weaker", "dropped", "not-supported", "unknown-directive"];
 
-/// The output says this already. A part of a directive that is dropped is in no outcome.
+/// Returns true if the output already contains this diagnostic. A dropped part of a directive has
+/// no outcome.
 fn is_in_the_fates(one: &Converted, said: &Diagnostic) -> bool {
     let is_lost = |outcome: &Outcome| matches!(outcome, Outcome::Lost(_) | Outcome::Weaker(_));
     let mut outcomes = one.imported.outcomes.iter();
@@ -83,7 +84,7 @@ fn is_in_the_fates(one: &Converted, said: &Diagnostic) -> bool {
         })
 }
 
-/// That something is left out, for whom the output does not go to a screen.
+/// Summarizes dropped directives, for output that is not shown on a screen.
 fn left_out(one: &Converted) -> String {
     let count = |is: fn(&Outcome) -> bool| {
         one.imported.outcomes.iter().filter(|directive| is(&directive.outcome)).count()
@@ -116,7 +117,7 @@ fn one(path: &Path, around: &Surroundings) -> Result<Result<Converted, Fatal>, E
     let unit = UnitName::of(&name);
     let bytes = read(&file)?;
     let form = Form::of(&name, &bytes);
-    // A unit that runs the script names it so, and what is said of it is at that path.
+    // The unit refers to the script by its absolute path, and so do diagnostics.
     let file = if form == Form::OpenRc { from_the_root(path)?.into() } else { file };
     let mut parts = vec![(file.clone(), bytes)];
     let beside = match form {
@@ -151,7 +152,7 @@ fn one(path: &Path, around: &Surroundings) -> Result<Result<Converted, Fatal>, E
     Ok(made)
 }
 
-/// A unit file with its drop-ins.
+/// Converts a unit file with its drop-ins.
 fn systemd(
     name: &UnitName,
     file: &Arc<str>,
@@ -168,21 +169,21 @@ fn systemd(
     if fatal.is_empty() { Ok(convert(name, file, &texts, around).into()) } else { Err(fatal) }
 }
 
-/// The settings of an OpenRC script of that name: in `conf.d` beside the directory it is in.
+/// Returns the settings file of an OpenRC script: in `conf.d` beside the script's directory.
 fn settings_of(path: &Path, name: &str) -> Option<String> {
     let path = std::path::absolute(path).ok()?;
     let settings = path.parent()?.parent()?.join("conf.d").join(name);
     settings.is_file().then(|| settings.to_string_lossy().into_owned())
 }
 
-/// How a unit is to call a script, wherever somebody stands who converts it.
+/// Returns the absolute path by which a unit calls a script.
 fn from_the_root(path: &Path) -> Result<String, Error> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let words = || format!("{}: its path is no UTF-8", path.display());
+    let words = || format!("{}: the path is not UTF-8", path.display());
     path.to_str().map(str::to_owned).ok_or_else(|| Error::usage(words(), "rename it"))
 }
 
-/// The import, and what the native reader has to say about its result.
+/// Adds diagnostics of the native reader to the import.
 fn mean(file: String, name: &UnitName, imported: Imported) -> Converted {
     let mut diagnostics = imported.manifest.diagnostics.clone();
     if !name.is_template() {
@@ -207,7 +208,7 @@ fn read(file: &str) -> Result<Vec<u8>, Error> {
     }
 }
 
-/// Drop-ins beside the file, as init's loader would choose and order them.
+/// Returns the drop-ins beside the file, chosen and ordered as in init's loader.
 fn drop_ins(file: &str, name: &UnitName) -> Vec<String> {
     let parent = Path::new(file).parent().map(|dir| dir.to_string_lossy().into_owned());
     let parent = parent.filter(|dir| !dir.is_empty()).unwrap_or_else(|| ".".to_string());
@@ -223,7 +224,7 @@ fn drop_ins(file: &str, name: &UnitName) -> Vec<String> {
     found.into_values().collect()
 }
 
-/// The native form, with a comment for each directive that is not in it.
+/// Prints the native form, with a comment for each directive that is missing from it.
 fn native(one: &Converted) -> String {
     let score = Score::of(&one.imported.outcomes);
     let mut text = format!(
@@ -250,7 +251,7 @@ fn native(one: &Converted) -> String {
         };
         let equals = if directive.name.is_empty() { "" } else { "=" };
         let line = format!("# {word}: {place}: {}{equals}{value}: {why}", directive.name);
-        // What would end the comment, or is refused in a file, is no part of it.
+        // Replaces characters that would end the comment or are refused in a file.
         text.extend(line.chars().map(|c| if encoding::acts(c) { ' ' } else { c }));
         text.push('\n');
     }
@@ -269,7 +270,7 @@ fn outcome(outcome: &Outcome) -> (&'static str, &str, Tone) {
     }
 }
 
-/// One line a directive.
+/// Prints one line per directive.
 fn outcomes(one: &Converted, style: &Style) -> String {
     let score = Score::of(&one.imported.outcomes);
     let mut text = format!(

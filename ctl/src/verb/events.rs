@@ -1,4 +1,4 @@
-//! `events`: what happened, one line each, and what it followed from.
+//! `events`: one line per event, with its cause.
 
 use crate::arguments;
 use crate::connection::PATIENCE;
@@ -8,7 +8,7 @@ use crate::session::{self, Session};
 use crate::style::{self, Style, Tone};
 use groundstate_units::control::answer::{End, Event};
 
-/// Asks and prints.
+/// Asks init and prints the events.
 pub(crate) fn run(session: &Session, asked: &arguments::Events) -> Result<Exit, Error> {
     let limit = (!asked.follow).then_some(PATIENCE);
     let mut events = EventStream::begin(session.connect()?, asked.follow, asked.after, limit)?;

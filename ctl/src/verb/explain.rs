@@ -1,5 +1,4 @@
-//! `explain`: what a key of a unit file (or of init.yaml) means, from the table that the
-//! parser itself reads.
+//! `explain`: the meaning of a key of a unit file or init.yaml, from the parser's own table.
 
 use crate::arguments;
 use crate::exit::{Error, Exit};
@@ -12,7 +11,7 @@ use groundstate_units::unit::settings_file::{SETTINGS, SettingKey};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// Looks it up and prints.
+/// Looks the key up and prints it.
 pub(crate) fn run(session: &Session, asked: &arguments::Explain) -> Result<Exit, Error> {
     if asked.man {
         session::print(&groundstate_units::unit::man_page::man_page())?;
@@ -34,13 +33,13 @@ pub(crate) fn run(session: &Session, asked: &arguments::Explain) -> Result<Exit,
     Ok(Exit::Done)
 }
 
-/// The keys that a type takes, or that begin with a word which is none itself; and what to call them.
+/// Returns the keys of a type, or those with a prefix that is not a key itself, and a title.
 fn several(name: &str) -> Option<(String, Vec<&'static Key>)> {
     if key_table::find(name).is_some() || SETTINGS.iter().any(|setting| setting.name == name) {
         return None;
     }
     if let Some(kind) = Kind::ALL.iter().find(|kind| kind.as_str() == name) {
-        // Those of few types first: what everything takes is no news.
+        // Keys of few types come first: common keys are less informative.
         let mut keys: Vec<&Key> = KEYS.iter().filter(|key| key.types.has(*kind)).collect();
         keys.sort_by_key(|key| Kind::ALL.iter().filter(|kind| key.types.has(**kind)).count() > 3);
         return Some((format!("keys of a {name} unit"), keys));
@@ -129,7 +128,7 @@ fn setting_in_full(setting: &SettingKey, style: &Style) -> String {
     )
 }
 
-/// A paragraph in lines that fit.
+/// Wraps a paragraph.
 fn indented(text: &str, style: &Style) -> String {
     let width = style.width.unwrap_or(80).clamp(40, 100) - 2;
     let mut lines = vec![String::new()];
@@ -164,7 +163,7 @@ fn list(style: &Style) -> String {
 }
 
 fn first_sentence(text: &str) -> &str {
-    // A dot that stands in a quotation ends nothing.
+    // A dot within a quotation does not end the sentence.
     let ends =
         |(at, _): &(usize, &str)| text.get(..*at).unwrap_or_default().matches('`').count() % 2 == 0;
     let end = text.match_indices(". ").find(ends);

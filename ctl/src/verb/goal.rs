@@ -1,4 +1,4 @@
-//! `set-target`, `want`, `unwant`, `reload`: the plan is printed, then done.
+//! `set-target`, `want`, `unwant`, `reload`: print the plan, then apply it.
 
 use crate::arguments;
 use crate::exit::{Error, Exit};
@@ -41,10 +41,10 @@ pub(crate) fn set_target(session: &Session, asked: arguments::SetTarget) -> Resu
         matches!(ended, Some(Ended::TimedOut | Ended::Settled(System::Failed | System::Degraded)));
     let exit = waiting::conclude(session, ended)?;
     if let (true, true, Some(goal)) = (bad, asked.or_rollback, before) {
-        session.remark("going back to the goal of before:");
+        session.remark("restoring the previous goal:");
         let verb = Verb::SetTarget { targets: goal.targets, want: goal.want, drop: goal.drop };
         let again = Waiting::prepare(session, asked.wait)?;
-        // One document answers one command: how it went is the exit code.
+        // One command prints one document; the exit code tells the result.
         if session.json {
             session.ask(verb)?;
         } else {
@@ -98,11 +98,11 @@ fn change(session: &Session, verb: Verb) -> Result<(), Error> {
     })
 }
 
-/// Why a set with mistakes in it was taken all the same.
+/// Explains why a set with errors was accepted.
 fn spared(told: &[Said]) -> &'static str {
     match told.iter().any(|said| said.severity == Severity::Error) {
         true => {
-            "nothing that is needed has a mistake; what has one can not start until that is mended\n"
+            "no needed unit has an error; units with errors cannot start until they are fixed\n"
         }
         false => "",
     }
@@ -124,7 +124,7 @@ fn goal(session: &Session) -> Result<Goal, Error> {
     })
 }
 
-/// The one target that becomes the default one.
+/// Returns the only target, for the default target.
 fn only(targets: &[Name]) -> Result<&Name, Error> {
     let [target] = targets else {
         let hint = "a virtual unit that waits-for them all can be the default target";

@@ -1,5 +1,4 @@
-//! `graph`: the same edges as `tree`, for Graphviz or Mermaid to draw. With `--units DIR`
-//! no init is asked.
+//! `graph`: the edges of `tree` for Graphviz or Mermaid. With `--units DIR` no init is asked.
 
 use crate::arguments;
 use crate::exit::{Error, Exit};
@@ -11,7 +10,7 @@ use groundstate_units::machine::reason::State;
 use groundstate_units::spec::DependencyKind;
 use std::fmt::Write;
 
-/// Asks and prints.
+/// Asks init and prints the graph.
 pub(crate) fn run(session: &Session, asked: &arguments::Graph) -> Result<Exit, Error> {
     let (graph, value) = match &asked.units {
         Some(dir) => {
@@ -32,7 +31,7 @@ pub(crate) fn run(session: &Session, asked: &arguments::Graph) -> Result<Exit, E
     Ok(Exit::Done)
 }
 
-/// A fill colour by state, light enough for black text.
+/// Returns a fill colour for a state, light enough for black text.
 fn fill(node: &Node) -> &'static str {
     match node.state {
         None => "#ffffff",
@@ -44,7 +43,7 @@ fn fill(node: &Node) -> &'static str {
     }
 }
 
-/// Solid: binds. Dashed: soft. Dotted: order or other relations.
+/// Solid lines bind, dashed ones are soft, dotted ones are ordering or other relations.
 fn line(kind: DependencyKind) -> &'static str {
     match kind {
         DependencyKind::DependsOn | DependencyKind::DependsMs => "solid",
@@ -92,7 +91,7 @@ fn dot(graph: &Graph) -> String {
 
 fn mermaid(graph: &Graph) -> String {
     let mut text = String::from("graph LR\n");
-    // Mermaid's own words may not be ids, so units get numbers.
+    // Mermaid's keywords may not be ids, so units get numbers.
     let id = |name: &str| graph.nodes.iter().position(|node| node.unit == name);
     for (at, node) in graph.nodes.iter().enumerate() {
         let _ = writeln!(text, "  u{at}[\"{}\"]", node.unit);
@@ -107,7 +106,7 @@ fn mermaid(graph: &Graph) -> String {
         };
         let _ = match edge.to.as_deref().and_then(id) {
             Some(to) => writeln!(text, "  u{from} {arrow} u{to}"),
-            None => writeln!(text, "  u{from} {arrow} m{at}[\"{} (nobody)\"]", edge.target),
+            None => writeln!(text, "  u{from} {arrow} m{at}[\"{} (no unit)\"]", edge.target),
         };
     }
     text
@@ -167,6 +166,6 @@ mod tests {
     fn mermaid_gets_ids_that_are_none_of_its_words() {
         let text = mermaid(&graph());
         assert!(text.contains("u0[\"end\"]") && text.contains("u1 -->|depends-on| u0"), "{text}");
-        assert!(text.contains("u1 -.->|after| m1[\"gone (nobody)\"]"), "{text}");
+        assert!(text.contains("u1 -.->|after| m1[\"gone (no unit)\"]"), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! `logs`: what units wrote, from the logger, or from its files when it is down.
+//! `logs`: the output of units, from the logger, or from its files if it is down.
 
 use crate::arguments;
 use crate::connection::Connection;
@@ -14,13 +14,13 @@ use groundstate_units::text::log_level::LEVELS;
 use groundstate_units::text::name::Name;
 use std::collections::BTreeMap;
 
-/// Asks and prints.
+/// Asks the logger and prints the lines.
 pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Error> {
     let since = match &asked.since {
         None => None,
         Some(text) => Some(span::point(text, session::now()).ok_or_else(|| {
             let hint = "a span as 10min, or a time as 2026-11-21T05:12:26Z";
-            Error::usage(format!("--since: `{text}` is no point in time"), hint)
+            Error::usage(format!("--since: `{text}` is not a time"), hint)
         })?),
     };
     let names: Vec<String> = asked.targets.iter().map(Name::to_string).collect();
@@ -37,11 +37,11 @@ pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Er
         Ok(0) if !asked.follow => session.remark("nothing was written yet"),
         Ok(_) => {}
         Err(Error::Failed(_, failure)) if failure.kind == Failure::UNKNOWN_TARGET => {
-            // init knows the names of those that have not written anything yet, and what was meant.
+            // init knows units without output, and can suggest names.
             session.ask(Verb::Status { targets: asked.targets.clone() })?;
             session.remark("nothing was written yet");
         }
-        // Who follows has had what there was.
+        // With --follow the user has already seen the stored lines.
         Err(error) if log_source::is_down(&error) && !(asked.follow && shown.count > 0) => {
             let (dir, units) = places(session, &asked.targets)?;
             session.remark(&format!("the logger does not answer; reading its files in {dir}"));
@@ -70,8 +70,8 @@ pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Er
     Ok(Exit::Done)
 }
 
-/// Who follows a name that is nobody's would wait for ever. One that has written nothing yet is
-/// known to init alone; without an init any name may be followed.
+/// Checks that followed names exist: following an unknown unit would wait forever. Only init knows
+/// a unit without output; without an init any name may be followed.
 fn known(session: &Session, asked: &arguments::Logs, names: &[String]) -> Result<(), Error> {
     let query = Query { names, lines: Some(0), follow: false, since: None };
     let heard = log_source::ask(session, &query)
@@ -87,15 +87,15 @@ fn known(session: &Session, asked: &arguments::Logs, names: &[String]) -> Result
     }
 }
 
-/// What of one answer is shown already, should the logger not come to its end: lines have no numbers, but
-/// those of a unit come in the order of its file.
+/// The part of an answer that was already shown, for when the logger breaks off. Lines have no
+/// numbers, but a unit's lines arrive in the order of its file.
 #[derive(Default)]
 struct Shown {
     count: usize,
     last: BTreeMap<String, Last>,
 }
 
-/// How far a unit is: its lines of the last moment, each as often as it was shown.
+/// The position in a unit's log: the lines of the last moment, with their counts.
 #[derive(Default)]
 struct Last {
     time: String,
@@ -103,7 +103,7 @@ struct Last {
 }
 
 impl Shown {
-    /// Shows an answer as it comes; gives how many lines it had.
+    /// Prints an answer as it arrives. Returns the number of lines.
     fn stream(
         &mut self,
         session: &Session,
@@ -135,11 +135,12 @@ impl Shown {
         *last.of.entry(text).or_default() += 1;
     }
 
-    /// Those that are shown: all before the last moment, and of that one each as often as it was.
+    /// Removes the lines already shown: all before the last moment, and those of that moment by
+    /// count.
     fn leave_out_of(&self, unit: &Name, lines: &mut Vec<ShownLine>) {
         let Some(Last { time, of }) = self.last.get(unit.as_str()) else { return };
         let moment = lines.iter().position(|line| line.time == *time);
-        // Shown from memory and in no file.
+        // The line was shown from memory and is in no file.
         let before = || lines.iter().take_while(|line| line.time < *time).count();
         let mut rest = lines.split_off(moment.unwrap_or_else(before));
         let mut of = of.clone();
@@ -151,7 +152,7 @@ impl Shown {
     }
 }
 
-/// All that a line is beside its unit and its time.
+/// Returns the line's contents without unit and time.
 fn text(line: &ShownLine) -> String {
     let run = line.run.map(|run| run.0);
     format!("{run:?} {:?} {} {}", line.level, line.continued, line.line)
@@ -167,7 +168,7 @@ fn put(session: &Session, line: &ShownLine, named: bool) -> Result<(), Error> {
 fn render(line: &ShownLine, named: bool, style: &Style) -> String {
     let unit = if named { format!("{} | ", line.unit) } else { String::new() };
     let text = printable(line.line.as_bytes());
-    // A level that the unit has set is shown by its name.
+    // A level set by the unit is shown by name.
     let level = line.level.and_then(|level| LEVELS.get(usize::from(level)));
     let text = level.map_or(text.to_string(), |level| format!("{level}: {text}"));
     let text = match line.priority() {
@@ -179,7 +180,7 @@ fn render(line: &ShownLine, named: bool, style: &Style) -> String {
     format!("{} {unit}{text}\n", style.paint(Tone::Quiet, &line.time))
 }
 
-/// Where the files are and which units are asked for; without init as far as it can be told.
+/// Returns the log directory and the requested units; without init as far as possible.
 fn places(session: &Session, targets: &[Name]) -> Result<(String, Vec<Name>), Error> {
     let init = match session.init() {
         Err(Error::Failed(Exit::TimedOut, _)) => None,
@@ -224,7 +225,7 @@ mod tests {
             let texts = |lines: &[ShownLine]| lines.iter().map(text).collect::<Vec<_>>();
             assert_eq!(texts(&left), texts(&file()[told..]), "{told} were shown");
         }
-        // However much is shown, what is known of it is of one moment.
+        // The remembered position covers one moment, however many lines were shown.
         let mut shown = Shown::default();
         (0..60).for_each(|second| shown.note(line("web", second, "a")));
         assert_eq!(shown.last["web"].of.len(), 1);

@@ -1,5 +1,5 @@
-//! The verbs, one file per group. Each has a pure `render` where it prints more than a
-//! line, so that what is printed can be tested without an init.
+//! The verbs, one file per group. A verb that prints more than a line has a pure `render`, which
+//! can be tested without an init.
 
 pub(crate) mod check;
 
@@ -28,7 +28,7 @@ use crate::arguments::Command;
 use crate::exit::{Error, Exit};
 use crate::session::Session;
 
-/// Does what was asked.
+/// Runs a verb.
 pub(crate) fn run(session: &Session, command: Command) -> Result<Exit, Error> {
     match command {
         Command::Status(asked) => status::run(session, &asked),

@@ -1,5 +1,4 @@
-//! `plan`: what a change would do, before it happens; and the same text for the verbs
-//! that then do it.
+//! `plan`: the effect of a change before it happens; also printed by the verbs that apply changes.
 
 use crate::arguments;
 use crate::exit::{Error, Exit};
@@ -10,10 +9,10 @@ use groundstate_units::control::request::Verb;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Units of a wave or of what is kept that are named; the rest is counted.
+/// Maximum number of units listed per wave.
 const NAMED: usize = 24;
 
-/// Asks and prints.
+/// Asks init and prints the plan.
 pub(crate) fn run(session: &Session, asked: arguments::Plan) -> Result<Exit, Error> {
     let arguments::Goal { targets, want, drop } = asked.goal;
     let is_bare = targets.is_empty() && want.is_empty() && drop.is_empty() && !asked.reload;
@@ -25,7 +24,7 @@ pub(crate) fn run(session: &Session, asked: arguments::Plan) -> Result<Exit, Err
     Ok(Exit::Done)
 }
 
-/// What whoever named no goal may not have thought of.
+/// A remark for a plan without a goal.
 fn of_nothing(plan: &Plan) -> &'static str {
     match is_nothing(plan) {
         true => "",
@@ -37,7 +36,7 @@ fn is_nothing(plan: &Plan) -> bool {
     plan.stop.is_empty() && plan.start.is_empty() && plan.restart.is_empty()
 }
 
-/// The plan in waves.
+/// Formats the plan in waves.
 pub(crate) fn render(plan: &Plan, style: &Style) -> String {
     if is_nothing(plan) {
         return format!("nothing to do: {} kept as they are\n", plan.keep.len());
@@ -59,7 +58,7 @@ pub(crate) fn render(plan: &Plan, style: &Style) -> String {
     text
 }
 
-/// Which of what is stopped and started is a controller's.
+/// Lists stopped and started units of controllers.
 fn sources(plan: &Plan) -> String {
     let mut of: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for unit in plan.stop.iter().chain(&plan.start).flatten() {
@@ -104,7 +103,7 @@ fn row(text: &mut String, lead: &str, number: &str, names: &[String], tone: Tone
     }
 }
 
-/// Names with commas, in lines of at most `width` columns.
+/// Wraps comma-separated names to `width` columns.
 fn wrapped(names: &[&str], width: Option<usize>) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut line = String::new();

@@ -1,5 +1,5 @@
-//! `mask`, `unmask`, `enable`, `disable`, `prefer`: the policy file is edited, then init is
-//! told. If init refuses, the file is put back. Without an init only the file is edited.
+//! `mask`, `unmask`, `enable`, `disable`, `prefer`: edit the policy file, then tell init. If init
+//! refuses, the file is restored. Without an init only the file is edited.
 
 use crate::arguments;
 use crate::exit::{Error, Exit};
@@ -18,16 +18,16 @@ use groundstate_units::unit::policy::Policy;
 use nix::unistd::geteuid;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What to do with the names.
+/// The change for the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Edit {
-    /// Into `mask`.
+    /// Adds to `mask`.
     Mask,
-    /// Out of it.
+    /// Removes from `mask`.
     Unmask,
-    /// Into `enable`, out of `disable`.
+    /// Moves from `disable` to `enable`.
     Enable,
-    /// The other way round.
+    /// Moves from `enable` to `disable`.
     Disable,
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn edit(session: &Session, asked: arguments::Policy, edit: Edit) -> R
     })
 }
 
-/// Takes back whatever masks the names, in either file, or with `--runtime` in that one alone.
+/// Removes the masks of the names from both files, or with `--runtime` only from that one.
 fn unmask(session: &Session, asked: &arguments::Policy) -> Result<Exit, Error> {
     let mut left: Vec<String> = Vec::new();
     let check = |known: &Known, policy: &Policy| {
@@ -97,19 +97,19 @@ pub(crate) fn prefer(session: &Session, asked: arguments::Prefer) -> Result<Exit
     })
 }
 
-/// The names there are: a policy for others would hold for nobody.
+/// Known names, because a policy for unknown ones would have no effect.
 #[derive(Default)]
 struct Known {
-    /// Unit → its targets.
+    /// Units with their targets.
     units: BTreeMap<String, Vec<String>>,
-    /// Units that a mask of any of their names holds down.
+    /// Units that a mask of any of their names keeps down.
     as_one: BTreeSet<String>,
-    /// What the goal leaves out, where init said so.
+    /// Dropped names, if init reported them.
     dropped: BTreeSet<String>,
 }
 
 impl Known {
-    /// Of init; without one those of the files it would read.
+    /// Reads the names from init, or from the files without one.
     fn of(session: &Session, init: bool) -> Result<Known, Error> {
         if init {
             let (status, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
@@ -138,7 +138,7 @@ impl Known {
         Ok(Known { units: units.collect(), as_one, dropped: BTreeSet::new() })
     }
 
-    /// The entries of `mask` that keep a target, or the unit of that name, from being started.
+    /// Returns the entries of `mask` that keep a target, or the unit of that name, down.
     fn masks(&self, policy: &Policy, name: &Name) -> Vec<Name> {
         let providers = self.providers(name);
         let named = |entry: &&Name| *entry == name || providers.contains(&entry.as_str());
@@ -153,13 +153,13 @@ impl Known {
         policy.mask.iter().filter(other).cloned().collect()
     }
 
-    /// In words, that nothing was to be taken back.
+    /// Explains that there was no mask to remove.
     fn not_masked(&self, name: &Name) -> String {
         match self.dropped.get(name.as_str()) {
             Some(name) => format!(
                 "{name} is not masked but dropped from the goal: `initctl unwant {name}` takes that back"
             ),
-            None => format!("nothing masks {name} there"),
+            None => format!("{name} is not masked there"),
         }
     }
 
@@ -169,7 +169,7 @@ impl Known {
         units.map(|(unit, _)| unit.as_str()).collect()
     }
 
-    /// A target or a unit.
+    /// Checks that a target or unit exists.
     fn has(&self, name: &Name) -> Result<(), Error> {
         if self.units.contains_key(name.as_str()) || !self.providers(name).is_empty() {
             return Ok(());
@@ -229,14 +229,14 @@ fn apply(policy: &mut Policy, edit: Edit, name: &Name) {
     }
 }
 
-/// Where a policy is edited.
+/// The policy file to edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Files {
-    /// The one that stays.
+    /// The permanent one.
     Lasting,
-    /// That of the runtime directory.
+    /// The one in the runtime directory.
     Passing,
-    /// Wherever something is to be changed.
+    /// Either, wherever there is something to change.
     Both,
 }
 
@@ -284,7 +284,7 @@ fn change(
     }
 }
 
-/// All of them, or none.
+/// Puts all drafts in place, or none.
 fn put_all(session: &Session, drafts: Vec<Draft>) -> Result<Vec<Edited>, Error> {
     let mut edited = Vec::new();
     for draft in drafts {
@@ -302,8 +302,8 @@ fn put_all(session: &Session, drafts: Vec<Draft>) -> Result<Vec<Edited>, Error> 
 fn restore_all(session: &Session, edited: &[Edited]) {
     for edited in edited.iter().filter(|edited| edited.changed) {
         let state = match edited.restore() {
-            Ok(()) => "is as it was",
-            Err(_) => "can not be put back, and stays edited",
+            Ok(()) => "has been restored",
+            Err(_) => "cannot be restored and stays edited",
         };
         session.remark(&format!("{} {state}", edited.path));
     }
@@ -322,7 +322,7 @@ fn tell(session: &Session, lasting: &str, passing: Option<&str>) -> Result<(), E
 }
 
 fn said_offline(session: &Session, edited: &Edited) -> Result<(), Error> {
-    session.remark(&format!("no init at {}: only the file is changed", session.socket));
+    session.remark(&format!("no init at {}: only the file was changed", session.socket));
     let plan = Plan { schema: SCHEMA, ..Plan::default() };
     let value = serde_json::json!({"schema": SCHEMA, "generation": null, "plan": plan});
     let word = if edited.changed { "written" } else { "already so" };

@@ -1,4 +1,4 @@
-//! `poweroff`, `reboot`, `halt`, `exit`, `upgrade`, `switch-root`: what ends or replaces init.
+//! `poweroff`, `reboot`, `halt`, `exit`, `upgrade`, `switch-root`: end or replace init.
 
 use crate::arguments::{ExitWith, Power, SwitchRoot, Upgrade};
 use crate::exit::{Error, Exit};
@@ -14,17 +14,17 @@ use std::io::{Read, stdin};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// Seconds in which a person at a terminal can still say no.
+/// Seconds in which a user at a terminal can cancel.
 const GRACE: u32 = 5;
 
 /// `poweroff`.
 pub(crate) fn poweroff(session: &Session, asked: Power) -> Result<Exit, Error> {
-    end(session, asked, Verb::Poweroff {}, "the power goes off")
+    end(session, asked, Verb::Poweroff {}, "the machine powers off")
 }
 
 /// `reboot`.
 pub(crate) fn reboot(session: &Session, asked: Power) -> Result<Exit, Error> {
-    end(session, asked, Verb::Reboot {}, "the machine starts anew")
+    end(session, asked, Verb::Reboot {}, "the machine reboots")
 }
 
 /// `halt`.
@@ -42,7 +42,7 @@ pub(crate) fn exit(session: &Session, asked: &ExitWith) -> Result<Exit, Error> {
 pub(crate) fn upgrade(session: &Session, asked: &Upgrade) -> Result<Exit, Error> {
     let binary = asked.binary.as_deref().map(whole).transpose()?;
     let value = session.ask(Verb::Upgrade { binary })?;
-    session.show(&value, || "init goes on as the new binary\n".to_string())?;
+    session.show(&value, || "init continues as the new binary\n".to_string())?;
     Ok(Exit::Done)
 }
 
@@ -50,27 +50,27 @@ pub(crate) fn upgrade(session: &Session, asked: &Upgrade) -> Result<Exit, Error>
 pub(crate) fn switch_root(session: &Session, asked: SwitchRoot) -> Result<Exit, Error> {
     let root = whole(&asked.root)?;
     let value = session.ask(Verb::SwitchRoot { root, init: asked.init })?;
-    session.show(&value, || "init goes on in the other root\n".to_string())?;
+    session.show(&value, || "init continues in the other root\n".to_string())?;
     Ok(Exit::Done)
 }
 
-/// A path as init sees it.
+/// Returns a path as init sees it.
 fn whole(path: &Path) -> Result<String, Error> {
     let shown = path.to_string_lossy();
     let whole = std::fs::canonicalize(path).map_err(|error| Error::file(&shown, &error))?;
     Ok(whole.to_string_lossy().into_owned())
 }
 
-/// `last`: what comes when everything is stopped, on a machine.
+/// Runs a shutdown; `last` describes the final action on a machine.
 fn end(session: &Session, asked: Power, verb: Verb, last: &str) -> Result<Exit, Error> {
     let there = session.ping();
     if let Err(error @ Error::Failed(Exit::NoInit | Exit::TimedOut, _)) = there {
         return without_init(session, asked, &verb, error);
     }
-    // The end must not hang on a word for it.
+    // A failed ping must not block the shutdown.
     let mode = there.and_then(|said| session::read::<Pong>(&said));
     let mode = mode.map(|init| init.mode).unwrap_or_default();
-    let doing = &format!("everything is stopped, then {}", final_action(&verb, &mode, last));
+    let doing = &format!("all units are stopped, then {}", final_action(&verb, &mode, last));
     if !asked.yes && !session.json && session::is_interactive() && !agreed(doing)? {
         session.remark("left as it is");
         return Err(Error::Said(Exit::Bad));
@@ -83,8 +83,8 @@ fn end(session: &Session, asked: Power, verb: Verb, last: &str) -> Result<Exit, 
     Ok(Exit::Done)
 }
 
-/// Nobody answers at the socket: by `--force` PID 1 is asked by a signal, or, twice over, nobody is.
-/// So it is where init has crashed and does nothing but reap.
+/// Handles a socket without a server, such as after a crash of init that left it only reaping.
+/// `--force` signals PID 1; twice, it acts without PID 1.
 fn without_init(session: &Session, asked: Power, verb: &Verb, error: Error) -> Result<Exit, Error> {
     let ways = [
         (Verb::Poweroff {}, Signal::SIGPWR, RebootMode::RB_POWER_OFF),
@@ -92,7 +92,7 @@ fn without_init(session: &Session, asked: Power, verb: &Verb, error: Error) -> R
         (Verb::Halt {}, Signal::SIGTERM, RebootMode::RB_HALT_SYSTEM),
     ];
     let way = ways.into_iter().find(|(of, ..)| of == verb);
-    // Where another init was meant, PID 1 is not to end in its stead.
+    // If another init was meant, PID 1 must not be stopped in its place.
     let Some((_, signal, mode)) = way.filter(|_| session.is_of_this_machine()) else {
         return Err(error);
     };
@@ -106,26 +106,26 @@ fn without_init(session: &Session, asked: Power, verb: &Verb, error: Error) -> R
     };
     let fault = |errno: Errno| Error::file("PID 1", &errno.into());
     done.map_err(fault)?;
-    session.remark(&format!("nobody answers at {}: PID 1 was sent {signal}", session.socket));
+    session.remark(&format!("no answer at {}: sent {signal} to PID 1", session.socket));
     Ok(Exit::Done)
 }
 
-/// What still works.
+/// Adds the commands that still work to an error.
 fn with_force(error: Error) -> Error {
     let Error::Failed(exit, mut failure) = error else { return error };
-    failure.hint.push_str(
-        "\n--force asks PID 1 by a signal; --force --force asks nobody: no unit is stopped",
-    );
+    failure
+        .hint
+        .push_str("\n--force signals PID 1; --force --force acts at once without stopping units");
     Error::Failed(exit, failure)
 }
 
-/// An init that is not in charge of a machine just ends.
+/// Returns the final action; an init that does not run a machine only exits.
 fn final_action<'a>(verb: &Verb, mode: &str, last: &'a str) -> &'a str {
     let here = matches!(mode, "container" | "supervisor") && !matches!(verb, Verb::Exit { .. });
     if here { "init exits with 0" } else { last }
 }
 
-/// Asks, and takes silence for a yes: a script that drives a terminal must not hang here.
+/// Asks the user and takes silence as yes: a script on a terminal must not hang here.
 fn agreed(doing: &str) -> Result<bool, Error> {
     for left in (1..=GRACE).rev() {
         session::redraw(&format!("{doing}, in {left} s. Enter: now, n or Ctrl-C: not at all "));
@@ -152,8 +152,8 @@ mod tests {
 
     #[test]
     fn what_is_said_of_the_end_fits_what_init_is_in_charge_of() {
-        let said = |verb, mode| final_action(&verb, mode, "the power goes off");
-        assert_eq!(said(Verb::Poweroff {}, "machine"), "the power goes off");
+        let said = |verb, mode| final_action(&verb, mode, "the machine powers off");
+        assert_eq!(said(Verb::Poweroff {}, "machine"), "the machine powers off");
         assert_eq!(said(Verb::Poweroff {}, "container"), "init exits with 0");
         assert_eq!(said(Verb::Halt {}, "supervisor"), "init exits with 0");
         let exit = final_action(&Verb::Exit { code: 7 }, "container", "init exits with 7");

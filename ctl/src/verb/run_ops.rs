@@ -49,12 +49,12 @@ fn tell(
     match waiting.finish(session)? {
         None => Ok(Exit::Done),
         Some(Ended::TimedOut) => waiting::conclude(session, Some(Ended::TimedOut)),
-        // What matters is how these ended, not whether something else was degraded before.
+        // Only the result for these units counts, not other failures.
         Some(Ended::Settled(_)) => verdict(session, targets),
     }
 }
 
-/// `restarting web`; of what was not up there was nothing to replace.
+/// Prints `restarting web`; a unit that was down had nothing to replace.
 fn said(doing: &str, told: &Told) -> String {
     let units = told.units.iter();
     let up: Vec<&str> =

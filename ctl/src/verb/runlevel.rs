@@ -1,5 +1,5 @@
-//! The run levels of System V init, as far as programs still ask for them: runlevel(8), telinit(8).
-//! A level stands for the first target in [`LEVELS`] that a unit provides.
+//! System V run levels for programs that still use them: runlevel(8), telinit(8). A level stands
+//! for its first target in [`LEVELS`] that a unit provides.
 
 use crate::arguments::{Colour, Common};
 use crate::exit::{Error, Exit};
@@ -7,7 +7,7 @@ use crate::session::{self, Session};
 use groundstate_units::control::answer::Status;
 use groundstate_units::control::request::Verb;
 
-/// Levels and their targets. A goal is of the first level that lists it.
+/// Levels and their targets. A goal has the first level that lists it.
 const LEVELS: [(&str, &[&str]); 6] = [
     ("5", &["graphical", "graphical.target", "runlevel5.target"]),
     ("3", &["multi-user", "multi-user.target", "runlevel3.target"]),
@@ -17,7 +17,7 @@ const LEVELS: [(&str, &[&str]); 6] = [
     ("S", &["sysinit", "sysinit.target", "emergency", "emergency.target"]),
 ];
 
-/// The arguments after the name `--socket`.
+/// Finds the socket in the arguments.
 fn socket(flags: &[String]) -> Option<std::path::PathBuf> {
     flags.iter().find_map(|flag| flag.strip_prefix("--socket=")).map(Into::into)
 }
@@ -28,7 +28,7 @@ fn status(flags: &[String]) -> Result<Status, Error> {
     Ok(session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?.0)
 }
 
-/// `runlevel`: the previous level, which init does not keep, and the present one.
+/// `runlevel`: prints the previous level, which init does not store, and the present one.
 pub(crate) fn run(words: &[String]) -> Result<Exit, Error> {
     if words.iter().any(|word| matches!(word.as_str(), "-h" | "--help")) {
         session::print("Usage: runlevel\n\nprints N and the run level that the goal stands for")?;
@@ -54,7 +54,7 @@ fn level(status: &Status) -> Option<&'static str> {
     LEVELS.iter().find(|(_, targets)| meets(targets)).map(|(level, _)| *level)
 }
 
-/// The target of a level, among those that init knows. Without an init the usual one.
+/// Returns the target of a level that init knows, or the usual one without an init.
 pub(crate) fn target(level: &str, flags: &[String]) -> String {
     let own = format!("runlevel{level}.target");
     let (usual, others): (&str, &[&str]) = match level {

@@ -21,7 +21,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// Does what was asked.
+/// Runs the subcommand.
 pub(crate) fn run(session: &Session, asked: Source) -> Result<Exit, Error> {
     let answer = match asked {
         Source::List => return list(session),
@@ -40,8 +40,7 @@ pub(crate) fn run(session: &Session, asked: Source) -> Result<Exit, Error> {
     Ok(Exit::Done)
 }
 
-/// The set is init's now, so the command is done: that not all of it can be used is said beside
-/// the answer.
+/// Returns a warning about unusable files. The command succeeded anyway, because init has the set.
 fn broken(put: &Put) -> Option<String> {
     let files: BTreeSet<&str> = put
         .diagnostics
@@ -65,7 +64,7 @@ fn said(put: &Put, session: &Session) -> String {
     format!("{mistakes}source {source}, revision {revision}, generation {generation}: {plan}")
 }
 
-/// A file under its own name; of a directory all that is not hidden.
+/// Adds a file under its name, or all visible files of a directory.
 fn add(set: &mut SourceSet, path: &Path) -> Result<(), Error> {
     let shown = path.to_string_lossy();
     let failed = |error: io::Error| Error::file(&shown, &error);
@@ -93,7 +92,7 @@ fn name_of(path: &Path) -> String {
 fn put(session: &Session, source: Name, set: &SourceSet) -> Result<Box<RawValue>, Error> {
     let memory = sealed(set).map_err(|error| {
         let hint = "memfd_create(2) and its seals are needed";
-        Error::local(format!("the files can not be handed over: {error}"), hint)
+        Error::local(format!("cannot pass the files to init: {error}"), hint)
     })?;
     let verb = Verb::SourcePut { source, plan: true };
     session.connect()?.ask_with(verb, memory.as_fd())

@@ -1,4 +1,4 @@
-//! `ping` and `stats`: about init itself.
+//! `ping` and `stats`: information about init itself.
 
 use crate::exit::{Error, Exit};
 use crate::session::{self, Session};
@@ -10,7 +10,7 @@ pub(crate) fn ping(session: &Session) -> Result<Exit, Error> {
     let value = session.ping()?;
     let pong = session::read::<Pong>(&value)?;
     session.show(&value, || {
-        format!("init {} is there: pid {}, since {}\n", pong.version, pong.pid, pong.boot)
+        format!("init {} is running: pid {}, up since {}\n", pong.version, pong.pid, pong.boot)
     })?;
     Ok(Exit::Done)
 }

@@ -1,4 +1,4 @@
-//! `status`: targets first, what needs attention first, what is healthy folded.
+//! `status`: shows targets and problems first, and hides healthy units.
 
 use crate::arguments;
 use crate::exit::{Error, Exit};
@@ -13,10 +13,10 @@ use groundstate_units::text::wall_clock::WallTime;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Lines of the log shown under a unit asked for by name.
+/// Number of log lines under a unit requested by name.
 const TAIL: u64 = 5;
 
-/// Asks and prints.
+/// Asks init and prints the status.
 pub(crate) fn run(session: &Session, asked: &arguments::Status) -> Result<Exit, Error> {
     let (mut status, value) =
         session.ask_as::<Status>(Verb::Status { targets: asked.targets.clone() })?;
@@ -41,7 +41,7 @@ pub(crate) fn run(session: &Session, asked: &arguments::Status) -> Result<Exit, 
     Ok(if by_name && failed { Exit::Bad } else { Exit::Done })
 }
 
-/// A unit is called by a target that somebody asked for, not by one that came along.
+/// Orders names so that a requested target comes before one that is provided along with it.
 fn telling_names_first(status: &mut Status) {
     let along: BTreeSet<&str> = status
         .targets
@@ -75,7 +75,7 @@ fn check_lines(status: &Status, by_name: bool, style: &Style) -> String {
     text
 }
 
-/// The whole system.
+/// Formats the whole system.
 pub(crate) fn render(
     status: &Status,
     now: WallTime,
@@ -110,7 +110,7 @@ pub(crate) fn render(
     text
 }
 
-/// What of the goal nobody may be: no unit's line would tell of it.
+/// Returns goal targets without a provider, which no unit's line would show.
 fn lost_goals(status: &Status) -> Vec<&TargetStatus> {
     let goal = |target: &&TargetStatus| status.goal.contains(&target.target);
     status.targets.iter().filter(goal).filter(|target| target.unit.is_none()).collect()
@@ -120,7 +120,7 @@ fn lost_word(goal: &TargetStatus) -> String {
     style::word(goal.state, false, goal.reason.as_ref())
 }
 
-/// As [`row`].
+/// Formats such a target like [`row`].
 fn lost_row(goal: &TargetStatus, widths: (usize, usize), style: &Style) -> String {
     let tone = style::tone(goal.state, false);
     let glyph = style.paint(tone, &style::glyph(goal.state, false).to_string());
@@ -166,7 +166,7 @@ fn heading(status: &Status, now: WallTime, style: &Style) -> String {
     text
 }
 
-/// `+tcpdump (47m left) -cron`.
+/// Formats `+tcpdump (47m left) -cron`.
 fn overlay(status: &Status, now: WallTime) -> Option<String> {
     let overlay = &status.overlay;
     let mut parts = Vec::new();
@@ -179,7 +179,7 @@ fn overlay(status: &Status, now: WallTime) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(" "))
 }
 
-/// `41 needed: 1 failed, 1 degraded, 38 running, 1 exited`.
+/// Formats `41 needed: 1 failed, 1 degraded, 38 running, 1 exited`.
 fn tally(units: &[UnitStatus]) -> String {
     let needed: Vec<&UnitStatus> = units.iter().filter(|unit| unit.needed).collect();
     let mut counts: BTreeMap<(u8, String), usize> = BTreeMap::new();
@@ -201,7 +201,7 @@ fn tally(units: &[UnitStatus]) -> String {
     format!("{} needed: {}", needed.len(), parts.join(", "))
 }
 
-/// One line; `widths`: of the names and of the states.
+/// Formats a line; `widths` are those of names and states.
 fn row(unit: &UnitStatus, now: WallTime, widths: (usize, usize), style: &Style) -> String {
     let tone = style::tone(unit.state, unit.degraded);
     let glyph = style.paint(tone, &style::glyph(unit.state, unit.degraded).to_string());
@@ -213,7 +213,7 @@ fn row(unit: &UnitStatus, now: WallTime, widths: (usize, usize), style: &Style) 
     format!("  {glyph} {name}  {}{}{said}\n", style.paint(tone, &word), " ".repeat(gap))
 }
 
-/// What stands behind the state: why, how often, since when, for whom.
+/// Returns the details of a state: reason, failures, duration, dependents.
 fn account(unit: &UnitStatus, now: WallTime) -> String {
     let mut parts = Vec::new();
     if let Some(reason) = &unit.reason {
@@ -246,7 +246,7 @@ fn account(unit: &UnitStatus, now: WallTime) -> String {
     parts.join(", ")
 }
 
-/// `once`, `3 times`.
+/// Formats `once`, `3 times`.
 fn times(count: u32) -> String {
     if count == 1 { "once".to_string() } else { format!("{count} times") }
 }
@@ -271,7 +271,7 @@ fn footing(lost: &[&TargetStatus], shown: &[&UnitStatus], hidden: usize, style: 
     format!("{}\n", style.paint(Tone::Quiet, &format!("hint: {}", parts.join("   "))))
 }
 
-/// Units asked for by name, each in full.
+/// Formats units requested by name in full.
 pub(crate) fn details(
     status: &Status,
     now: WallTime,
@@ -349,7 +349,7 @@ fn word(unit: &UnitStatus) -> String {
     style::word(unit.state, unit.degraded, unit.reason.as_ref())
 }
 
-/// The name operators use: the unit's own where a target has it, else its first target.
+/// Returns the name that operators use: the unit's own if a target has it, else its first target.
 fn name(unit: &UnitStatus) -> &str {
     if unit.provides.contains(&unit.unit) {
         return &unit.unit;
@@ -357,7 +357,7 @@ fn name(unit: &UnitStatus) -> &str {
     unit.provides.first().unwrap_or(&unit.unit)
 }
 
-/// The same, with the unit's name where it differs.
+/// Like [`name`], with the unit's name if it differs.
 fn label(unit: &UnitStatus) -> String {
     let name = name(unit);
     if name == unit.unit { name.to_string() } else { format!("{name} ({})", unit.unit) }
@@ -367,7 +367,7 @@ fn needs_attention(unit: &UnitStatus) -> bool {
     urgency(unit) < 6
 }
 
-/// What comes first.
+/// Returns the sort key: most urgent first.
 fn urgency(unit: &UnitStatus) -> u8 {
     match unit.state {
         State::Failed if word(unit) == "failed" => 0,

@@ -1,5 +1,5 @@
-//! `tree`: from the goal (or the targets given) down along what pulls in; or, reversed,
-//! up to who needs it. A unit's own branch is drawn once.
+//! `tree`: dependencies from the goal or the given targets down, or in reverse up to dependents.
+//! Each unit's branch is drawn once.
 
 use crate::arguments;
 use crate::exit::{Error, Exit};
@@ -10,7 +10,7 @@ use groundstate_units::control::request::Verb;
 use groundstate_units::text::name::Name;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Asks and prints.
+/// Asks init and prints the tree.
 pub(crate) fn run(session: &Session, asked: &arguments::Tree) -> Result<Exit, Error> {
     let (graph, value) = session.ask_as::<Graph>(Verb::Graph {})?;
     let roots: Vec<String> = if asked.targets.is_empty() {
@@ -40,7 +40,7 @@ impl<'a> Index<'a> {
                 providers.entry(target.as_str()).or_insert(node.unit.as_str());
             }
         }
-        // What init chose goes before what is merely claimed.
+        // A provider chosen by init comes before one that merely claims the target.
         for edge in &graph.edges {
             if let Some(unit) = &edge.to {
                 providers.insert(&edge.target, unit);
@@ -50,14 +50,14 @@ impl<'a> Index<'a> {
         Index { nodes, providers }
     }
 
-    /// The unit behind a target's or a unit's name.
+    /// Returns the unit of a target's or a unit's name.
     fn unit(&self, name: &str) -> Option<&'a str> {
         let provider = self.providers.get(name).copied();
         provider.or_else(|| self.nodes.get(name).map(|node| node.unit.as_str()))
     }
 }
 
-/// One line of the tree that is still to be drawn.
+/// A line of the tree that is still to be drawn.
 struct Branch<'a> {
     name: &'a str,
     kind: Option<&'static str>,
@@ -65,19 +65,19 @@ struct Branch<'a> {
     last: bool,
 }
 
-/// The tree. Walks with a stack of its own: a chain of units may be long.
+/// Draws the tree with an explicit stack, because a chain of units may be long.
 pub(crate) fn render(graph: &Graph, roots: &[String], reverse: bool, style: &Style) -> String {
     let index = Index::new(graph);
     let mut below: BTreeMap<&str, Vec<&Edge>> = BTreeMap::new();
     let names: BTreeSet<(&str, &str)> =
         graph.edges.iter().map(|edge| (edge.from.as_str(), edge.target.as_str())).collect();
-    // `web` beside `web.service`: the same said twice.
+    // `web` duplicates `web.service`.
     let is_short = |edge: &&Edge| {
         let long =
             |suffix| names.contains(&(&edge.from, format!("{}.{suffix}", edge.target).as_str()));
         long("service") || long("target")
     };
-    // What may be missing and is, is nothing to be looked at.
+    // A missing optional dependency is not shown.
     let shown = |edge: &&Edge| edge.kind.pulls_in() && !(edge.optional && edge.to.is_none());
     for edge in graph.edges.iter().filter(shown).filter(|edge| !is_short(edge)) {
         let key = if reverse { edge.to.as_deref() } else { Some(edge.from.as_str()) };

@@ -1,4 +1,4 @@
-//! `timers` and `sockets`: what triggers wait for.
+//! `timers` and `sockets`: pending triggers.
 
 use crate::exit::{Error, Exit};
 use crate::session::{self, Session};
@@ -23,7 +23,7 @@ pub(crate) fn sockets(session: &Session) -> Result<Exit, Error> {
     Ok(Exit::Done)
 }
 
-/// The next one first, those without a next last.
+/// Lists the next one first, and those without a next last.
 fn render_timers(answer: &Timers, style: &Style) -> String {
     let now = WallTime::parse(&answer.now).unwrap_or_else(session::now);
     let mut timers: Vec<_> = answer.timers.iter().collect();
@@ -75,7 +75,7 @@ fn render_sockets(answer: &Sockets, style: &Style) -> String {
     text
 }
 
-/// Columns as wide as they need; the first row is the heading.
+/// Formats columns as wide as needed; the first row is the heading.
 fn table<const N: usize>(rows: &[[String; N]], style: &Style) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));

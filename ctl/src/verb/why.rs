@@ -1,5 +1,5 @@
-//! `why`: the chain of reasons in words, down to the exit status or the line of a file;
-//! what it affects; what happens next.
+//! `why`: the chain of reasons in words, down to the exit status or the line of a file, with
+//! effects and next steps.
 
 use crate::arguments;
 use crate::exit::{Error, Exit};
@@ -14,12 +14,12 @@ use groundstate_units::spec::DependencyKind;
 use groundstate_units::text::wall_clock::WallTime;
 use std::fmt::Write;
 
-/// Lines of the root cause's log that are shown.
+/// Number of log lines of the root cause.
 const TAIL: u64 = 5;
-/// Names in one line; the rest is counted.
+/// Maximum number of names in a line.
 const NAMED: usize = 8;
 
-/// Asks and prints.
+/// Asks init and prints the explanation.
 pub(crate) fn run(session: &Session, asked: arguments::One) -> Result<Exit, Error> {
     let (why, value) = session.ask_as::<Why>(Verb::Why { target: asked.target })?;
     session.show(&value, || {
@@ -31,7 +31,7 @@ pub(crate) fn run(session: &Session, asked: arguments::One) -> Result<Exit, Erro
     Ok(Exit::Done)
 }
 
-/// In words. `tail`: the last lines of the root cause's log.
+/// Formats the explanation. `tail` has the last log lines of the root cause.
 pub(crate) fn render(why: &Why, tail: &[String], now: WallTime, style: &Style) -> String {
     let mut text = headline(why, now, style);
     if why.chain.len() > 1 {
@@ -71,14 +71,14 @@ fn headline(why: &Why, now: WallTime, style: &Style) -> String {
     let held_down = held_down(why);
     let masked = held_down.is_some();
     let word = match held_down {
-        // Nothing of it failed: somebody wants it so.
+        // The unit did not fail; the operator wants this state.
         Some(word) => word.to_string(),
         None => style::word(why.state, why.degraded, reason).to_uppercase(),
     };
     let tone = if masked { Tone::Uneasy } else { style::tone(why.state, why.degraded) };
     let mut text = format!("{} is {}", style.bold(&name), style.paint(tone, &word));
     if masked {
-        // The word says all there is to say.
+        // The word needs no explanation.
     } else if why.state == State::Disabled && why.detail.is_some() {
         text.push_str(" because neither the goal nor anything it needs needs it");
         if let Some(reason) = reason {
@@ -96,7 +96,7 @@ fn headline(why: &Why, now: WallTime, style: &Style) -> String {
                 let _ = write!(text, ", failed {more} times in a row");
             }
         }
-        // Since when it is degraded nobody notes.
+        // The time of a degradation is not recorded.
         let of = if why.degraded { "up for" } else { "for" };
         let _ = write!(text, ", {of} {}", style::span(span::since(&unit.since, now)));
     }
@@ -104,7 +104,8 @@ fn headline(why: &Why, now: WallTime, style: &Style) -> String {
     text
 }
 
-/// It is masked or dropped itself: of a dependency that is, the state of this one tells.
+/// Returns the word for a unit that is itself masked or dropped; a dependent unit shows it by its
+/// state.
 fn held_down(why: &Why) -> Option<&'static str> {
     let reason = why.chain.first()?.reason.as_ref()?;
     let Cause::Masked { target, dropped } = &reason.cause else { return None };
@@ -113,7 +114,7 @@ fn held_down(why: &Why) -> Option<&'static str> {
     itself.then_some(word)
 }
 
-/// The reason is no sentence about "it".
+/// Returns true if the reason is not a sentence about the unit.
 fn reads_alone(why: &Why) -> bool {
     let reason = why.chain.first().and_then(|link| link.reason.as_ref());
     reason.is_some_and(|reason| {
@@ -130,7 +131,7 @@ fn reads_alone(why: &Why) -> bool {
     })
 }
 
-/// The sentence behind the first link, or what holds a healthy unit up.
+/// Returns the sentence for the first link, or what needs a healthy unit.
 fn because(why: &Why) -> Option<String> {
     if let Some(reason) = why.chain.first().and_then(|link| link.reason.as_ref()) {
         return Some(reason.text.clone());
@@ -168,7 +169,7 @@ fn because(why: &Why) -> Option<String> {
             })
         }
         State::Stopping => Some(match why.detail.as_ref()?.needed {
-            true => "it is to be started anew".to_string(),
+            true => "it is being restarted".to_string(),
             false => "neither the goal nor anything it needs needs it any more".to_string(),
         }),
         State::Failed | State::Waiting => None,
@@ -201,7 +202,7 @@ fn chain(links: &[Link], style: &Style) -> String {
     text
 }
 
-/// `network-online (depends-on) <- maddy (depends-ms) <- the goal`.
+/// Formats `network-online (depends-on) <- maddy (depends-ms) <- the goal`.
 fn needed_by(needs: &[Need]) -> String {
     let mut parts: Vec<String> = needs
         .iter()
@@ -225,7 +226,7 @@ fn affected_word(unit: &Affected) -> String {
     style::word(unit.state, unit.degraded, unit.reason.as_ref())
 }
 
-/// The triggers, and where one finds what they wait for.
+/// Formats the triggers, and where to see what they wait for.
 fn activated_by(triggers: &[Affected]) -> String {
     let said = |it: &Affected| format!("{} ({})", it.unit, affected_word(it));
     let names: Vec<String> = triggers.iter().map(said).collect();
@@ -250,7 +251,7 @@ fn affects(affected: &[Affected]) -> String {
     parts.join(", ")
 }
 
-/// What happens by itself, and what a person can do.
+/// Formats what happens automatically, and what an operator can do.
 fn next(why: &Why, now: WallTime) -> String {
     let Some(root) = why.chain.last() else { return String::new() };
     let Some(reason) = &root.reason else { return String::new() };

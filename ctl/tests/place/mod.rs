@@ -1,11 +1,11 @@
-//! A directory in which the real `initctl` is called, and what it said there. Not what is expected of it.
+//! A folder in which the real `initctl` runs, and its output.
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A directory of its own, gone at the end.
+/// A temporary folder, deleted at the end.
 pub(crate) struct Place(pub(crate) PathBuf);
 
 impl Place {
@@ -35,7 +35,7 @@ impl Drop for Place {
     }
 }
 
-/// What it said to people.
+/// Returns stderr.
 pub(crate) fn err(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }

@@ -118,7 +118,7 @@ fn shipped_bundle_starts_as_any_user_and_answers_initctl() {
         // Without cgroups init also signals the client, perhaps before it prints its answer: 143 is
         // SIGTERM.
         let output = container.exec(&["/sbin/poweroff"]);
-        let answered = output.stdout.starts_with(b"everything is stopped");
+        let answered = output.stdout.starts_with(b"all units are stopped");
         assert!(answered || output.status.code() == Some(143), "{output:?}");
         assert_eq!(container.ended(), 0, "{}", container.said());
     }

@@ -31,7 +31,7 @@ fn systemctl_refuses_what_init_cannot_do_and_says_why() {
         (&["poweroff", "--when=+1h"], "init schedules no shutdown"),
         (&["reboot", "bootloader"], "init passes no argument"),
         (&["reboot", "--firmware-setup"], "EFI"),
-        (&["exit", "many"], "no exit code"),
+        (&["exit", "many"], "not an exit code"),
         (&["halt", "web"], "Too many arguments"),
         (&["stop", "--dry-run", "web"], "--dry-run"),
         (&["start", "--job-mode=isolate", "web"], "init has no jobs"),

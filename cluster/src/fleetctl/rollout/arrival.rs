@@ -1,4 +1,4 @@
-//! Whether a unit has come up with its new file: asked again until it has, or its time is over.
+//! Waits until a unit is active with its new file, or until the timeout.
 
 use super::super::client::hash_of;
 use super::super::output::say;
@@ -12,47 +12,48 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 const LOOK: Duration = Duration::from_millis(100);
-/// A machine that is there and says nothing of a global unit for as long does not have it any more: it is
-/// drained, or another by its metadata.
+/// A registered machine that does not report a global unit for this long no longer has it: it
+/// drains, or its metadata has changed.
 const SILENT: Duration = Duration::from_secs(5);
 
-/// Runs of units on machines, by the names of both.
+/// Runs of units on machines, by unit and machine.
 pub(super) type Runs = BTreeMap<(String, String), String>;
 
-/// How waiting for a unit ended.
+/// The result of waiting for a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
     /// It is active.
     Up,
-    /// It is not to be, by now: another has stopped it.
+    /// The unit was stopped in the meantime.
     Unwished,
-    /// Another has destroyed it.
+    /// The unit was destroyed.
     Gone,
 }
 
-/// How far it is.
+/// The current progress.
 enum Look {
     There(Arrival),
-    /// What is missing until it is active.
+    /// What is missing until the unit is active.
     Lacks(String),
 }
 
-/// What was seen of the unit that is waited for, and of the machines of a global one.
+/// Observations of a unit, and of the machines of a global unit.
 #[derive(Default)]
 pub(super) struct Seen {
-    /// That it is not to run any more was said.
+    /// The message that the unit was stopped has been printed.
     unwished: bool,
-    /// Those that had the new file up.
+    /// Machines on which the new file was active.
     pub(super) up: BTreeSet<String>,
-    /// Those that are there and say nothing of it, and since when.
+    /// Registered machines that do not report the unit, since when.
     silent: BTreeMap<String, Instant>,
-    /// Those that do not have it any more.
+    /// Machines that no longer have the unit.
     off: BTreeSet<String>,
 }
 
 impl Rolling<'_> {
-    /// Active with that file: everywhere it runs, for a global unit, or on those machines. What others wish
-    /// or destroy meanwhile is no failure of it, and is said.
+    /// Waits until the unit is active with the new file on its machine, on all machines for a
+    /// global unit, or on the given ones. A unit that was stopped or destroyed in the meantime is
+    /// reported and is no failure.
     pub(super) async fn wait(
         &mut self,
         name: &str,
@@ -61,7 +62,7 @@ impl Rolling<'_> {
         let patience = self.patience();
         let began = Instant::now();
         let mut outage = Outage::default();
-        let mut last = String::from("no machine says anything of it");
+        let mut last = String::from("no machine has reported it");
         while began.elapsed() < patience {
             match outage.bridged(self.look_at(name, machines).await)? {
                 Some(Look::There(arrival)) => return Ok(self.arrived(name, arrival)),
@@ -79,7 +80,7 @@ impl Rolling<'_> {
             Arrival::Up => {}
             Arrival::Unwished => {
                 if !std::mem::replace(&mut self.seen.unwished, true) {
-                    say(&format!("Unit {name} is not to run any more, and is not waited for"));
+                    say(&format!("Unit {name} was stopped in the meantime; not waiting for it"));
                 }
             }
             Arrival::Gone => self.leave_out(name),
@@ -87,10 +88,10 @@ impl Rolling<'_> {
         arrival
     }
 
-    /// Units that are up stay so for a while, each in the run in which it came up.
+    /// Checks that units stay active for a while, each in the run in which it came up.
     ///
     /// # Errors
-    /// One of them was not active, or was started again.
+    /// A unit was not active or was restarted.
     pub(super) async fn stay_healthy(
         &mut self,
         mut names: Vec<String>,
@@ -115,7 +116,9 @@ impl Rolling<'_> {
                 break;
             }
             if began.elapsed() >= span + self.patience() {
-                return Err(Trouble::new("nobody says whether the new file stays up"));
+                return Err(Trouble::new(
+                    "cannot check whether the new file stays active: no server answers",
+                ));
             }
             sleep(LOOK).await;
         }
@@ -144,12 +147,12 @@ impl Rolling<'_> {
             let fault = if !is_up(state) {
                 format!("{} ({})", state.systemd_active_state, state.systemd_sub_state)
             } else if before.is_some_and(|run| !state.run.is_empty() && *run != state.run) {
-                "started anew".to_string()
+                "restarted".to_string()
             } else {
                 note_run(&mut self.runs, state);
                 continue;
             };
-            // It may be on its way down, as another wished.
+            // It may be stopping because its desired state changed.
             if let Err(arrival) = self.as_wished(name).await? {
                 return Ok(arrival);
             }
@@ -175,7 +178,7 @@ impl Rolling<'_> {
         let own: Vec<_> = own.collect();
         let new = own.iter().filter(|state| state.hash == hash);
         if let Some(failed) = new.clone().find(|state| state.systemd_active_state == "failed") {
-            // It may have failed in being stopped.
+            // It may have failed while it was stopped.
             if let Err(arrival) = self.as_wished(name).await? {
                 return Ok(Look::There(arrival));
             }
@@ -191,7 +194,7 @@ impl Rolling<'_> {
         if let Some(due) = self.due(name, silent).await? {
             return Ok(Look::Lacks(due));
         }
-        // A global unit may be on no machine by now.
+        // A global unit may be on no machine now.
         if up.len() == own.len() && (is_global(&unit) || !up.is_empty()) {
             return Ok(Look::There(Arrival::Up));
         }
@@ -201,22 +204,23 @@ impl Rolling<'_> {
         }))
     }
 
-    /// The unit, as long as it is to run; else what became of it.
+    /// Returns the unit while it should run, or why it should not.
     ///
     /// # Errors
-    /// It has another file.
+    /// The unit's file has changed.
     async fn as_wished(&mut self, name: &str) -> Result<Result<Unit, Arrival>, Trouble> {
         let Some(unit) = self.session.client.unit(name).await? else {
             return Ok(Err(Arrival::Gone));
         };
         if hash_of(&unit) != self.file.hash() {
-            return Err(Trouble::new(format!("unit {name} has another file by now")));
+            return Err(Trouble::new(format!("the file of unit {name} has changed")));
         }
         Ok(if unit.desired_state == "launched" { Ok(unit) } else { Err(Arrival::Unwished) })
     }
 
-    /// Of machines that say nothing of it one that is to, and why it does not. One that has left is not
-    /// waited for if it had the new file up: it may be the file that it fell by.
+    /// Returns one of the silent machines that is still waited for, and why it does not report. A
+    /// machine that disappeared after the new file was active there is waited for too: the file may
+    /// have brought it down.
     async fn due(&mut self, name: &str, silent: Vec<String>) -> Result<Option<String>, Trouble> {
         self.seen.silent.retain(|id, _| silent.contains(id));
         self.seen.off.retain(|id| silent.contains(id));
@@ -235,22 +239,23 @@ impl Rolling<'_> {
                 false => self.seen.up.contains(&id),
             };
             if !is_off {
-                let why = if there.contains(&id) { "says nothing of it" } else { "is not there" };
+                let why =
+                    if there.contains(&id) { "has not reported it" } else { "is not registered" };
                 due = Some(format!("{id} {why}"));
             } else if self.seen.off.insert(id.clone()) {
-                say(&format!("Unit {name} is not on {id} any more"));
+                say(&format!("Unit {name} is no longer on {id}"));
             }
         }
         Ok(due)
     }
 }
 
-/// It is active, or has run to its end.
+/// Returns true if the unit is active, or has run to its end.
 fn is_up(state: &UnitState) -> bool {
     ["active", "reloading"].contains(&state.systemd_active_state.as_str()) || has_run(state)
 }
 
-/// A unit that has run to its end may run again, as its timer says.
+/// Records the run of a unit. A unit that has run to its end may run again by its timer.
 fn note_run(runs: &mut Runs, state: &UnitState) {
     let key = (state.name.clone(), state.machine_id.clone());
     let run = if has_run(state) { String::new() } else { state.run.clone() };

@@ -1,5 +1,4 @@
-//! What becomes of a rollout that failed: what it replaced has again what it had before it, and what it
-//! never came to is left alone.
+//! Restores the old files after a failed rollout. Units that it did not reach are left alone.
 
 use super::super::client::{Client, hash_of};
 use super::super::output::warn;
@@ -12,14 +11,14 @@ use tokio::time::{Instant, sleep};
 
 const LOOK: Duration = Duration::from_millis(100);
 
-/// As it was before the rollout that is under way; `None`: nobody has kept that.
+/// Returns the unit before the rollout in progress, or `None` if its old file is not stored.
 pub(super) fn as_before(unit: &Unit) -> Option<Unit> {
     let Before { options, signature } = unit.before.clone()?;
     Some(Unit { options, signature, machines: None, before: None, ..unit.clone() })
 }
 
 impl Rolling<'_> {
-    /// What is said in the end; where it failed, what is done has its old file again.
+    /// Finishes a rollout. After a failure, restores the old files.
     pub(super) async fn ended(&mut self, rolled: Result<(), Trouble>) -> Result<u8, Trouble> {
         let Err(trouble) = rolled else { return Ok(0) };
         warn(&trouble.message);
@@ -29,8 +28,8 @@ impl Rolling<'_> {
         for done in std::mem::take(&mut self.done).iter().rev() {
             let name = &done.old.name;
             match self.goes_back(done).await {
-                Ok(true) => warn(&format!("Unit {name} has its old file again")),
-                // The server refused the new file: the old one is still there.
+                Ok(true) => warn(&format!("Unit {name}: restored the old file")),
+                // The server refused the new file, so the old one is still stored.
                 Ok(false) => {}
                 Err(again) => warn(&format!("Unit {name}: {}", again.message)),
             }
@@ -38,8 +37,9 @@ impl Rolling<'_> {
         Err(Trouble::said())
     }
 
-    /// A unit that was in the middle of another rollout had two files: those machines that this one alone
-    /// came to have the older one back first. False: it has its old file already.
+    /// Restores a unit. A unit in the middle of another rollout had two files: the machines that
+    /// only this rollout reached get the older one back first. Returns false if the unit already
+    /// has its old file.
     async fn goes_back(&mut self, Done { old, made }: &Done) -> Result<bool, Trouble> {
         let (limit, mut new) = (self.patience(), self.file.hash());
         if let Some((older, machines)) = self.came_further(old, &new).await? {
@@ -54,8 +54,8 @@ impl Rolling<'_> {
         answered(limit, give).await
     }
 
-    /// What all had before the other rollout, and the machines that this one has taken it from; none of
-    /// them named: all.
+    /// Returns the unit before the other rollout, and the machines that this rollout took it from.
+    /// An empty list means all.
     async fn came_further(
         &mut self,
         old: &Unit,
@@ -73,11 +73,12 @@ impl Rolling<'_> {
         Ok(further.then_some((older, others)))
     }
 
-    /// They keep what they have once the unit has another file: so until they have it.
+    /// Waits until the machines have the older file: they keep what they have once the unit changes
+    /// again.
     async fn wait_for_the_others(&mut self, older: &Unit, named: &[String]) -> Result<(), Trouble> {
         let (began, hash, name) = (Instant::now(), hash_of(older), &older.name);
         let mut outage = Outage::default();
-        let mut late = String::from("nobody answers");
+        let mut late = String::from("no machine has reported");
         while began.elapsed() < self.patience() {
             if let Some(states) = outage.bridged(self.session.client.states().await)? {
                 let own = states.into_iter().filter(|state| state.name == *name);
@@ -87,17 +88,18 @@ impl Rolling<'_> {
                 if without.is_empty() {
                     return Ok(());
                 }
-                late = format!("not taken back by {}", without.join(" "));
+                late = format!("not restored on {}", without.join(" "));
             }
             sleep(LOOK).await;
         }
-        warn(&format!("Unit {name}: the file that all machines had is {late}"));
+        warn(&format!("Unit {name}: cannot confirm that the previous file was restored: {late}"));
         Ok(())
     }
 }
 
-/// Its old file, on those machines or on all, where the new one of that hash stands, in the unit that was
-/// `made` then; whoever never took part keeps what it has. False: it has it already.
+/// Restores the old file on these machines or on all, if the unit was created at `made` and has the
+/// file with hash `new`. Other machines keep what they have. Returns false if the unit already has
+/// the old file.
 async fn give_back(
     client: &mut Client,
     old: &Unit,
@@ -107,18 +109,18 @@ async fn give_back(
 ) -> Result<bool, Trouble> {
     loop {
         let there = client.unit(&old.name).await?;
-        let there = there.ok_or_else(|| Trouble::new("it was destroyed"))?;
+        let there = there.ok_or_else(|| Trouble::new("the unit was destroyed"))?;
         if hash_of(&there) == hash_of(old) {
             return Ok(false);
         }
         if hash_of(&there) != new {
-            return Err(Trouble::new("another file was put there meanwhile, and stays"));
+            return Err(Trouble::new("keeping another file that was stored in the meantime"));
         }
         let by = client.why(&old.name).await?.map(|why| why.created);
         if made.is_some() && by.is_some() && by != made {
-            return Err(Trouble::new("it was destroyed and made anew meanwhile, and stays"));
+            return Err(Trouble::new("keeping the unit, which was re-created in the meantime"));
         }
-        // What was wished meanwhile stands: it is the file that goes back.
+        // A desired state set in the meantime is kept: only the file is restored.
         let desired_state =
             if there.desired_state.is_empty() { &old.desired_state } else { &there.desired_state };
         let old = Unit { desired_state: desired_state.clone(), ..old.clone() };

@@ -1,12 +1,12 @@
-//! A silence of etcd that is so long that live machines may have lost their leases, and what the engine
-//! is told of it. [`MachineLease`] knows when that is so; what follows is the engine's.
+//! Tells the engine about a silence of etcd in which live machines may have lost their leases.
+//! [`MachineLease`] detects it.
 
 use super::super::machine_lease::MachineLease;
 use crate::engine::Engine;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How an engine learns of a time in which etcd said nothing.
+/// Connects an engine to the machine's lease.
 pub(super) struct EtcdSilence {
     pub(super) machine_lease: watch::Receiver<MachineLease>,
     pub(super) ttl: Duration,

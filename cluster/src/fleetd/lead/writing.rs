@@ -1,5 +1,5 @@
-//! The writes of an engine that leads, one behind the other. What is to be written is
-//! [`crate::engine`]'s to say.
+//! Sends the writes of a leading engine one after the other. [`crate::engine`] decides what is
+//! written.
 
 use super::{AGAIN, Over, SIGNS, Term};
 use crate::engine::Task;
@@ -8,18 +8,18 @@ use crate::mutant::{Mutant, planted};
 use crate::store::Fault;
 
 impl Term {
-    /// A write is not taken as it is: smaller ones may be, and all else goes on.
+    /// Handles a write that etcd rejected: smaller ones may succeed, and the engine continues.
     fn shrink(&mut self, why: &str) {
         self.again = Some(self.clock.now() + AGAIN);
         if self.engine.write_less() {
-            log::error(format_args!("engine: {why}; it writes less at once from now on"));
+            log::error(format_args!("engine: {why}; using smaller transactions from now on"));
         } else if self.refusal != why {
-            log::error(format_args!("engine: a write is not taken: {why}"));
+            log::error(format_args!("engine: etcd rejected a write: {why}"));
             self.refusal = why.to_string();
         }
     }
 
-    /// Writes what is to be written, in order; what did not land is decided anew.
+    /// Sends the due writes in order. Failed ones are decided again.
     pub(super) async fn carry_out(&mut self) -> Result<(), Over> {
         let began = self.clock.now();
         let tasks = self.engine.tasks(self.epoch, began);
@@ -29,7 +29,7 @@ impl Term {
         let mut tasks = tasks.into_iter();
         while let Some(task) = tasks.next() {
             if self.clock.since(self.signed) > self.ttl / SIGNS {
-                // Thousands of writes take longer than the lease that they are made under.
+                // Thousands of writes may take longer than their lease.
                 self.show_life().await?;
             }
             let landed = self.cache.store().commit(&task.transaction).await;
@@ -43,7 +43,7 @@ impl Term {
                 continue;
             }
             self.metrics.failed(&task);
-            // The rest stood on this one.
+            // The remaining tasks depend on this one.
             self.engine.undo(&task.units);
             tasks.for_each(|task| self.engine.undo(&task.units));
             return match landed {

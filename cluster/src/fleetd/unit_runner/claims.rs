@@ -1,5 +1,5 @@
-//! The claims of exclusive units: taken before the unit is handed to init, given back after
-//! it is down, and given up while the lease that holds them can not have ended yet.
+//! Claims of exclusive units: taken before init gets the unit, released after it has stopped, and
+//! given up before their lease can expire.
 
 use super::UnitRunner;
 use crate::agent::{self, Wanted};
@@ -14,21 +14,21 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 impl UnitRunner {
-    /// Takes the claims of exclusive units that are to run here, gives back those of others.
-    /// False: for now nobody knows whether one that is ours still is.
+    /// Takes the claims of exclusive units that belong here, and releases the others. Returns false
+    /// while it is unknown whether a claim of ours is still valid.
     pub(super) async fn claim(&mut self, snapshot: &Snapshot, lease: i64) -> bool {
         let there = |name: &UnitName| snapshot.claim_of(name, &self.me).map(|kept| kept.modified);
         self.released.retain(|name, revision| there(name) == Some(*revision));
         let answered = self.take_claims(snapshot, lease).await;
         let (goal, ttl) = (&self.goal, self.ttl);
         let wanted = |name: &UnitName| goal.get(name).is_some_and(|one| may_run(one, ttl));
-        // As long as init has it, it is to be stopped whatever becomes of the lease.
+        // The unit must stop as long as init has it, whatever happens to the lease.
         self.giving_up.extend(self.held.iter().filter(|name| !wanted(name)).cloned());
         self.held.retain(wanted);
         let guarded = |name: &UnitName| self.held.contains(name) || self.giving_up.contains(name);
         self.earlier.retain(|name, _| guarded(name));
         self.claimed.retain(|name, _| wanted(name));
-        // Those of an earlier run of the machine end with its lease.
+        // Claims of an earlier run of the machine expire with its lease.
         let is_ours = |name: &&UnitName| {
             let claim = snapshot.claim_of(name, &self.me);
             claim.is_some_and(|claim| registry::is_own_claim(claim, &self.instance))
@@ -37,29 +37,29 @@ impl UnitRunner {
         let open = ours.iter().any(|name| wanted(name) && !self.held.contains(*name));
         let left: Vec<&UnitName> = ours.into_iter().filter(|name| !wanted(name)).collect();
         self.release(snapshot, &left).await;
-        // A sign of life may have come while the store was asked.
+        // The lease may have been renewed during the requests.
         self.take_proof();
         self.see_claims();
-        // What follows may take long, and what was learnt is worth more to a fleetd after this one.
+        // The next step may take long; the claims are saved first for a possible next fleetd.
         self.remember_claims();
         let overdue = self.held.iter().any(|name| self.is_overdue_for(name));
         if overdue && !planted(Mutant::ClaimedUnproven) {
-            // Asking took so long that the lease may end while what it holds begins: the guard
-            // looks at it first.
+            // The requests took so long that the lease may expire while the unit starts: the guard
+            // checks it first.
             self.again = true;
             return false;
         }
-        // Who knows nothing of the fleetd before it, for what was kept is lost, finds its claims all the
-        // same, and what they are for may run: it is not stopped because an answer was lost.
+        // A fleetd without saved state finds its claims in etcd, and their units may run. A lost
+        // answer must not stop them.
         answered || !open || self.is_overdue()
     }
 
-    /// False: not all that was asked was answered and so.
+    /// Takes missing claims. Returns false if a result is unknown.
     async fn take_claims(&mut self, snapshot: &Snapshot, lease: i64) -> bool {
         let store = self.cache.store().clone();
         let mut answered = true;
         for (name, wanted) in self.goal.clone() {
-            // Asking for the one before took its time.
+            // The previous request took time.
             self.take_proof();
             if !may_run(&wanted, self.ttl) {
                 continue;
@@ -68,7 +68,7 @@ impl UnitRunner {
             let ours = ours.filter(|kept| !self.gave_back(&name, kept.modified));
             if ours.is_some_and(|kept| kept.lease == lease) {
                 match self.is_overdue() {
-                    // It was given up: held again with the next sign of life.
+                    // The unit was given up; it is held again after the next renewal.
                     true => self.etcd_failed |= !planted(Mutant::GivenUpForGood),
                     false => self.hold(name),
                 }
@@ -79,11 +79,11 @@ impl UnitRunner {
                 if self.held.contains(&name) && claimed.is_some_and(|at| snapshot.revision < *at) {
                     continue;
                 }
-                // By what is known it is not ours (any more).
+                // As far as is known, the claim is not (or no longer) ours.
                 self.giving_up.extend(self.held.take(&name));
             }
             if self.is_overdue() && !planted(Mutant::ClaimedUnproven) {
-                // A claim is worth nothing under a lease that may have ended.
+                // A claim is worthless under a lease that may have expired.
                 self.etcd_failed = true;
                 continue;
             }
@@ -96,7 +96,7 @@ impl UnitRunner {
                     self.hold(name);
                 }
                 Ok(None) => (self.etcd_failed, answered) = (true, false),
-                // The store does not answer: what is held is guarded, not waited for.
+                // The store does not answer: stop and guard the held claims instead of waiting.
                 Err(_) => {
                     (self.etcd_failed, answered) = (true, false);
                     break;
@@ -106,8 +106,8 @@ impl UnitRunner {
         answered
     }
 
-    /// Its claim is made anew under the present lease, or is not, as long as that is not answered:
-    /// it ends with the first of the two. The next fleetd has to know that as well.
+    /// Records that a claim is requested under the present lease. Until the answer, it may be under
+    /// either lease and expires with the first. The next fleetd must know that too.
     fn may_be_rebound(&mut self, name: &UnitName) {
         let before = self.worth_of(name);
         if self.earlier.contains_key(name) {
@@ -118,20 +118,19 @@ impl UnitRunner {
         }
     }
 
-    /// Its claim is made under the present lease.
+    /// Records that the claim is under the present lease.
     fn hold(&mut self, name: UnitName) {
         self.earlier.remove(&name);
         self.held.insert(name);
     }
 
-    /// That claim was given back, or may still be: an older snapshot does not know. It is made anew
-    /// before it counts again, and what is on its way then does not land any more.
+    /// Returns true if this claim was, or may have been, released and the snapshot is older. It
+    /// must be claimed again before it counts, and a release in flight then fails.
     fn gave_back(&self, name: &UnitName, revision: i64) -> bool {
         self.released.get(name) == Some(&revision) && !planted(Mutant::GivenBackCounts)
     }
 
-    /// What is asked of the store while exclusive units run here keeps nobody from looking at their
-    /// lease when that is due.
+    /// Limits a request to the store to the time until the next check of the claims.
     pub(super) fn in_time<T, C: Future<Output = Result<T, Fault>>>(
         &self,
         call: C,
@@ -139,7 +138,7 @@ impl UnitRunner {
         self.until_due(call, Fault::Unknown)
     }
 
-    /// The same of whatever is asked.
+    /// Limits any request in the same way.
     pub(super) fn until_due<T, F, C: Future<Output = Result<T, F>>>(
         &self,
         call: C,
@@ -147,18 +146,18 @@ impl UnitRunner {
     ) -> impl Future<Output = Result<T, F>> + use<T, F, C> {
         let clock = self.cache.clock().clone();
         let now = clock.now();
-        // What is overdue is not to be saved by hurry.
+        // Overdue claims are not saved by a shorter wait.
         let giving_up = self.giving_up.iter().filter(|name| !self.is_overdue_for(name));
         let guarded = self.held.iter().chain(giving_up);
         let left = guarded.map(|name| self.worth_of(name).left(now, fence::patience)).min();
         async move {
             let Some(left) = left else { return call.await };
-            let late = || late("no answer before claims are to be looked at".to_string());
+            let late = || late("no answer before the next check of the claims".to_string());
             clock.within(left, call).await.unwrap_or_else(|| Err(late()))
         }
     }
 
-    /// Signs of life of another lease than the one that holds the claims prove nothing.
+    /// Takes a renewal as proof, unless it is of another lease than that of the claims.
     pub(super) fn take_proof(&mut self) {
         let now = *self.machine_lease.borrow();
         if now.lease.is_some() && now.lease == self.held_under {
@@ -166,8 +165,8 @@ impl UnitRunner {
         }
     }
 
-    /// Claims are made under this lease from now on. Until those that are there are, they may end
-    /// with the lease before.
+    /// Switches to a new lease for further claims. Existing claims may expire with the earlier
+    /// lease until they are renewed.
     pub(super) fn hold_under(&mut self, lease: i64) {
         if self.held_under != Some(lease) {
             let guarded = self.held.union(&self.giving_up);
@@ -183,7 +182,7 @@ impl UnitRunner {
         self.take_proof();
     }
 
-    /// What is claimed under the present lease is to be given up.
+    /// Returns true if claims under the present lease must be given up.
     pub(super) fn is_overdue(&self) -> bool {
         self.is_worthless(self.worth())
     }
@@ -196,7 +195,7 @@ impl UnitRunner {
         worth.is_past(self.cache.clock().now(), fence::patience) && !planted(Mutant::NeverGivesUp)
     }
 
-    /// That a claim is made anew under the present lease may be seen before it is answered.
+    /// The snapshot may show a claim under the present lease before its answer arrives.
     fn see_claims(&mut self) {
         let (snapshot, me, lease) = (self.cache.snapshot(), &self.me, self.held_under);
         self.earlier.retain(|name, _| {
@@ -205,7 +204,7 @@ impl UnitRunner {
         });
     }
 
-    /// Of a claim under the present lease.
+    /// The validity of a claim under the present lease.
     fn worth(&self) -> Worth {
         Worth { proof: self.proof, ttl: self.ttl }
     }
@@ -218,8 +217,9 @@ impl UnitRunner {
         }
     }
 
-    /// No lease can end since then. Ours lives only if it did not end before: a machine that has
-    /// stood still for longer than its lease does not know.
+    /// Takes as proof that no lease can expire since `at`, because etcd has no leader. That counts
+    /// only if the lease had not expired before: a machine that was paused longer than its lease
+    /// cannot know.
     fn take_for_proof(&mut self, at: Duration) {
         let now = self.cache.clock().now();
         let mut own = self.worth();
@@ -231,12 +231,12 @@ impl UnitRunner {
         self.proof = own.proof;
     }
 
-    /// A machine that goes on after a pause asks for its sign of life just now: for what is left of
-    /// the time to ask, its answer is waited for.
+    /// Waits for the renewal of a machine that resumes after a pause, for the rest of the time
+    /// limit.
     async fn await_proof(&mut self, left: Duration) {
         let clock = self.cache.clock().clone();
         let mut machine_lease = self.machine_lease.clone();
-        // What is claimed under an earlier lease is not worth more by it.
+        // A renewal does not help claims under an earlier lease.
         let present = self.held.iter().any(|name| !self.earlier.contains_key(name));
         let (until, waits) = (clock.now() + left, present && !planted(Mutant::SignNotAwaited));
         self.take_proof();
@@ -249,23 +249,23 @@ impl UnitRunner {
         }
     }
 
-    /// When the first of what is held is to be given up, unless a sign of life comes before.
+    /// The time at which the first held unit must be given up, unless its lease is renewed.
     pub(super) fn due(&self) -> Option<Duration> {
         self.held.iter().map(|name| self.worth_of(name).end()).min()
     }
 
-    /// For init's watch over this process: a fleetd that hangs is killed by that deadline.
+    /// Publishes the deadline for init's watchdog, which kills a fleetd that hangs until then.
     pub(super) fn tell_deadline(&self) {
         let each = self.held.iter().map(|name| self.worth_of(name));
         let last = each.map(|worth| worth.end() + fence::asking(worth.ttl)).min();
         self.guarded.send_if_modified(|told| std::mem::replace(told, last) != last);
     }
 
-    /// Gives exclusive units up before their lease can have ended: unless most members of
-    /// etcd say that they have no leader, for then no lease can end either.
+    /// Gives exclusive units up before their lease can expire, unless most etcd members have no
+    /// leader: then no lease can expire.
     pub(super) async fn guard_claims(&mut self) {
-        // After so long another machine may run the units: they are given up without a question. A
-        // fleetd that was started again has spent the time for questions on its restart.
+        // After this time another machine may run the units, so they are given up without asking
+        // the members. A restarted fleetd has no time left for that question.
         let part = if self.held_under.is_some() { fence::life } else { fence::unanswered };
         if !asks_in_vain() {
             self.give_up_after(part).await;
@@ -279,8 +279,8 @@ impl UnitRunner {
         self.give_up_after(fence::patience).await;
     }
 
-    /// Where nothing was heard of a lease for long, it may live all the same: the members are asked
-    /// for a leader, and a sign of life that is on its way is waited for.
+    /// Asks etcd's members for a leader and waits for a renewal in flight, because a lease without
+    /// news may still exist.
     async fn ask_for_leases(&mut self) {
         let worths: Vec<Worth> = self.held.iter().map(|name| self.worth_of(name)).collect();
         let clock = self.cache.clock().clone();
@@ -305,7 +305,7 @@ impl UnitRunner {
         self.await_proof(patience.saturating_sub(clock.since(began))).await;
     }
 
-    /// Those whose lease was not proved for longer than that part of it.
+    /// Gives up the units whose lease has not been proved for the given part of its time.
     async fn give_up_after(&mut self, part: fn(Duration) -> Duration) {
         self.take_proof();
         self.see_claims();
@@ -316,7 +316,7 @@ impl UnitRunner {
             return;
         }
         let names: Vec<String> = over.iter().map(ToString::to_string).collect();
-        log::error(format_args!("cut off from etcd: {} given up", names.join(" ")));
+        log::error(format_args!("cut off from etcd: giving up {}", names.join(" ")));
         self.held.retain(|name| !over.contains(name));
         self.giving_up.append(&mut over);
         self.tell_deadline();
@@ -326,8 +326,8 @@ impl UnitRunner {
         self.again |= !planted(Mutant::GivenUpForGood);
     }
 
-    /// init did not take it: it is told again, whatever becomes of the lease, as long as it runs
-    /// what was given up. Else nothing is put: a machine that is in no cluster begins nothing.
+    /// Repeats the stop of given-up units while init has them, whatever happens to the lease.
+    /// Nothing else is put: an unregistered machine starts nothing.
     async fn give_up_again(&mut self) {
         if self.giving_up.is_empty() {
             return;
@@ -337,7 +337,7 @@ impl UnitRunner {
             return;
         }
         let mut names = std::mem::take(&mut self.giving_up);
-        // What waits for its next try, or is needed for another reason, may run again.
+        // A unit that waits for a restart, or that another unit needs, may run again.
         names.retain(|name| !self.all_of(name, agent::is_out));
         if names.is_empty() {
             return;
@@ -347,11 +347,11 @@ impl UnitRunner {
         let living = self.giving_up.iter().filter(|name| !self.is_overdue_for(name));
         let living: Vec<UnitName> = living.cloned().collect();
         if living.len() == self.giving_up.len() {
-            // The lease lived all the while: what it holds is looked at anew before anything is put.
+            // The lease was valid all the time: its units are checked again before anything is put.
             self.again = true;
             return;
         }
-        // It is not stopped with the others.
+        // This unit is not stopped with the others.
         for name in living {
             if !self.is_ours(&name) {
                 continue;
@@ -364,7 +364,7 @@ impl UnitRunner {
         }
     }
 
-    /// It is to run here, and its claim is ours, by what is known.
+    /// Returns true if the unit belongs here and the snapshot shows our claim.
     fn is_ours(&self, name: &UnitName) -> bool {
         if !self.goal.get(name).is_some_and(|one| may_run(one, self.ttl)) {
             return false;
@@ -377,17 +377,17 @@ impl UnitRunner {
     }
 }
 
-/// For a lease that may have ended.
+/// Returns true if a mutant renews a lease that may have expired.
 fn asks_in_vain() -> bool {
     planted(Mutant::EndedLeaseAsked) || planted(Mutant::LeaderlessForLong)
 }
 
-/// By a claim.
+/// Returns true if the unit may run with a claim.
 fn may_run(wanted: &Wanted, ttl: Duration) -> bool {
     wanted.needs_claim() && refusal(wanted, ttl).is_none()
 }
 
-/// Why an exclusive unit is not run here though nobody else has its claim.
+/// Returns why an exclusive unit does not run here even with a claim.
 pub(super) fn refusal(wanted: &Wanted, ttl: Duration) -> Option<String> {
     if !wanted.content.asks.exclusive {
         return None;

@@ -1,5 +1,5 @@
-//! What is stopped with fleetd: all units where the machine leaves the cluster, and else those that
-//! run by a claim, which nobody would give up any more.
+//! Stops units together with fleetd: all units if the machine leaves the cluster, otherwise those
+//! with a claim, which nothing would stop later.
 
 use super::handover::is_same;
 use super::{PULSE, Stops, UnitRunner};
@@ -12,25 +12,26 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// How long the units may take to stop when the machine leaves.
+/// Timeout for the units to stop.
 const FAREWELL: Duration = Duration::from_secs(120);
 
 impl UnitRunner {
-    /// Stops units, and waits until they have. False: that took too long, and they may run on.
+    /// Stops units and waits for them. Returns false on timeout, when they may still run.
     pub(super) async fn say_farewell(
         &mut self,
         stops: Stops,
         happens: &mut mpsc::Receiver<()>,
     ) -> bool {
         let stays = |wanted: &Wanted| stops == Stops::Exclusive && !wanted.content.asks.exclusive;
-        // Until init has taken it, it is kept for a fleetd that may have to begin anew.
+        // Until init has accepted the new source, the units are saved for a fleetd that may
+        // restart.
         self.giving_up.append(&mut self.held);
         let leaving = self.giving_up.clone();
         if stops == Stops::Exclusive && leaving.is_empty() {
             return true;
         }
         let own = self.own_targets();
-        // What runs without a file and was never ours is not for us to stop.
+        // A run without a file that was never ours is not stopped.
         let is_strange = |unit: &UnitStatus| {
             let is_left = unit.state == State::Failed && unit.source.is_none();
             is_left && unit.file.is_empty() && !own.contains(&unit.unit)
@@ -40,7 +41,7 @@ impl UnitRunner {
         let ended = clock.within(FAREWELL, async {
             loop {
                 self.look().await;
-                // A fleetd that never came to its cluster has what the one before it had.
+                // A fleetd that never reached its cluster has the units of its predecessor.
                 if !self.ending && self.begin().await {
                     self.goal.retain(|_, one| stays(one));
                     self.put().await;
@@ -66,18 +67,18 @@ impl UnitRunner {
         });
         let ended = ended.await.is_some();
         if !ended {
-            log::error(format_args!("units have not stopped within {FAREWELL:?}"));
+            log::error(format_args!("timed out after {FAREWELL:?} waiting for units to stop"));
         }
         ended
     }
 
-    /// No init has taken anything of this fleetd, nor of one before it that it knows of.
+    /// Returns true if init has no units of this fleetd or its predecessor.
     fn has_told_nobody(&self) -> bool {
         let ran = self.ran.as_ref().is_some_and(|ran| !ran.is_empty());
         self.put.is_none() && self.had.is_none() && self.revision.is_none() && !ran
     }
 
-    /// What init may call what is to run here, and what is claimed for it still.
+    /// The names at init of all units that belong here or are still claimed.
     fn own_targets(&self) -> BTreeSet<String> {
         let snapshot = self.cache.snapshot();
         let is_ours = |name: &&UnitName| snapshot.claim_of(name, &self.me).is_some();
@@ -86,9 +87,10 @@ impl UnitRunner {
         claimed.chain(self.goal.keys()).chain(ran).flat_map(agent::targets).collect()
     }
 
-    /// Init has no more than what is to stay: what is down just now it does not begin again. What it
-    /// refuses for another's sake is not waited for; and one that has nothing of ours, and has said no to
-    /// what it was told last, begins nothing: what it did not answer it may be at still.
+    /// Returns true if init's source contains only the remaining units, so that it restarts no
+    /// stopped one. A unit that init refuses because of another unit is not waited for. An init
+    /// without our units that rejected the last source starts nothing; an unanswered put may still
+    /// be in progress.
     fn is_told(&self, stops: Stops, leaving: &BTreeSet<UnitName>) -> bool {
         if self.put_off.is_some() && self.put.is_none() && self.has_none {
             return true;

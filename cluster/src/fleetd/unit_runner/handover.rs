@@ -1,5 +1,5 @@
-//! What init is told, and what it says: the set of files and roots is put when it is another than init has,
-//! and what becomes of it is looked at. What follows from that is [`super::report`]'s.
+//! Puts the set of files and roots at init when it changes, and reads the resulting states.
+//! [`super::report`] publishes them.
 
 use super::{Hashes, UnitRunner};
 use crate::agent;
@@ -14,12 +14,12 @@ use groundstate_units::text::name::Name;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// A set that init has refused for good is put again after that, at first.
+/// First delay until a permanently refused set is put again.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// And after that at most: what is in the way may be another's.
+/// Longest delay: another source may be the cause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// A set that init has refused, and when it is put again.
+/// A refused set, and when to put it again.
 pub(super) struct PutOff {
     set: SourceSet,
     pause: Duration,
@@ -27,7 +27,7 @@ pub(super) struct PutOff {
 }
 
 impl PutOff {
-    /// Each time it waits for twice as long; `before`: what was put off until now.
+    /// Doubles the delay after each refusal of the same set; `before` is the previous refusal.
     fn after(before: Option<PutOff>, set: SourceSet, now: Duration) -> PutOff {
         let again = before.filter(|before| is_same(&before.set, &set));
         let longer = |before: PutOff| (before.pause * 2).min(LONGEST_PAUSE);
@@ -40,13 +40,13 @@ impl PutOff {
     }
 }
 
-/// Whichever revision it is put over.
+/// Returns true if both sets have the same files and roots, whatever their revision.
 pub(super) fn is_same(one: &SourceSet, other: &SourceSet) -> bool {
     one.files == other.files && one.roots == other.roots
 }
 
 impl UnitRunner {
-    /// What init has refused is to be put once more.
+    /// Returns true if a refused set is due again.
     pub(super) fn is_put_again(&self) -> bool {
         let now = self.cache.clock().now();
         self.put_off.as_ref().is_some_and(|put_off| put_off.until <= now)
@@ -100,7 +100,7 @@ impl UnitRunner {
                 self.look().await;
             }
             Err(fault) if fault.lasting().is_some() => {
-                // What it took before it has still.
+                // Init still has the previous set.
                 set.expected = None;
                 self.failed(&fault);
                 if self.take_back(&set).await {
@@ -108,16 +108,15 @@ impl UnitRunner {
                 }
             }
             Err(fault) => {
-                // Another put came before, or init began anew.
+                // Another put came first, or init was restarted.
                 self.lose_sight();
                 self.failed(&fault);
             }
         }
     }
 
-    /// What is not to be any more is stopped though init does not take all that is to be: of what it
-    /// has, or had by what is known, it is left what is to be still. False: init has not said, and is
-    /// asked once more.
+    /// Stops units that must not run although init refuses the new set: puts the previous set
+    /// without them. Returns false if init did not answer and must be asked again.
     async fn take_back(&mut self, set: &SourceSet) -> bool {
         let Some(had) = self.put.clone().or(self.had.clone()) else { return true };
         let files: BTreeSet<String> = self.giving_up.iter().flat_map(agent::files).collect();
@@ -148,7 +147,7 @@ impl UnitRunner {
         true
     }
 
-    /// What init has is not known any more.
+    /// Records that the contents of init are unknown.
     fn lose_sight(&mut self) {
         self.revision = None;
         self.had = self.put.take().or(self.had.take());
@@ -174,7 +173,7 @@ impl UnitRunner {
             Ok(look) => {
                 self.fault.clear();
                 if self.silent.take().is_some() {
-                    // It may be another one.
+                    // Init may have been restarted.
                     self.put_off = None;
                 }
                 self.ending = look.ending;
@@ -183,7 +182,7 @@ impl UnitRunner {
                 self.units = by_names(look.units);
                 self.hashes = self.fresh.take().unwrap_or_else(|| std::mem::take(&mut self.hashes));
                 self.note_what_runs();
-                // init began anew and has forgotten, or never had, what we put.
+                // Init was restarted, and has forgotten our source or never had it.
                 if let (Some(revision), Some(now)) = (self.revision, look.revision)
                     && now != revision
                 {
@@ -199,10 +198,11 @@ impl UnitRunner {
 }
 
 impl UnitRunner {
-    /// What runs is as old as it was where init has kept it beside a newer file.
+    /// Records the file hashes of running processes. A stale unit keeps its old hash next to a
+    /// newer file.
     fn note_what_runs(&mut self) {
         if self.ran.is_some() {
-            // Of what the one before it ran nothing was taken over yet.
+            // The units of the previous fleetd are not taken over yet.
             return;
         }
         let goal = &self.goal;
@@ -216,7 +216,7 @@ impl UnitRunner {
     }
 }
 
-/// Each under all of its names: under one that is its own, whoever else answers to that.
+/// Maps units by all their names. A unit's own name wins over another unit's alias.
 fn by_names(units: Vec<UnitStatus>) -> BTreeMap<String, UnitStatus> {
     let aliases = units.iter().flat_map(|unit| unit.provides.iter().map(move |name| (name, unit)));
     let aliases = aliases.map(|(name, unit)| (name.clone(), unit.clone()));

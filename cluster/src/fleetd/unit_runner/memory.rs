@@ -1,6 +1,5 @@
-//! What a fleetd that begins anew knows of the one before it: what was to run here, kept before init
-//! is told of it, and the revision that follows from. How it is kept is
-//! [`crate::fleetd::persisted_identity`]'s.
+//! Saves the goal and its revision before init gets it, and takes over from a previous fleetd.
+//! [`crate::fleetd::persisted_identity`] stores the files.
 
 use super::{Hashes, UnitRunner};
 use crate::agent::{self, Goal};
@@ -12,12 +11,12 @@ use crate::unit_name::UnitName;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Where nothing but the revision is new it is kept that often.
+/// Interval for saving when only the revision has changed.
 const PAUSE: Duration = Duration::from_secs(5);
 
 impl UnitRunner {
-    /// A fleetd before it ran that, some of it by claims: what those are worth is guarded from now
-    /// on, whether etcd answers or not, and is kept for the one after it all the same.
+    /// Continues after a previous fleetd: guards the claims from now on even without etcd, and
+    /// keeps them saved for the next fleetd.
     #[must_use]
     pub fn after(self, recalled: Recalled) -> UnitRunner {
         let now = self.cache.clock().now();
@@ -29,7 +28,7 @@ impl UnitRunner {
         let before = Worth { proof: held.proof, ttl: held.ttl.unwrap_or(self.ttl) };
         let worth = |name: &UnitName| held.earlier.get(name).copied().unwrap_or(before);
         let earlier = held.units.iter().map(|name| (name.clone(), worth(name))).collect();
-        // What was not to run any more init may have still.
+        // Init may still have units that must no longer run.
         let (claimed, left) = held.units.into_iter().partition(|name| ran.contains_key(name));
         UnitRunner {
             earlier,
@@ -42,14 +41,14 @@ impl UnitRunner {
         }
     }
 
-    /// A fleetd after it is told by this what it runs.
+    /// Sets the function that saves the state.
     #[must_use]
     pub fn remembered_by(self, keep: Keep) -> UnitRunner {
         UnitRunner { keep: Some(keep), ..self }
     }
 
-    /// Takes over from the fleetd before: what it ran, as far as init has it still, is stopped for
-    /// no less than what this one runs. False: init has not said.
+    /// Takes over the units that the previous fleetd ran, if init still has them; they are guarded
+    /// like this one's. Returns false if init did not answer.
     pub(super) async fn begin(&mut self) -> bool {
         if self.ran.is_none() {
             return true;
@@ -71,8 +70,8 @@ impl UnitRunner {
         true
     }
 
-    /// A unit that runs and is not kept would be no measure of what a reading has too little of. So
-    /// whatever is new is kept at once: readings that have more or less in them are of one revision.
+    /// Saves a new state at once: a running unit that is not saved would be missing when a reading
+    /// is checked. Readings with different contents may have the same revision.
     pub(super) fn remember(&mut self, next: Option<Recalled>) {
         let Some(next) = next else { return };
         let (held, running) = (self.what_is_held(), self.begun_by_older(&next.ran));
@@ -90,7 +89,7 @@ impl UnitRunner {
         }
     }
 
-    /// What of that runs, or may still, as another file has it than the one that is to be here.
+    /// Returns the running units whose file hash differs from their current file.
     fn begun_by_older(&self, ran: &Goal) -> Hashes {
         let is_older = |(name, hash): &(&UnitName, &String)| {
             ran.get(*name).is_some_and(|one| one.content.hash != **hash)
@@ -99,7 +98,7 @@ impl UnitRunner {
         older.map(|(name, hash)| (name.clone(), hash.clone())).collect()
     }
 
-    /// With what is being given up: init may not have taken it yet.
+    /// Returns the held claims with those being given up, which init may still have.
     fn what_is_held(&self) -> Held {
         let units: BTreeSet<UnitName> = self.held.union(&self.giving_up).cloned().collect();
         if units.is_empty() {
@@ -111,7 +110,7 @@ impl UnitRunner {
         Held { units, lease, proof: self.proof, ttl: Some(self.ttl), earlier }
     }
 
-    /// A claim is known of before what it is for begins.
+    /// Saves the claims before their units start.
     pub(super) fn remember_claims(&mut self) {
         let held = self.what_is_held();
         if let (Some(keep), Some((kept, _))) = (&mut self.keep, &mut self.kept)
@@ -122,19 +121,19 @@ impl UnitRunner {
         }
     }
 
-    /// What concerns other machines alone moves the revision on.
+    /// Saves the state now and then when changes concern only other machines.
     pub(super) fn remember_now_and_then(&mut self) {
         self.remember_claims();
         if self.ran.is_some() {
-            // What the one before it ran was not taken over yet.
+            // The units of the previous fleetd are not taken over yet.
             return;
         }
         let clock = self.cache.clock();
         if self.kept.as_ref().is_none_or(|(_, at)| clock.since(*at) < PAUSE) {
             return;
         }
-        // Who is out of the cluster does nothing of what it hears: all of it runs on, and is to run on
-        // where a fleetd begun anew gives up what is exclusive.
+        // An unregistered machine acts on no change: its units keep running, also under a restarted
+        // fleetd that gives up exclusive ones.
         let (snapshot, lease) = (self.cache.snapshot(), self.machine_lease.borrow().lease);
         if lease.is_some_and(|lease| self.is_in(&snapshot, lease)) {
             self.remember(Recalled::later(&snapshot, &self.me, &self.goal));

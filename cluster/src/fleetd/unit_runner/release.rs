@@ -1,4 +1,4 @@
-//! The claims of what is not to run here (any more) are given back, once nothing of it does.
+//! Releases the claims of units that do not belong here, once they have stopped.
 
 use super::UnitRunner;
 use crate::agent::{self, Wanted};
@@ -11,9 +11,9 @@ use groundstate_units::control::source_set::SourceSet;
 use std::collections::BTreeSet;
 
 impl UnitRunner {
-    /// What init is to have by now. A process that runs by a claim would run on without one where init
-    /// keeps it beside a file that asks for none, be it another unit's of the same name there: it is
-    /// stopped before init gets that.
+    /// Returns the set for init. A process with a claim must not keep running beside a file without
+    /// one, even of another unit with the same name at init. So it is stopped before init gets such
+    /// a file.
     pub(super) fn set(&self) -> SourceSet {
         let guarded = self.guarded();
         let put = self.put.as_ref();
@@ -32,7 +32,7 @@ impl UnitRunner {
         agent::source_set(&goal, &self.held)
     }
 
-    /// What init calls all that runs by a claim, or may still.
+    /// Returns the names at init of all units that run, or may run, with a claim.
     fn guarded(&self) -> BTreeSet<String> {
         let snapshot = self.cache.snapshot();
         let is_ours = |name: &&UnitName| {
@@ -43,17 +43,17 @@ impl UnitRunner {
         let called = |name: &UnitName| {
             let has_it = |one: &&Wanted| one.needs_claim() && self.init_has(name, one);
             match self.goal.get(name).filter(has_it) {
-                // Of what was there before it init has nothing any more.
+                // Init has nothing of the previous file any more.
                 Some(one) => vec![agent::called(name, one)],
-                // It may have had either kind of file.
+                // It may have had a file of either kind.
                 None => agent::targets(name).to_vec(),
             }
         };
         all.flat_map(called).collect()
     }
 
-    /// Init was told the very file. Where it is not known what it was told, its word counts for what kind of
-    /// file it has: what runs beside that is not stopped because fleetd, or init, has begun anew.
+    /// Returns true if init has this file. If the source at init is unknown, the kind of the unit's
+    /// file at init counts. So a restart of fleetd or init does not stop a process beside it.
     fn init_has(&self, name: &UnitName, wanted: &Wanted) -> bool {
         if let Some(put) = &self.put {
             return agent::is_put(put, name, wanted);
@@ -62,7 +62,7 @@ impl UnitRunner {
         unit.is_some_and(|unit| agent::is_of(name, wanted, unit))
     }
 
-    /// Gives back what is not to run here, when it is down.
+    /// Releases the claims of units that do not belong here, once they have stopped.
     pub(super) async fn release(&mut self, snapshot: &Snapshot, names: &[&UnitName]) {
         let store = self.cache.store().clone();
         for name in names.iter().copied() {
@@ -76,17 +76,17 @@ impl UnitRunner {
                 self.etcd_failed |=
                     !matches!(landed, Ok(Some(_))) && !planted(Mutant::ReleasedOnce);
                 if landed.is_err() {
-                    // The store does not answer, nor will it for the next ones.
+                    // The store does not answer, and will not answer the next requests either.
                     return;
                 }
             }
         }
     }
 
-    /// Init was told that what was claimed is not to run, and nothing of it does any more, under
-    /// whichever name. Another may have come under it: the claim is about the one before.
+    /// Returns true if init's source no longer has the claimed unit and no process of it runs under
+    /// any name. Another unit may have taken the name; the claim is about the previous one.
     fn is_over(&self, name: &UnitName) -> bool {
-        // How it fares is not known, nor what it was told last.
+        // The unit states or the source at init are unknown.
         let Some(put) = self.put.as_ref().filter(|_| !self.blind) else { return false };
         let needs_none = |one: &Wanted| !one.content.asks.exclusive;
         if planted(Mutant::GivenBackUntold) && self.goal.get(name).is_some_and(needs_none) {
@@ -105,8 +105,8 @@ impl UnitRunner {
         self.all_of(name, agent::is_down)
     }
 
-    /// Its file is not known any more: it may have had either kind. Who only answers to the name, by an
-    /// alias, is another.
+    /// Checks both names of a unit whose file is unknown. A unit that only has the name as an alias
+    /// is another unit.
     pub(super) fn all_of(&self, name: &UnitName, are: fn(Option<&UnitStatus>) -> bool) -> bool {
         let own = |name: &String| self.units.get(name).filter(|unit| unit.unit == *name);
         agent::targets(name).iter().all(|name| are(own(name)))

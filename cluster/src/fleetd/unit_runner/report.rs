@@ -1,5 +1,5 @@
-//! What the others are told of the units here: when it changes, many in one transaction,
-//! each word bound to the one before it, so that one that comes late does not count.
+//! Publishes the unit states of this machine when they change, many in one transaction. Each write
+//! is conditional on the previous one, so that a late write fails.
 
 use super::{UnitRunner, claims};
 use crate::agent::{self, Wanted};
@@ -15,15 +15,15 @@ use groundstate_units::control::source_set::SourceSet;
 use groundstate_units::machine::reason::State;
 use std::collections::BTreeMap;
 
-/// Why what runs has another hash than its file.
-const OLDER: &str = "it runs on as an older file has it: init has the new one, and begins nothing by it \
-    before the unit is restarted";
-/// States told in one transaction.
+/// Explains that a running process has another hash than the unit's file.
+const OLDER: &str = "still running with an older file: init has the new file and uses it after the \
+    next restart of the unit";
+/// States per transaction.
 const STATES_AT_ONCE: usize = 100;
 
-/// What was said of a unit last.
+/// The last published state of a unit.
 pub(super) struct Told {
-    /// `None`: not known, or not by us.
+    /// `None` if unknown or not published by this fleetd.
     state: Option<StateRecord>,
     revision: i64,
 }
@@ -50,7 +50,7 @@ impl UnitRunner {
         let all: Vec<(UnitName, Option<StateRecord>)> = gone.chain(fresh).collect();
         for part in all.chunks(STATES_AT_ONCE) {
             if !self.tell_part(part, lease).await {
-                // What is there is read before it is told again.
+                // The stored states are read before they are published again.
                 self.told_under = None;
                 self.etcd_failed = true;
                 return;
@@ -58,13 +58,14 @@ impl UnitRunner {
         }
     }
 
-    /// As init says they are.
+    /// Returns the states that init reports.
     fn states(&self, put: &SourceSet, snapshot: &Snapshot) -> BTreeMap<UnitName, StateRecord> {
         let state = |(name, wanted): (&UnitName, &Wanted)| {
             let complaint = agent::complaint(name, wanted, &self.complaints);
             let unit = agent::find(name, wanted, &self.units);
             let mut state = agent::state(name, wanted, put, unit, complaint);
-            // What it tells of is what init had by then: who waits for another file waits on.
+            // The hash belongs to the set that init had then, so a client that waits for another
+            // file keeps waiting.
             if let Some(hash) = self.hashes.get(name) {
                 state.hash.clone_from(hash);
             }
@@ -72,7 +73,7 @@ impl UnitRunner {
                 if let Some(hash) = self.hash_of_what_runs(snapshot, name) {
                     state.hash = hash;
                 }
-                // On its way down it makes room for what the new file says.
+                // A stopping unit will restart with the new file.
                 let stays = unit.is_some_and(|unit| unit.state != State::Stopping);
                 state.reason = state.reason.or_else(|| stays.then(|| OLDER.to_string()));
             }
@@ -92,14 +93,14 @@ impl UnitRunner {
         self.goal.iter().map(state).collect()
     }
 
-    /// What is beside a newer file, as far as it is known of what it was begun by: a fleetd before this one
-    /// may have said so.
+    /// Returns the file hash of a running process next to a newer file, if known; a previous fleetd
+    /// may have published it.
     fn hash_of_what_runs(&self, snapshot: &Snapshot, name: &UnitName) -> Option<String> {
         let told = snapshot.states.get(name).and_then(|by| by.get(&self.me));
         self.running.get(name).cloned().or_else(|| told.map(|kept| kept.record.hash.clone()))
     }
 
-    /// Says what goes on here though etcd has nothing of it.
+    /// Logs changes of the withheld units.
     pub(super) fn say_withheld(&mut self, snapshot: &Snapshot) {
         if self.withheld == snapshot.withheld {
             return;
@@ -107,21 +108,21 @@ impl UnitRunner {
         self.withheld.clone_from(&snapshot.withheld);
         let names: Vec<String> = self.withheld.iter().map(ToString::to_string).collect();
         match names.is_empty() {
-            true => log::info(format_args!("no unit goes on without a word of etcd any more")),
+            true => log::info(format_args!("no units are withheld any more")),
             false => log::error(format_args!("{}: {WITHHELD}", names.join(" "))),
         }
     }
 
-    /// Why init has not what was put.
+    /// Returns why init does not have the current set.
     pub(super) fn inability(&self) -> Option<String> {
         let of = "the init of this machine does not";
         if self.silent.is_some() {
             return Some(format!("{of} answer: {}", self.fault));
         }
-        self.refused.as_ref().map(|why| format!("{of} take what is to run here: {why}"))
+        self.refused.as_ref().map(|why| format!("{of} accept the units of this machine: {why}"))
     }
 
-    /// As they were told last, and why that may not be so any more.
+    /// Returns the last published states, with the reason why they may be stale.
     fn states_unseen(&self, snapshot: &Snapshot, why: &str) -> BTreeMap<UnitName, StateRecord> {
         let state = |(name, wanted): (&UnitName, &Wanted)| {
             let known = snapshot.states.get(name).and_then(|by| by.get(&self.me));
@@ -130,7 +131,7 @@ impl UnitRunner {
         self.goal.iter().map(state).collect()
     }
 
-    /// What an earlier run of ours told is not bound to this lease: it is told anew.
+    /// States published by an earlier fleetd are not bound to this lease and are published again.
     fn read_told(&mut self, snapshot: &Snapshot) {
         self.told.clear();
         for (name, by) in &snapshot.states {
@@ -140,9 +141,8 @@ impl UnitRunner {
         }
     }
 
-    /// What was told without our hearing of it, and landed since: a word nobody knows of would
-    /// outlive its unit. A snapshot older than our own words is looked at again when it is newer: what
-    /// makes it so need not concern us.
+    /// Finds states whose write had an unknown result and landed: they would outlive their unit. A
+    /// snapshot older than our own writes is checked again when it is newer.
     fn see_strays(&mut self, snapshot: &Snapshot) {
         if planted(Mutant::StrayLeft) {
             return;
@@ -161,7 +161,7 @@ impl UnitRunner {
         }
     }
 
-    /// We know of that word.
+    /// Returns true if the state was published by this fleetd.
     pub(super) fn has_told(&self, name: &UnitName, revision: i64) -> bool {
         self.told.get(name).is_some_and(|told| told.revision >= revision)
     }

@@ -1,18 +1,18 @@
-//! An init that tells nothing may have nothing to tell, hang, or be gone: it is asked now and then, and where
-//! it does not answer for a while, nobody knows how its units fare.
+//! Watches for an init that stops answering. It is asked now and then, and after a timeout the unit
+//! states count as unknown.
 
 use super::UnitRunner;
 use crate::fence;
 use crate::fleetd::init_socket::{InitFault, PATIENCE};
 use std::time::Duration;
 
-/// As often as that it is asked whether it is there.
+/// Interval between requests to a silent init.
 const ASKED: Duration = Duration::from_secs(5);
-/// What it is told last counts for as long: an init that begins anew is silent for a moment.
+/// How long the last states stay valid: a restarting init is silent for a moment.
 const UNHEARD: Duration = Duration::from_secs(3);
 
 impl UnitRunner {
-    /// Asks init, where nobody has for a while.
+    /// Asks init if there was no request for a while.
     pub(super) async fn hear_init(&mut self) {
         let clock = self.cache.clock().clone();
         if self.blind || self.put.is_none() || clock.since(self.asked_init) < ASKED {
@@ -25,8 +25,8 @@ impl UnitRunner {
         }
     }
 
-    /// What init says at once, where it is well. One that hangs is asked again, and all else goes on
-    /// meanwhile: what is to be given up, what is told to the others, and the end of fleetd.
+    /// Limits a request that a healthy init answers at once. A hanging init is asked again, while
+    /// guarding, publishing and exiting continue.
     pub(super) fn of_init<T, C: Future<Output = Result<T, InitFault>>>(
         &self,
         call: C,
@@ -34,8 +34,7 @@ impl UnitRunner {
         self.within(self.at_once(), call)
     }
 
-    /// That it has taken a set in: of many files that takes its time. One that did not answer last is not
-    /// believed to be at it.
+    /// Limits a put, which takes longer with many files, unless init did not answer last time.
     pub(super) fn taken_by_init<T, C: Future<Output = Result<T, InitFault>>>(
         &self,
         call: C,
@@ -43,8 +42,8 @@ impl UnitRunner {
         self.within(if self.silent.is_some() { self.at_once() } else { PATIENCE }, call)
     }
 
-    /// Well before anything is to be given up. One that has not answered for a while has longer each time:
-    /// it may be slow, and not gone.
+    /// The timeout, well before anything must be given up. It grows while init stays silent,
+    /// because init may be slow rather than gone.
     fn at_once(&self) -> Duration {
         let least = ASKED.min(fence::patience(self.ttl) / 2);
         let since = |at| self.cache.clock().since(at);
@@ -63,7 +62,7 @@ impl UnitRunner {
         self.until_due(call, InitFault::Gone)
     }
 
-    /// Why nobody knows how what init has fares.
+    /// Returns why the unit states are unknown.
     pub(super) fn unheard(&self) -> Option<String> {
         let since = self.silent?;
         (self.cache.clock().since(since) >= UNHEARD).then(|| self.inability()).flatten()

@@ -1,4 +1,4 @@
-//! C5, C9, C10, C11, C15 and C19: what machines do with what they were told, and say of it.
+//! C5, C9, C10, C11, C15 and C19: how machines act on their schedules, and what they publish.
 
 use super::{Moment, Verdict, is_member, must, settled};
 use crate::desired::Desired;
@@ -11,18 +11,18 @@ use crate::suspicious_read_guard::WITHHELD;
 use crate::unit_name::UnitName;
 use std::time::Duration;
 
-/// So long after a pause a machine may not have heard of its lease.
+/// Time after a pause in which a machine may lack news of its lease.
 const AFTER_A_PAUSE: Duration = Duration::from_secs(1);
 
-/// A reading that says nothing of them stops less than that,
+/// A reading without information about units stops fewer than this,
 const MANY: usize = 3;
-/// or no more than so many of a hundred that run.
+/// or at most this percentage of those that run.
 const LARGE_SHARE: usize = 30;
 
-/// Two words to init take that long at most.
+/// Maximum time for two messages to init.
 const WAY_TO_INIT: Duration = Duration::from_millis(10);
 
-/// Global units are on exactly the machines that fit, a little later.
+/// Global units run on exactly the machines that fit, after a delay.
 pub(super) fn c05_globals(world: &World, moment: &Moment<'_>) -> Verdict {
     if !matches!(moment, Moment::Tick) {
         return Ok(());
@@ -43,14 +43,14 @@ pub(super) fn c05_globals(world: &World, moment: &Moment<'_>) -> Verdict {
     Ok(())
 }
 
-/// A machine never acts on less than it has acted on; and what it takes for a revision of
-/// etcd is that revision.
+/// A machine never acts on a revision older than one it has acted on, and its snapshot of a
+/// revision equals etcd's.
 pub(super) fn c09_no_time_travel(world: &World, moment: &Moment<'_>) -> Verdict {
     match moment {
         Moment::Put { machine, added, .. } => {
             let one = &world.machines[*machine];
             let Some(fleetd) = one.fleetd.as_ref().filter(|_| !one.leaving) else { return Ok(()) };
-            // Before it has heard anything it gives up what the one before it had claimed.
+            // Before it receives anything, it may give up the claims of its predecessor.
             let heard = fleetd.daemon.cache.health().borrow().last_contact.is_some();
             if !heard && added.is_empty() {
                 return Ok(());
@@ -63,9 +63,9 @@ pub(super) fn c09_no_time_travel(world: &World, moment: &Moment<'_>) -> Verdict 
         Moment::Tick => {
             for (number, machine) in world.machines.iter().enumerate() {
                 let Some(fleetd) = &machine.fleetd else { continue };
-                // One that has just begun knows no more than how far its cluster had come.
+                // A fleetd that has just started knows only the saved revision of its cluster.
                 let begins = fleetd.daemon.cache.health().borrow().last_contact.is_none();
-                // What stands for a value that nobody can read was not written when that was.
+                // The substitute of an unreadable value was not written at that revision.
                 let garbled = !world.truth.set_aside.is_empty();
                 if begins || garbled || world.book.sees_part.contains(&number) {
                     continue;
@@ -88,8 +88,8 @@ pub(super) fn c09_no_time_travel(world: &World, moment: &Moment<'_>) -> Verdict 
     }
 }
 
-/// A machine was told, at some revision since it was told to run it, that the unit is not to
-/// run there.
+/// Returns true if, at some revision since the unit was put there, it was not to run on the
+/// machine.
 fn has_cause(world: &World, machine: usize, name: &UnitName) -> bool {
     let key = (machine, name.clone());
     let unwanted = world.book.unwanted.get(&key).copied().unwrap_or_default();
@@ -98,46 +98,48 @@ fn has_cause(world: &World, machine: usize, name: &UnitName) -> bool {
     unwanted > put || !(wanted || goes_on(world, machine, name))
 }
 
-/// Another file stands under its name, and that one may begin under a claim alone.
+/// Returns true if another file replaced the unit and may start only with a claim.
 fn gave_way_to_an_exclusive_one(world: &World, machine: usize, name: &UnitName) -> bool {
     let runs = world.machines[machine].init.files.get(name.as_str());
     let now = world.truth.units.get(name).map(|kept| kept.record.file.text());
     now.as_ref().is_some_and(|now| Some(now) != runs && is_exclusive(now))
 }
 
-/// An exclusive unit is given up: its claim may have ended.
+/// Returns true if an exclusive unit may be given up because its claim may have expired.
 fn may_be_lost(world: &World, machine: usize, name: &UnitName) -> bool {
     let one = &world.machines[machine];
     if !one.init.files.get(name.as_str()).is_some_and(|text| is_exclusive(text)) {
         return false;
     }
-    // What counts is the lease that the claim is made under, which may be one before the present.
+    // The lease of the claim counts, which may be an earlier one.
     let lease = lease_it_knows(world, machine, name);
     let sign = lease.and_then(|lease| world.etcd.signs.get(&(machine, lease))).copied();
-    // Two thirds of the lease by its own clock, which may be a hundredth fast.
+    // Two thirds of the lease by its own clock, which may be 1% fast.
     let patience = world.plan.ttl * 2 / 3 * 98 / 100;
-    // A twin whose own lease is over knows nothing of the one that holds the claim now.
+    // A twin whose own lease is over knows nothing about the lease of the present claim.
     let its_own = sign.is_some();
-    // What was heard while the word was on its way to init came too late.
+    // News that arrived while the message to init was in flight came too late.
     let sign = sign.unwrap_or_default();
     let known = sign.known_at(world.now.saturating_sub(WAY_TO_INIT));
-    // What a fleetd heard in its last moment was not kept for the one that was begun anew.
+    // A fleetd's last news before a restart was not saved.
     let anew = one.down_until + world.plan.ttl > world.now;
     let sign = if anew { sign.before.min(known) } else { known };
     let silent = world.now.saturating_sub(sign) >= patience;
     let quorum = world.now >= world.etcd.no_quorum_until;
-    // Of another etcd's members it hears nothing about ours.
+    // A foreign etcd's members say nothing about our etcd.
     let lost = one.requests_lost_until.max(one.answers_lost_until).max(one.foreign_until);
     let reached = world.now >= lost;
-    // All members say that they know no leader, and it hears them: nobody can take the claim.
+    // All members say that they have no leader, and the machine hears them: no other machine can
+    // take the claim.
     let known = its_own
         && !quorum
         && reached
         && world.plan.rates.lost == 0
         && world.plan.rates.refused == 0;
-    // Who has stood still does not know that the lease did not end before the quorum was lost.
+    // A machine that was paused cannot know that its lease existed when the quorum was lost.
     let long = world.now >= lost.max(one.slept_until) + world.plan.ttl;
-    // After a pause its first sign of life may be lost, or init's answer; it does not wait for more.
+    // After a pause, its first renewal or init's answer may be lost, and it does not wait for
+    // another.
     let rates = &world.plan.rates;
     let lossy = rates.lost + rates.refused + rates.late + rates.init > 0;
     let stood = lossy && world.now < one.paused_until + AFTER_A_PAUSE;
@@ -145,8 +147,8 @@ fn may_be_lost(world: &World, machine: usize, name: &UnitName) -> bool {
     (silent || stood) && !(known && long) && !heard
 }
 
-/// The lease that a claim is made under, as its fleetd knows: that it was made anew under the present one
-/// it may not have heard, or too late.
+/// Returns the lease of a claim as its fleetd knows it: news that the claim was renewed under the
+/// present lease may be missing or late.
 fn lease_it_knows(world: &World, machine: usize, name: &UnitName) -> Option<i64> {
     let one = &world.machines[machine];
     let lease = world.truth.claim_of(name, &one.id)?.lease;
@@ -158,17 +160,17 @@ fn lease_it_knows(world: &World, machine: usize, name: &UnitName) -> Option<i64>
     let seen = snapshot.is_none_or(|snapshot| {
         snapshot.claim_of(name, &one.id).is_some_and(|kept| kept.lease == lease)
     });
-    // Another fleetd may have asked for that, which was gone before it was answered: what was kept is
-    // the lesser of the two, and how that lease fares this one does not hear.
+    // If a previous fleetd requested the renewal and ended before the answer, it saved the earlier
+    // expiry of both, and this fleetd does not see that lease.
     let own = rebound.asked && rebound.at >= one.down_until;
     let knows = own && seen && rebound.at + on_its_way <= world.now;
-    // What the fleetd before it heard in time, this one was told by what was kept of it.
+    // If the previous fleetd learned of it in time, it saved that.
     Some(if !rebound.heard && !knows { rebound.former } else { lease })
 }
 
-/// It goes on after a pause that its lease has outlived, and nothing keeps etcd's answer from it:
-/// that answer is waited for, as long as the lease can not have ended by its clock, which may be a
-/// hundredth fast. `sign`: when it lived for sure.
+/// Returns true if the machine resumes after a pause longer than its lease and can reach etcd. Then
+/// it waits for etcd's answer while the lease cannot have expired by its clock, which may be 1%
+/// fast. `sign` is a time at which the lease certainly existed.
 fn is_about_to_hear(world: &World, machine: usize, lease: i64, sign: Duration) -> bool {
     let one = &world.machines[machine];
     let rates = &world.plan.rates;
@@ -186,7 +188,7 @@ fn is_about_to_hear(world: &World, machine: usize, lease: i64, sign: Duration) -
     let ours = world.truth.machines.get(&one.id).is_some_and(|kept| kept.lease == lease);
     let waits = world.plan.ttl / 12 * 98 / 100;
     let lives = fence::life(world.plan.ttl) * 98 / 100;
-    // Whom it may be late for it is late for twice: it writes its key before it shows life.
+    // A delay counts twice: the machine writes its key before it renews.
     calm && rates.lost + rates.refused + rates.late + rates.init == 0
         && ours
         && is_member(world, machine)
@@ -195,14 +197,14 @@ fn is_about_to_hear(world: &World, machine: usize, lease: i64, sign: Duration) -
         && world.now < sign + lives
 }
 
-/// Nothing is stopped but for something that is known.
+/// Units are stopped only for a known reason.
 pub(super) fn c10_no_stop_by_ignorance(world: &World, moment: &Moment<'_>) -> Verdict {
     let Moment::Put { machine, dropped, .. } = moment else { return Ok(()) };
-    // What a reading that has less in it may stop is judged by C19.
+    // C19 covers units stopped by an incomplete reading.
     if world.machines[*machine].leaving || world.book.sees_part.contains(machine) {
         return Ok(());
     }
-    // By its present signature it may be none to be run: C18.
+    // C18 covers units whose present signature is invalid.
     let ill_signed = |name: &UnitName| world.plan.signed && !world.is_well_signed(name);
     for name in dropped.iter().filter(|name| !ill_signed(name)) {
         let cause = has_cause(world, *machine, name)
@@ -213,7 +215,7 @@ pub(super) fn c10_no_stop_by_ignorance(world: &World, moment: &Moment<'_>) -> Ve
     Ok(())
 }
 
-/// Another etcd than ours stops nothing, whatever is in it or is not.
+/// A foreign etcd stops no unit, whatever it contains.
 pub(super) fn c11_guard(world: &World, moment: &Moment<'_>) -> Verdict {
     let Moment::Put { machine, dropped, .. } = moment else { return Ok(()) };
     let one = &world.machines[*machine];
@@ -227,8 +229,8 @@ pub(super) fn c11_guard(world: &World, moment: &Moment<'_>) -> Verdict {
     must(believed.count() == 0, || format!("another etcd stopped {dropped:?}"))
 }
 
-/// A reading that has less in it than there is stops few units, or few of those that run there; and
-/// what went on in spite of one, as its machine says still, no other stops.
+/// An incomplete reading stops few units, or a small share of those that run. Units that were
+/// withheld after one are not stopped by another.
 pub(super) fn c19_mass_stop(world: &World, moment: &Moment<'_>) -> Verdict {
     let Moment::Put { machine, dropped, .. } = moment else { return Ok(()) };
     let one = &world.machines[*machine];
@@ -252,7 +254,7 @@ pub(super) fn c19_mass_stop(world: &World, moment: &Moment<'_>) -> Verdict {
     })
 }
 
-/// What is published of a unit is what its machine sees.
+/// The published state of a unit is what its machine sees.
 pub(super) fn c15_state_truth(world: &World, moment: &Moment<'_>) -> Verdict {
     if !matches!(moment, Moment::Tick) {
         return Ok(());
@@ -268,7 +270,7 @@ pub(super) fn c15_state_truth(world: &World, moment: &Moment<'_>) -> Verdict {
             let active = match machine.init.runs.get(file).map(|run| run.phase) {
                 None => "inactive",
                 Some(Phase::Up) => "active",
-                // It moves on while we look.
+                // The state changes during the check.
                 Some(Phase::Starting | Phase::Stopping) => continue,
             };
             let record = &told.record;

@@ -1,4 +1,4 @@
-//! C3, C4, C6, C7, C8 and C16: what engines write.
+//! C3, C4, C6, C7, C8 and C16: the writes of engines.
 
 use super::{Moment, Verdict, all_settled, must, settled};
 use crate::desired::Desired;
@@ -20,18 +20,18 @@ use crate::unit_name::UnitName;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Seconds between two looks at whether all engines would decide the same.
+/// Interval in seconds between checks that all engines would decide alike.
 const ENGINES_ALIKE: u64 = 5;
-/// An engine answers what was written within that time.
+/// An engine reacts to a write within this time.
 const PROMPT: Duration = Duration::from_secs(6);
-/// A write is decided and lands within that time, or not at all.
+/// A write lands within this time after its decision, or not at all.
 const MOMENT: Duration = Duration::from_millis(1_500);
-/// What a going that an engine did not hear of is worth.
+/// The damping of a departure that an engine missed.
 const ONE_GOING: Duration = Duration::from_secs(10);
-/// The lease of one that leads, in intervals; twice, for its successor begins with a reading.
+/// Two leader leases in intervals; the successor starts with a reading.
 const TERM: u32 = 10;
 
-/// The units a write put somewhere, and where.
+/// Returns the units that a write placed, and their machines.
 fn placed(after: &Snapshot, changes: &[Change]) -> Vec<(UnitName, MachineId)> {
     let put = changes.iter().filter_map(|change| match change {
         Change::Put(entry) => after.keys().subject(&entry.key),
@@ -44,8 +44,8 @@ fn placed(after: &Snapshot, changes: &[Change]) -> Vec<(UnitName, MachineId)> {
     names.filter_map(|name| Some((name.clone(), after.place_of(&name)?.clone()))).collect()
 }
 
-/// What an engine puts on a machine may be there, in that very revision; what a machine was
-/// told runs there as it was told, a little later.
+/// An engine places a unit only where it may be at that revision, and machines run their schedules
+/// after a delay.
 pub(super) fn c03_constraints(world: &World, moment: &Moment<'_>) -> Verdict {
     match moment {
         Moment::Landed { changes, transaction: Some(_), .. } => {
@@ -64,8 +64,8 @@ pub(super) fn c03_constraints(world: &World, moment: &Moment<'_>) -> Verdict {
     }
 }
 
-/// Which global units are on a machine follows from all of them and from what else is there, also from
-/// what came or went a moment ago: no key says so, and no write can ask for it.
+/// The global units on a machine depend on all of them and on other recent changes. No key records
+/// them, so no write can depend on them.
 fn globals_are_new(world: &World, name: &UnitName, machine: &MachineId) -> bool {
     let asks = world.truth.units.get(name).map(|kept| &kept.record.asks.peers);
     let is_global = |peer: &String| world.truth.globals.keys().any(|name| name.as_str() == peer);
@@ -89,7 +89,7 @@ fn runs_as_told(world: &World, number: usize) -> Verdict {
         let elsewhere = world.truth.is_claimed_by_others(name, &machine.id);
         let claim = world.truth.claim_of(name, &machine.id);
         let instance = format!("{} {}", machine.instance, machine.boot);
-        // Of its last run, which may run it still by all that is known.
+        // The previous run of the machine may still run it, as far as is known.
         let earlier = claim.is_some_and(|claim| !registry::is_own_claim(claim, &instance));
         let text = content.record.file.text();
         if is_exclusive(&text) && (elsewhere || earlier || *desired == Desired::Loaded) {
@@ -113,8 +113,8 @@ fn runs_as_told(world: &World, number: usize) -> Verdict {
     Ok(())
 }
 
-/// It is wished and nowhere, and nothing but that a unit it follows is nowhere as well speaks
-/// against its going on there.
+/// Returns true if the unit is wanted and has no place, and the only reason against its running
+/// there is that a unit it follows has no place either.
 fn may_be_there_still(world: &World, number: usize, file: &str) -> bool {
     let (truth, machine) = (&world.truth, &world.machines[number]);
     let Ok(name) = UnitName::new(file) else { return false };
@@ -129,8 +129,8 @@ fn may_be_there_still(world: &World, number: usize, file: &str) -> bool {
         }
 }
 
-/// A unit that is to be beside another is put there with it, or is nowhere: no write of an
-/// engine parts them.
+/// A follower is placed together with its unit or has no place: no write of an engine separates
+/// them.
 pub(super) fn c04_followers(world: &World, moment: &Moment<'_>) -> Verdict {
     let Moment::Landed { before, transaction: Some(transaction), .. } = moment else {
         return Ok(());
@@ -148,7 +148,7 @@ pub(super) fn c04_followers(world: &World, moment: &Moment<'_>) -> Verdict {
                     || rules::globals(snapshot, machine).contains(peer.as_str())
             };
             let was = before.place_of(name) == Some(machine) && beside(before);
-            // As with C3: which global units are there follows from all that was written just now.
+            // As in C3, the set of global units depends on recent writes.
             let moment = world.book.globals + MOMENT > world.now
                 && world.truth.globals.keys().any(|name| name.as_str() == peer);
             must(!was || beside(&world.truth) || moment, || {
@@ -159,7 +159,7 @@ pub(super) fn c04_followers(world: &World, moment: &Moment<'_>) -> Verdict {
     Ok(())
 }
 
-/// It asks who leads: an engine's.
+/// Returns true if the write checks the leader: it is an engine's.
 pub(in crate::sim) fn is_fenced(transaction: &Transaction, world: &World) -> bool {
     let leader = world.truth.keys().of(&Subject::Leader);
     transaction
@@ -168,13 +168,13 @@ pub(in crate::sim) fn is_fenced(transaction: &Transaction, world: &World) -> boo
         .any(|condition| matches!(condition, Condition::Unchanged(key, _) if *key == leader))
 }
 
-/// Only the one that was elected asks for a lease to lead by: a hundred machines that see that
-/// nobody leads would ask for as many.
+/// Only the elected machine requests a leader lease: otherwise a hundred machines that see no
+/// leader would request as many.
 fn asks_when_elected(world: &World, machine: usize, ttl: Duration) -> Verdict {
     let to_lead = ttl == lease(world.plan.interval, world.plan.ttl);
     let id = &world.machines[machine].id;
     let leads = world.truth.leader.as_ref().is_some_and(|kept| kept.record.machine == *id);
-    // It may have been put out meanwhile.
+    // It may have lost the election in the meantime.
     let lately = world.book.elected.get(id).is_some_and(|at| *at + MOMENT >= world.now);
     let stood = world.machines[machine].paused_until + MOMENT >= world.now;
     must(!to_lead || leads || lately || stood, || {
@@ -182,7 +182,7 @@ fn asks_when_elected(world: &World, machine: usize, ttl: Duration) -> Verdict {
     })
 }
 
-/// What only an engine may write is written by the one that leads, in its present epoch.
+/// Only the leading engine in its present epoch writes places and reasons.
 pub(super) fn c06_fencing(world: &World, moment: &Moment<'_>) -> Verdict {
     if let Moment::Asked { machine, ttl } = moment {
         return asks_when_elected(world, *machine, *ttl);
@@ -202,7 +202,7 @@ pub(super) fn c06_fencing(world: &World, moment: &Moment<'_>) -> Verdict {
     must(fence, || "a unit is moved by a write that does not ask who leads".to_string())
 }
 
-/// A unit that some machine may have is on one, else it says why it is nowhere.
+/// A unit that some machine may have is placed; otherwise its reason is recorded.
 pub(super) fn c07_placement(world: &World, moment: &Moment<'_>) -> Verdict {
     let settled = match moment {
         Moment::Converged => true,
@@ -219,8 +219,8 @@ pub(super) fn c07_placement(world: &World, moment: &Moment<'_>) -> Verdict {
     if settled || is_decided(world) { all_are_placed(world) } else { Ok(()) }
 }
 
-/// The one that leads has led for long, nothing is wrong with it, and nothing was written for so
-/// long that it has answered all that was: it does not wait for its next proof.
+/// Returns true if the leader has led for long without faults and has had time to react to all
+/// writes without its next full reading.
 fn is_decided(world: &World) -> bool {
     let Some(leader) = world.leader() else { return false };
     let term = world.plan.interval * TERM + PROMPT;
@@ -232,7 +232,7 @@ fn is_decided(world: &World) -> bool {
         .map(|id| flap_damping(&world.book.departures.of(id), Duration::ZERO));
     let restless = restless.max();
     let grace = (world.plan.grace + restless.unwrap_or_default()) * 102 / 100 + PROMPT;
-    // An engine that leads anew gives who is away a grace of its own.
+    // A new leader gives missing machines a grace of its own.
     let away = world.book.gone.keys().any(|id| !world.truth.machines.contains_key(id));
     let waits = away && world.book.led_since + grace > world.now;
     !waits
@@ -262,7 +262,7 @@ fn all_are_placed(world: &World) -> Verdict {
     Ok(())
 }
 
-/// A unit that may stay is not moved, and when nothing changes nothing is written.
+/// A unit that may stay is not moved, and nothing is written without a change.
 pub(super) fn c08_no_flapping(world: &World, moment: &Moment<'_>) -> Verdict {
     match moment {
         Moment::Landed { before, transaction: Some(transaction), .. } => {
@@ -295,7 +295,7 @@ fn stays_or_has_cause(
     if after.place_of(name) == Some(from) || !rules::is_wanted(after, name) {
         return Ok(());
     }
-    // What a machine that is away says of itself was so when it was there.
+    // For a machine that is gone its last metadata counts.
     let said = world.book.said.get(from);
     let refused = |snapshot: &Snapshot| match (snapshot.machines.contains_key(from), said) {
         (false, Some(said)) => rules::away_refused(snapshot, from, name, said),
@@ -304,11 +304,11 @@ fn stays_or_has_cause(
     if refused(before).is_some() || refused(after).is_some() {
         return Ok(());
     }
-    // Clocks run apart by a hundredth. One that begins to lead may have missed a going.
+    // Clocks drift by 1%. A new leader may have missed a departure.
     let counted = world.book.led_since + MOMENT;
     let departures = match world.leader() {
         Some(leads) => {
-            // What came to an end a moment ago it may not have heard of when it decided this.
+            // It may have missed the end of a recent fault when it decided this.
             let late = world.calm_since(leads) + MOMENT >= world.now;
             world.book.departures.seen_by(leads, from, late)
         }
@@ -317,16 +317,17 @@ fn stays_or_has_cause(
     let restless = flap_damping(&departures, counted).saturating_sub(ONE_GOING);
     let grace = (world.plan.grace + restless) * 98 / 100;
     let gone = world.book.gone.get(from).copied();
-    // What came and went while its watch had ended it can not know of: for it, it was gone all along.
+    // It cannot know about a visit while its watch was broken: for it the machine was gone all the
+    // time.
     let seen = departures.last().filter(|_| gone.is_some()).map(|going| going.at);
     let seen = seen.map(|since| since.max(world.book.led_since));
     let over = gone.into_iter().chain(seen).any(|since| since + grace <= world.now);
-    // One that leads and hears nothing does not know that the machine was back for a moment.
+    // A leader without news does not know that the machine was back briefly.
     let deaf = world.leader().is_some_and(|leads| world.calm_since(leads) >= world.now);
     must(over || deaf, || format!("{name} is moved from {from}, where it may stay; gone: {gone:?}"))
 }
 
-/// Where an engine would have the units, and what it would say of the rest.
+/// Returns where an engine would place the units, and the reasons that it would record.
 fn decided(engine: &mut Engine, now: Duration) -> (Vec<Move>, Vec<Operation>) {
     let tasks = engine.tasks(Epoch(0), now);
     let mut moves: Vec<Move> = tasks.iter().flat_map(|task| task.moves.clone()).collect();
@@ -334,18 +335,18 @@ fn decided(engine: &mut Engine, now: Duration) -> (Vec<Move>, Vec<Operation>) {
     (moves, tasks.into_iter().flat_map(|task| task.transaction.operations).collect())
 }
 
-/// Two engines that see the same decide the same, whichever way they came to see it.
+/// Two engines with the same information decide the same, however they received it.
 pub(super) fn c16_determinism(world: &World, moment: &Moment<'_>) -> Verdict {
     let look = match moment {
         Moment::Converged => true,
-        // Where nothing was written since the last look, there is nothing new to look at.
+        // Without a write since the last check there is nothing new to check.
         Moment::Tick => {
             world.now.as_secs().is_multiple_of(ENGINES_ALIKE)
                 && world.book.stirred + Duration::from_secs(ENGINES_ALIKE) > world.now
         }
         _ => false,
     };
-    // Of a value that nobody can read one that has read it before knows more than one that has not.
+    // An engine that read the value before it became unreadable knows more than one that did not.
     if !look || !world.truth.set_aside.is_empty() {
         return Ok(());
     }
@@ -353,7 +354,7 @@ pub(super) fn c16_determinism(world: &World, moment: &Moment<'_>) -> Verdict {
     let reading = world.etcd.store.read(keys.root());
     let now = world.now;
     let mut one = Engine::new(keys.clone(), &reading, Duration::ZERO, now);
-    // The other hears of everything one by one, in another order.
+    // The other engine receives all entries one by one, in another order.
     let mut other = Engine::new(keys, &Default::default(), Duration::ZERO, now);
     let mut entries = reading.entries.clone();
     entries.sort_by_key(|entry| entry.modified);

@@ -1,4 +1,4 @@
-//! C1 and C2: what must not be on two machines at once.
+//! C1 and C2: exclusive units do not run on two machines at once.
 
 use super::{LAG, Moment, Verdict, is_settled, must, settled};
 use crate::sim::book::{is_launched, may_go_on};
@@ -8,27 +8,29 @@ use crate::unit_name::UnitName;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A machine that goes on after a pause has that long to give up what it lost meanwhile: it may ask first.
+/// Time for a machine that resumes after a pause to give up what it lost, including a question to
+/// etcd.
 const AFTER_A_PAUSE: Duration = Duration::from_millis(2_500);
-/// One that stood still for longer than its lease asks nobody, and has to stop what it runs.
+/// The same after a pause longer than its lease: it asks nothing and only stops its units.
 pub const AFTER_A_LEASE: Duration = Duration::from_millis(STOP + 100);
 
-/// In percent of a lease: a claim is worth something that long after its lease was proved. Two
-/// thirds, and what clocks run apart and the way to init take.
+/// Percentage of a lease for which a claim is valid after its last proof: two thirds, plus clock
+/// drift and the way to init.
 const PROVED: u32 = 70;
 
-/// So many intervals of its engine the last lease to lead by lives on, and so much longer.
+/// Maximum age of the last leader lease, in intervals plus a constant.
 const UNLED: (u32, Duration) = (5, Duration::from_millis(500));
 
-/// What is promised of exclusive units is promised of this machine: fleetd has run since
-/// its last sign of life, or was begun anew in time; init answers it, nobody ended its lease by hand.
+/// Returns true if the guarantees for exclusive units hold for the machine. Its fleetd has run
+/// since its last renewal or was restarted in time; init answers it, and its lease was not revoked
+/// by an operator.
 fn is_bound(world: &World, number: usize) -> bool {
     let machine = &world.machines[number];
     let lately = |at: Duration| at + world.plan.ttl * 2 > world.now;
-    // What an earlier run of fleetd began is this one's to stop once the cluster has let it in.
+    // A new fleetd takes over the units of an earlier one once it is registered.
     let took_over = world.book.took_over.get(&number);
     let took_over = took_over.is_some_and(|at| *at + AFTER_A_PAUSE <= world.now);
-    // One that was begun anew in time knows what the one before it had claimed, let in or not.
+    // A fleetd that was restarted in time knows the claims of its predecessor, registered or not.
     let anew = world.book.anew.get(&number).copied();
     let in_time = machine.fleetd.is_some() && anew == Some(machine.down_until);
     world.runs(number)
@@ -38,18 +40,18 @@ fn is_bound(world: &World, number: usize) -> bool {
         && !lately(machine.ended)
 }
 
-/// What it has to give up what it lost in its last pause.
+/// The time that it has to give up what it lost in its last pause.
 fn after_a_pause(world: &World, machine: &Machine) -> Duration {
     let stood = machine.paused_until.saturating_sub(machine.paused_since);
-    // What init did not hear it is told again.
+    // If init's answers may be lost, the put is repeated.
     match stood > world.plan.ttl && world.plan.rates.init == 0 {
         true => AFTER_A_LEASE,
         false => AFTER_A_PAUSE,
     }
 }
 
-/// An exclusive unit lives on one machine at most, at any true moment. Any other lives
-/// beside its successor only as long as its machine can not know better.
+/// An exclusive unit runs on at most one machine at any real time. Another unit runs beside its
+/// successor only while its machine cannot know better.
 pub(super) fn c01_exclusivity(world: &World, moment: &Moment<'_>) -> Verdict {
     match moment {
         Moment::Live => {
@@ -72,7 +74,7 @@ pub(super) fn c01_exclusivity(world: &World, moment: &Moment<'_>) -> Verdict {
                     let Ok(unit) = UnitName::new(name) else { continue };
                     let others = world.machines.iter().filter(|one| one.id != machine.id);
                     let elsewhere = others.into_iter().any(|one| one.init.is_live(name));
-                    // What is nowhere goes on as long as nobody leads who could place it (C10).
+                    // A unit without a place keeps running while no leader can place it (C10).
                     let unled = LAG + world.plan.interval * UNLED.0 + UNLED.1;
                     let unled =
                         may_go_on(world, number, &unit) && !is_settled(world, number, unled);
@@ -88,8 +90,8 @@ pub(super) fn c01_exclusivity(world: &World, moment: &Moment<'_>) -> Verdict {
     }
 }
 
-/// An exclusive unit is handed to init after its claim is this machine's, and while the lease that
-/// holds it can not have ended.
+/// Init gets an exclusive unit only after this machine has its claim, and while the lease of the
+/// claim cannot have expired.
 pub(super) fn c02_claim_first(world: &World, moment: &Moment<'_>) -> Verdict {
     let Moment::Put { machine: number, added, files, .. } = moment else { return Ok(()) };
     let machine = &world.machines[*number];
@@ -105,7 +107,7 @@ pub(super) fn c02_claim_first(world: &World, moment: &Moment<'_>) -> Verdict {
         let sign = ours.and_then(|kept| world.etcd.signs.get(&(*number, kept.lease))).copied();
         let sign = sign.map(|sign| sign.asked);
         let proved = sign.is_some_and(|at| at + PROVED * world.plan.ttl / 100 > world.now);
-        // All members may have said that none leads, which proves as much.
+        // All members may have said that they have no leader, which is an equivalent proof.
         let leaderless = world.etcd.no_quorum_until + world.plan.ttl > world.now;
         must(proved || leaderless, || {
             format!("{name} begins on machine {number}, by a claim last proved at {sign:?}")

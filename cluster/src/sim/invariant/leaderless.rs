@@ -1,18 +1,18 @@
-//! C20: what goes on while no engine leads, and that whoever has the key to lead does.
+//! C20: units keep running without a leading engine, and the holder of the leader key leads.
 
 use super::{LAG, Moment, Verdict, is_member, must};
 use crate::fleetd::lead::lease;
 use crate::sim::world::World;
 
-/// A machine with which nothing is wrong shows life of the lease that it leads by, or lets it go: as
-/// long as that lives no other can lead.
+/// A machine without faults renews its leader lease or revokes it: no other machine can lead while
+/// the lease exists.
 fn is_led_in_deed(world: &World) -> Verdict {
     let (Some(number), Some(kept)) = (world.leader(), &world.truth.leader) else { return Ok(()) };
     let Some((ttl, _)) = world.etcd.leases.get(&kept.lease).copied() else { return Ok(()) };
     let machine = &world.machines[number];
     let shown = world.etcd.shown.get(&kept.lease).copied().unwrap_or_default();
-    // A fleetd begun anew does not know by which lease the one before it led; and who was elected by
-    // its machine's lease alone does not lead yet.
+    // A restarted fleetd does not know its predecessor's leader lease. A machine that was elected
+    // with its own lease does not lead yet.
     let anew = machine.down_until.max(machine.off_until) > shown;
     let elected = ttl != lease(world.plan.interval, world.plan.ttl);
     let twins = world.machines.iter().filter(|one| one.id == machine.id).count() > 1;
@@ -31,7 +31,8 @@ fn is_led_in_deed(world: &World) -> Verdict {
     })
 }
 
-/// What ran when the last engine was gone is the same run as long as nothing else is told of it.
+/// Units that ran when the last engine disappeared are still in the same run, unless their schedule
+/// changes.
 pub(super) fn c20_without_an_engine(world: &World, moment: &Moment<'_>) -> Verdict {
     if let Moment::Asked { machine, ttl } = moment {
         return must(*ttl <= world.plan.ttl, || {

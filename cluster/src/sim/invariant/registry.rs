@@ -1,4 +1,4 @@
-//! C12, C13, C14 and C17: what etcd holds, who is there, and what clients are answered.
+//! C12, C13, C14 and C17: etcd's contents, registrations, and answers to clients.
 
 use super::{Moment, Verdict, must};
 use crate::desired::Desired;
@@ -15,19 +15,19 @@ use crate::unit_name::UnitName;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// A machine that was put out of the cluster may act on what it knew for that long.
+/// Time for which an evicted machine may act on what it knew.
 const NEWS: Duration = Duration::from_secs(5);
-/// What another etcd took is answered within that time.
+/// Time within which a write to a foreign etcd is answered.
 const ASTRAY: Duration = Duration::from_secs(1);
 
-/// The cluster knows this very machine under its id.
+/// Returns true if this very machine is registered under its id.
 pub(in crate::sim) fn is_member(world: &World, number: usize) -> bool {
     let machine = &world.machines[number];
     let there = world.truth.machines.get(&machine.id);
     there.is_some_and(|kept| machine.is_boot(&kept.record.boot))
 }
 
-/// No ring of Replaces comes to stand, for its units would drive each other about for ever.
+/// No ring of Replaces is stored: its units would displace each other forever.
 fn no_ring(truth: &Snapshot, changes: &[Change]) -> Verdict {
     let is_file = |change: &Change| match change {
         Change::Put(entry) => entry.key.starts_with(&truth.keys().units()),
@@ -37,8 +37,8 @@ fn no_ring(truth: &Snapshot, changes: &[Change]) -> Verdict {
     must(ring.is_none(), || format!("{ring:?} replaces itself in a ring"))
 }
 
-/// A machine is told what is wished, and nothing is launched, nor said to be, that nobody
-/// wished launched; what can not be wished is refused.
+/// Schedules contain the desired state. Nothing is launched, or published as launched, without a
+/// request. Invalid requests are refused.
 pub(super) fn c12_states(world: &World, moment: &Moment<'_>) -> Verdict {
     let truth = &world.truth;
     let ever = |name: &UnitName| {
@@ -93,7 +93,7 @@ fn schedule_is_place(truth: &Snapshot) -> Verdict {
     Ok(())
 }
 
-/// Nothing is left of what is gone.
+/// No key is left of a deleted subject.
 pub(super) fn c13_no_leak(world: &World, moment: &Moment<'_>) -> Verdict {
     let truth = &world.truth;
     match moment {
@@ -128,8 +128,8 @@ pub(super) fn c13_no_leak(world: &World, moment: &Moment<'_>) -> Verdict {
     }
 }
 
-/// What is answered was so, at some moment between question and answer; and what one
-/// daemon has answered it does not take back.
+/// Each answer was true at some moment between request and answer, and a daemon never answers with
+/// an older state than before.
 pub(super) fn c14_api(world: &World, moment: &Moment<'_>) -> Verdict {
     let asked = match moment {
         Moment::Landed { changes, transaction: Some(_), .. } => {
@@ -139,11 +139,12 @@ pub(super) fn c14_api(world: &World, moment: &Moment<'_>) -> Verdict {
         _ => return Ok(()),
     };
     let (Some(unit), now) = (&asked.unit, world.truth.revision) else { return Ok(()) };
-    // Of what a reading did not show it can not tell.
+    // An incomplete reading cannot show it.
     if world.book.sees_part.contains(&asked.at.0) {
         return Ok(());
     }
-    // A write made before its fleetd knew which cluster it is in can not say so, and any etcd takes it.
+    // A write by a fleetd that did not know its cluster yet has no cluster condition, so any etcd
+    // accepts it.
     let misled = world.machines[asked.at.0].foreign_until + ASTRAY >= world.now;
     if !asked.knew && misled {
         return Ok(());
@@ -181,7 +182,7 @@ pub(super) fn c14_api(world: &World, moment: &Moment<'_>) -> Verdict {
     }
 }
 
-/// At some revision between question and answer.
+/// Returns true if it held at some revision between request and answer.
 fn seen_since(
     world: &World,
     asked: &Asked,
@@ -192,8 +193,8 @@ fn seen_since(
     world.book.first(unit, (asked.from, now), so).is_some()
 }
 
-/// Metadata is written for clients that wait, or that were told that nobody knows: once a request
-/// was answered as done, no try of it lands any more, for it would undo what came later.
+/// Metadata is written only for pending requests or those with unknown result: after a successful
+/// answer no retry may land, because it would undo later changes.
 fn metadata_is_asked_for(world: &World, changes: &[Change]) -> Verdict {
     for change in changes {
         let Change::Put(entry) = change else { continue };
@@ -210,16 +211,16 @@ fn metadata_is_asked_for(world: &World, changes: &[Change]) -> Verdict {
     Ok(())
 }
 
-/// A run of a machine may take the key of the last one from the same disk, once that has shown no
-/// sign of life for two thirds of its lease.
+/// A new run of a machine with the same disk may take over the key, once the previous run has not
+/// renewed for two thirds of its lease.
 fn may_succeed(world: &World, old: &Kept<MachineRecord>, new: &MachineRecord) -> bool {
     let shown = world.etcd.shown.get(&old.lease);
     let silent = shown.is_none_or(|at| *at + world.plan.ttl * 2 / 3 <= world.now);
     old.record.instance == new.instance || silent && old.record.disk == new.disk
 }
 
-/// No key of a machine is taken over from one that shows signs of life, no claim while its lease
-/// lives, and a machine that was not let in begins nothing.
+/// A machine key is not taken over from a machine that renews, and no claim while its lease exists.
+/// An unregistered machine starts nothing.
 pub(super) fn c17_identity(world: &World, moment: &Moment<'_>) -> Verdict {
     match moment {
         Moment::Landed { before, .. } => {
@@ -253,7 +254,7 @@ pub(super) fn c17_identity(world: &World, moment: &Moment<'_>) -> Verdict {
 }
 
 impl World {
-    /// Remembers who is in the cluster.
+    /// Records the registered machines.
     pub fn note_members(&mut self) {
         for number in 0..self.machines.len() {
             if is_member(self, number) {

@@ -1,11 +1,11 @@
-//! C18: what runs on machines that run only what is signed.
+//! C18: units on machines that require signatures.
 
 use super::{Moment, Verdict, must};
 use crate::sim::world::World;
 use crate::unit_name::UnitName;
 
-/// Where units are signed, no file comes to init that who may has not signed under that name, nor one
-/// that is older than what the machine has seen of it.
+/// With signatures required, init gets only files that a key holder has signed under that name, and
+/// none older than the machine has seen.
 pub(super) fn c18_signed(world: &World, moment: &Moment<'_>) -> Verdict {
     let Moment::Put { machine, files, .. } = moment else { return Ok(()) };
     if !world.plan.signed {

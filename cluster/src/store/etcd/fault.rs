@@ -1,26 +1,26 @@
-//! What etcd's client says went wrong, as the store takes it: whether anything was done, and why not.
+//! Classifies errors of the etcd client: whether the operation was done, and why it failed.
 
 use super::Fault;
 use etcd_client::Error;
 use std::error::Error as _;
 
-/// Causes behind a cause that are told.
+/// Maximum number of nested causes in a message.
 const DEEPEST: usize = 8;
 
-/// What an error means.
+/// The meaning of an error.
 pub(super) enum Why {
-    /// It has ended.
+    /// The lease has expired.
     NoSuchLease,
-    /// etcd said itself that it did nothing.
+    /// etcd answered that it did nothing.
     Refused,
-    /// Whether it was done is not known.
+    /// The result is unknown.
     Lost,
 }
 
 pub(super) fn why(error: &Error) -> Why {
     let Error::GRpcStatus(status) = error else { return Why::Lost };
-    // The numbers are gRPC's: 3 invalid, 5 not found, 7 no permission, 8 exhausted, 9 failed
-    // precondition, 11 out of range, 12 unimplemented, 16 unauthenticated.
+    // gRPC codes: 3 invalid, 5 not found, 7 no permission, 8 exhausted, 9 failed precondition, 11
+    // out of range, 12 unimplemented, 16 unauthenticated.
     match i32::from(status.code()) {
         5 if status.message().contains("lease") => Why::NoSuchLease,
         3 | 5 | 7 | 8 | 9 | 11 | 12 | 16 => Why::Refused,
@@ -28,12 +28,14 @@ pub(super) fn why(error: &Error) -> Why {
     }
 }
 
-/// The write is none etcd takes: too large, or two operations on one key.
+/// Returns true if etcd rejects the transaction itself: it is too large, or has two operations on
+/// one key.
 pub(super) fn is_about_the_write(error: &Error) -> bool {
     matches!(error, Error::GRpcStatus(status) if i32::from(status.code()) == 3)
 }
 
-/// Nothing was done, and why, down to what is wrong with a certificate.
+/// Returns a fault for an operation that was not done, with all causes, such as a faulty
+/// certificate.
 pub(super) fn refused(error: &Error) -> Fault {
     let (said, mut deeper) = if let Error::GRpcStatus(status) = error {
         (status.message().to_string(), status.source())

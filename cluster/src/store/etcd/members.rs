@@ -1,6 +1,5 @@
-//! Asking the members of etcd, each by itself: who they are while all is well, and whether they
-//! have a leader when no sign of life gets through. What follows is
-//! [`crate::store::membership`]'s.
+//! Asks each etcd member: for the member list while etcd works, and for its leader when no
+//! keepalive gets through. [`crate::store::membership`] evaluates the answers.
 
 use super::{Etcd, tls};
 use crate::store::membership::{Membership, Word};
@@ -11,8 +10,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 impl Etcd {
-    /// Right behind an answer that most of the members stood for, of the member that gave it:
-    /// it knows of no older list than they do. Without an answer the one before stays.
+    /// Reads the member list right after an answer confirmed by a quorum, from the same member,
+    /// which cannot have an older list than the quorum. Without an answer the previous list stays.
     pub(super) async fn learn_members(&self, client: &Client) {
         let mut members = client.cluster_client();
         let Ok(Ok(list)) = timeout(self.config.request_timeout, members.member_list()).await else {
@@ -26,14 +25,16 @@ impl Etcd {
         *self.members.lock().unwrap_or_else(PoisonError::into_inner) = Some(membership);
     }
 
-    /// All at once, and none for longer than that: one that is silent takes no time from others.
+    /// Asks all members in parallel, each with the same time limit, so that a silent member does
+    /// not delay the others.
     pub(in crate::store) async fn is_leaderless(&self, within: Duration) -> bool {
         let known = self.members.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(known) = known else { return false };
         let mut asked = JoinSet::new();
         for endpoint in self.config.endpoints.clone() {
             let Ok(tls) = tls::tls(&self.config) else { continue };
-            // Without a name: a password is looked at by a leader only, and this everybody may ask.
+            // Connects without a user: only a leader checks passwords, and this call needs no
+            // rights.
             let options = ConnectOptions::new().with_connect_timeout(within);
             let options = match tls {
                 Some(tls) => options.with_tls(tls),

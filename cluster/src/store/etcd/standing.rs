@@ -1,5 +1,4 @@
-//! What is asked of an etcd to know how far it can be relied on; what follows from the answers is
-//! [`crate::store::standing`]'s.
+//! Queries etcd about its reliability; [`crate::store::standing`] evaluates the answers.
 
 use super::{Etcd, Link, Why, refused, why};
 use crate::store::Fault;
@@ -12,7 +11,7 @@ use tokio::time::timeout;
 impl Etcd {
     pub(in crate::store) async fn standing(&self) -> Result<Standing, Fault> {
         let Link { client, turn } = self.client().await?;
-        // Only who may administer etcd is told who its users are.
+        // Only an administrator of etcd may list its users.
         let mut auth = client.auth_client();
         let may_everything = match self.ask(turn, auth.user_list()).await? {
             Ok(_) => true,
@@ -38,7 +37,7 @@ impl Etcd {
         })
     }
 
-    /// Of each member that answers, asked by itself.
+    /// Returns the version of each member that answers.
     async fn versions(&self) -> Vec<String> {
         let mut versions = Vec::new();
         for endpoint in &self.config.endpoints {
@@ -57,7 +56,7 @@ impl Etcd {
     }
 }
 
-/// Without TLS, and not only from this machine to itself.
+/// Returns true if the endpoint is remote and without TLS.
 fn is_in_clear(endpoint: &str) -> bool {
     let Some((scheme, rest)) = endpoint.split_once("://") else { return true };
     let authority = rest.split('/').next().unwrap_or_default();

@@ -1,10 +1,10 @@
-//! The files of TLS to etcd: whom we trust, and who we are. The calls are [`super`]'s.
+//! TLS files for the connection to etcd: trusted CA, own certificate and key.
 
 use super::{EtcdConfig, Fault};
 use etcd_client::{Certificate, Identity, TlsOptions};
 use std::path::PathBuf;
 
-/// `None`: no endpoint wants it.
+/// Returns `None` if no endpoint uses TLS.
 pub(super) fn tls(config: &EtcdConfig) -> Result<Option<TlsOptions>, Fault> {
     let secure = config.endpoints.iter().any(|endpoint| endpoint.starts_with("https:"));
     if !secure {

@@ -1,5 +1,4 @@
-//! A watch of etcd as batches of changes: what belongs to one revision comes together. It is begun
-//! by [`super`].
+//! Turns an etcd watch into batches; changes of one revision stay together.
 
 use super::{entry, refused};
 use crate::store::{Batch, Fault};
@@ -38,7 +37,7 @@ impl EtcdWatch {
             let told = message.header().map_or(0, |header| header.revision());
             match newest {
                 Some(revision) => self.ready.push_back(Batch::Changes { revision, changes }),
-                // Nothing for us has happened up to there.
+                // No change under the prefix up to this revision.
                 None if !message.created() => {
                     self.ready.push_back(Batch::Changes { revision: told, changes });
                 }

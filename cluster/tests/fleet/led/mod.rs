@@ -1,4 +1,4 @@
-//! A cluster in memory that an engine leads, for the tests of the engine: no etcd, no daemon.
+//! An in-memory cluster led by an engine, without etcd or daemon.
 #![allow(dead_code, reason = "each test file uses its own part of it")]
 
 use cluster::desired::Desired;
@@ -58,7 +58,7 @@ impl Cluster {
         Engine::new(self.keys.clone(), &self.store.read(self.keys.root()), grace, self.now)
     }
 
-    /// Feeds the engine all that is new, and carries out what it says.
+    /// Passes all changes to the engine and commits its tasks.
     pub(crate) fn run(&mut self, engine: &mut Engine, epoch: Epoch) -> usize {
         let mut written = 0;
         loop {

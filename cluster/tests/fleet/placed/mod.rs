@@ -1,4 +1,4 @@
-//! Two machines in a store in memory, and units that a test puts on them.
+//! Two machines in an in-memory store, with units placed by a test.
 #![allow(dead_code, reason = "each test file uses its own part of it")]
 
 use cluster::agent::{self, Goal};
@@ -80,7 +80,7 @@ impl Cluster {
         agent::goal(&self.snapshot(), &id("m1"), before)
     }
 
-    /// What `m1` had of these, that are nowhere since.
+    /// Returns a cluster in which these units of `m1` have lost their place, with the goal before.
     pub(crate) fn nowhere(units: &[(&str, &str)]) -> (Cluster, Goal) {
         let mut cluster = Cluster::new();
         for (own, asks) in units {

@@ -1,5 +1,5 @@
-//! A fleetctl that goes on while a test looks on, and its way to the server, on which requests are
-//! seen and answers get lost.
+//! A running fleetctl under observation, and a proxy to the server that shows requests and loses
+//! answers.
 #![allow(dead_code, reason = "each test file uses its own part of it")]
 
 use crate::stand::Stand;
@@ -11,8 +11,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A way to the stand that shows each request, and loses its answer (and the connection with it) where
-/// that is said.
+/// A proxy to the stand that shows each request, and loses its answer and the connection where
+/// `loses` says so.
 pub(crate) fn by_way_of(stand: &Stand, loses: impl FnMut(&str) -> bool + Send + 'static) -> String {
     let path = stand.folder.join("way.sock");
     let listener = UnixListener::bind(&path).unwrap();
@@ -54,7 +54,7 @@ fn hand_back(mut from: UnixStream, mut to: UnixStream, lost: &AtomicBool) {
     let _ = from.shutdown(Shutdown::Both);
 }
 
-/// True for the first request that begins so.
+/// Returns true for the first request with this prefix.
 pub(crate) fn first(begin: &'static str) -> impl FnMut(&str) -> bool {
     let mut was = false;
     move |asked| asked.starts_with(begin) && !std::mem::replace(&mut was, true)
@@ -71,7 +71,7 @@ pub(crate) fn begun(stand: &Stand, words: &[&str]) -> Child {
         .unwrap()
 }
 
-/// Reads what it says until that is said.
+/// Reads the output until these words.
 pub(crate) fn hears(said: &mut impl BufRead, words: &str) {
     let mut line = String::new();
     while !line.contains(words) {
@@ -80,7 +80,7 @@ pub(crate) fn hears(said: &mut impl BufRead, words: &str) {
     }
 }
 
-/// What another client puts there meanwhile.
+/// Another client puts a unit.
 pub(crate) fn put_at(socket: &Path, name: &str, body: &str) {
     send(socket, &format!("PUT /fleet/v1/units/{name}"), body);
 }
@@ -96,7 +96,7 @@ fn send(socket: &Path, line: &str, body: &str) {
     assert!(answer.starts_with(b"HTTP/1.1 20"), "{}", String::from_utf8_lossy(&answer));
 }
 
-/// What is laid over the metadata of a machine meanwhile.
+/// Overrides metadata of a machine.
 pub(crate) fn laid_over(socket: &Path, machine: &str, key: &str, value: &str) {
     let change = serde_json::json!([
         { "op": "add", "path": format!("/{machine}/metadata/{key}"), "value": { "value": value } },

@@ -1,4 +1,4 @@
-//! Names, machines and units of a scheduler from the texts a test writes.
+//! Makes names, machines and units of a scheduler from texts.
 
 use cluster::desired::Desired;
 use cluster::machine::{Machine, MachineId};

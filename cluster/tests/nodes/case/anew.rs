@@ -1,5 +1,5 @@
-//! Machines that boot anew while their last run's lease still lives, and copies of their disks,
-//! which look the same as long as nobody shows a sign of life.
+//! Machines that reboot while the lease of their previous run exists, and copies of their disks,
+//! which look the same until a machine renews.
 
 use super::{Case, sample};
 use crate::stand::node::id;
@@ -17,7 +17,7 @@ pub(super) const CASES: [Case; 2] = [
 
 const TTL: Duration = Duration::from_secs(15);
 
-/// A service that leaves a line with the name of its node each time it begins.
+/// A service that records the name of its node at each start.
 fn put(cluster: &Cluster, name: &str, fleet: &str) {
     let begins = cluster.path(&format!("begins-{name}"));
     let line = format!("hostname >>{begins}; exec sleep 100000");
@@ -30,7 +30,7 @@ fn begins(cluster: &Cluster, name: &str) -> String {
     cluster.read(&format!("begins-{name}"))
 }
 
-/// The key of a node: the revision that made it, and what it says.
+/// Returns the key of a node: its creation revision and its value.
 fn key(cluster: &Cluster, number: u8) -> Option<(i64, Value)> {
     let mut words = cluster.network.on(1);
     let endpoint = format!("--endpoints=http://{}:2379", network::address(1));
@@ -62,7 +62,7 @@ fn booted_anew(cluster: &mut Cluster) {
     assert_eq!(still, made, "the key was there all the time");
     assert_eq!(after["disk"], before["disk"]);
     assert_ne!(after["boot"], before["boot"]);
-    // What it ran under a claim waits for the end of that claim, and begins here again.
+    // Its exclusive unit waits until the old claim expires, and starts here again.
     until("all is as it was", || (cluster.active(1)? == there).then_some(()));
     assert_eq!(begins(cluster, "only"), "n3\nn3\n");
     for (name, said) in [("filler", "n2\n"), ("free", "n3\nn3\n"), ("pinned", "n3\nn3\n")] {

@@ -1,4 +1,4 @@
-//! What is answered without a unit being moved: machines over HTTP, and fleetctl of itself.
+//! Answers that move no unit: machines over HTTP, and fleetctl itself.
 
 use super::{Case, sample, sleeps_with};
 use crate::stand::Cluster;
@@ -24,7 +24,7 @@ pub(super) const CASES: [Case; 2] = [
     ]),
 ];
 
-/// Status, head and body of what a node's fleetd answers.
+/// Returns status, head and body of a node's fleetd.
 pub(super) fn ask(node: &Node, method: &str, path: &str, body: &str) -> (u16, String, String) {
     let mut stream = UnixStream::connect(node.at("run/fleet.sock")).unwrap();
     let length = body.len();
@@ -40,7 +40,7 @@ pub(super) fn ask(node: &Node, method: &str, path: &str, body: &str) -> (u16, St
     (status, head.to_lowercase(), body.to_string())
 }
 
-/// After how many seconds one is to ask again, by that head.
+/// Returns the Retry-After of a head.
 pub(super) fn retry_after(head: &str) -> Option<u32> {
     head.lines().find_map(|line| line.strip_prefix("retry-after: "))?.parse().ok()
 }
@@ -75,7 +75,7 @@ fn machines(cluster: &mut Cluster) {
     let changed = json!({"foo": "bar", "hostname": "n1", "number": "17"});
     assert_eq!(metadata(node, 1), changed);
     says(cluster, 3, &changed);
-    // And it counts: a unit that asks for it goes there.
+    // And it counts: a unit that requires it goes there.
     cluster.file("foo.service", &sleeps_with("MachineMetadata=foo=bar"));
     cluster.node(3).fleetctl(&["start", "foo.service"]);
     assert_eq!(cluster.when_on(2, "foo.service"), 1);
@@ -91,7 +91,7 @@ fn machines(cluster: &mut Cluster) {
     says(cluster, 3, &was);
 }
 
-/// What one node answered the others say within moments.
+/// The other nodes answer the same within moments.
 fn says(cluster: &Cluster, by: u8, metadata_of_one: &Value) {
     until("every node says so", || {
         (metadata(cluster.node(by), 1) == *metadata_of_one).then_some(())
@@ -99,7 +99,7 @@ fn says(cluster: &Cluster, by: u8, metadata_of_one: &Value) {
 }
 
 fn of_itself(cluster: &mut Cluster) {
-    // The stand says where by the variable; a flag wins over it.
+    // The stand sets the endpoint by variable; a flag overrides it.
     let node = cluster.node(1);
     let listed = node.fleetctl(&["list-machines", "--no-legend", "--full"]);
     assert_eq!(listed.lines().count(), 3, "{listed}");

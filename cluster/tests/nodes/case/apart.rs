@@ -1,5 +1,5 @@
-//! Machines that are apart from the others for longer and longer, and units that run nowhere:
-//! what may not be twice is not, what may stays short, and nothing wanders about.
+//! Machines that are cut off for increasing times, and unplaceable units: exclusive units do not
+//! run twice, others only briefly, and units do not move around.
 
 use super::{Case, LEASE, sample, sleeps_with, soak};
 use crate::stand::Cluster;
@@ -16,13 +16,12 @@ pub(super) const CASES: [Case; 4] = [
 ];
 
 const SECOND: Duration = Duration::from_secs(1);
-/// The lease of a machine here: the third of it that is left for giving up is longer than a busy
-/// machine keeps a process waiting.
+/// The lease of a machine here: a third of it exceeds the scheduling delay of a busy host.
 const TTL: Duration = Duration::from_secs(12);
-/// After a machine is back its own copies of what is elsewhere end, by then.
+/// Time for a returning machine to stop its copies of moved units.
 const HEALED: Duration = Duration::from_secs(5);
 
-/// Each life of it says so, and says when it ends; two at once are seen by the lock.
+/// An exclusive unit that records its start and end, and detects a second copy by a lock.
 fn put_witness(cluster: &Cluster) {
     let (lock, twice) = (cluster.path("lock"), cluster.path("twice"));
     let line = format!("exec 9>>{lock}; flock -n 9 || echo twice >>{twice}; exec sleep 100000");
@@ -33,7 +32,7 @@ fn put_witness(cluster: &Cluster) {
     cluster.node(1).fleetctl(&["start", "only.service", "any.service"]);
 }
 
-/// The nodes on which it has a process.
+/// Returns the nodes on which it has a process.
 fn alive(cluster: &Cluster, unit: &str) -> Vec<u8> {
     (1..=3).filter(|number| cluster.node(*number).main_pid(unit).is_some()).collect()
 }
@@ -52,8 +51,8 @@ fn hung(cluster: &mut Cluster) {
     assert_eq!(cluster.read("twice"), "");
 }
 
-/// The time between the last proof of the lease and the hang is within a third of the lease, so that
-/// init's usual patience would be over after the lease.
+/// fleetd hangs within a third of the lease after its last proof, so that init's usual watchdog
+/// would fire after the lease.
 fn hung_apart(cluster: &mut Cluster) {
     for _ in 0..3 {
         put_slow_witness(cluster);
@@ -74,7 +73,7 @@ fn hung_apart(cluster: &mut Cluster) {
     }
 }
 
-/// Its stop takes most of the time that there is for it.
+/// An exclusive unit whose stop takes most of the allowed time.
 fn put_slow_witness(cluster: &Cluster) {
     let (lock, twice) = (cluster.path("lock"), cluster.path("twice"));
     let line = format!(
@@ -88,7 +87,7 @@ fn put_slow_witness(cluster: &Cluster) {
 
 fn partitions(cluster: &mut Cluster) {
     put_witness(cluster);
-    // Less than a lease, a little more, and a tenth of ten minutes.
+    // Less than a lease, a little more, and a hundredth of ten minutes.
     for apart in [TTL - SECOND, TTL + SECOND, 5 * TTL] {
         let old = cluster.when_on(1, "only.service");
         cluster.when_on(1, "any.service");
@@ -132,7 +131,7 @@ fn fails_everywhere(cluster: &mut Cluster) {
     let (tried, by) = (cluster.read("tries"), cluster.number_of(&first));
     let name = format!("n{by}");
     assert!(tried.lines().all(|line| line == name), "it went to others than {name}: {tried}");
-    // Its init's floor holds, whatever RestartSec says: a tenth of a second.
+    // Its init enforces a minimum delay of 0.1 s, whatever RestartSec is.
     let (more, most) = (count(cluster) - before, since.elapsed().as_millis() / 100);
     assert!(more as u128 <= most + 10, "{more} tries in {:?}", since.elapsed());
     let (code, said, _) = cluster.node(1).try_fleetctl(&["list-units", "--no-legend"]);

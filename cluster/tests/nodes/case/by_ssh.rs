@@ -1,4 +1,4 @@
-//! What goes from a terminal to a machine by ssh: fleet's ssh, status, journal and tunnel tests.
+//! Commands that reach a machine by ssh: fleet's ssh, status, journal and tunnel tests.
 
 use super::{Case, SLEEPS, sample, sleeps_with, soak};
 use crate::stand::Cluster;
@@ -38,7 +38,7 @@ fn to_the_unit(cluster: &mut Cluster) {
     let (code, out, err) = ssh.fleetctl(cluster, at, &["journal", "--sudo", "hello.service"]);
     assert!(code == 0 && out.contains("Hello, World!"), "{code} {out} {err}");
     assert!(ssh.raised().starts_with("journalctl --unit hello.service "), "{}", ssh.raised());
-    // What runs because another unit brought it up: so says its machine, whatever is wished.
+    // A unit started by another unit: its machine reports it so, whatever its desired state is.
     let wanted = "[Install]\nWantedBy=goes.service\n\n[X-Fleet]\nMachineOf=goes.service\n";
     cluster.file("goes.service", SLEEPS);
     cluster.file("along.service", &format!("{SLEEPS}\n{wanted}"));
@@ -122,7 +122,7 @@ fn tunnel(cluster: &mut Cluster) {
     through(cluster, &words);
     cluster.when_active(1, 11);
     assert_eq!(through(cluster, &["list-units", "--no-legend"]).lines().count(), 11);
-    // And on through the tunnel to the machine the unit is on.
+    // And through the tunnel to the unit's machine.
     let on = cluster.when_on(1, "hello@1.service");
     let hostname = through(cluster, &["ssh", "hello@1.service", "hostname"]);
     assert_eq!(hostname, format!("n{on}\n"));

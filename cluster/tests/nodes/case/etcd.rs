@@ -1,4 +1,4 @@
-//! Members of etcd, and machines around it, that go away, sleep, or come back to another world.
+//! etcd members, and machines with them, that stop, pause, or return with another state.
 
 use super::answers::{ask, retry_after};
 use super::{Case, LEASE, SLEEPS, sample, sleeps_with, soak};
@@ -20,12 +20,12 @@ fn everywhere(cluster: &Cluster) -> [Option<i64>; 3] {
     [1, 2, 3].map(|number| cluster.node(number).main_pid("everywhere.service"))
 }
 
-/// What an answer of the API may lag behind what was answered elsewhere.
+/// Maximum lag of an API answer behind another node's answer.
 const FRESH: Duration = Duration::from_secs(5);
-/// Without a leader of etcd nothing new is taken or placed for that long at most.
+/// Maximum time without new placements after etcd has lost its leader.
 const RESUMED: Duration = Duration::from_secs(30);
 
-/// What was just written each node answers with in time; until then it may say that it can not tell.
+/// Each node answers with the new unit in time; until then it may answer that it cannot tell.
 fn is_known_in_time(cluster: &Cluster, name: &str, written: Instant) {
     let mut behind = vec![1, 2, 3];
     until("each node knows of it", || {

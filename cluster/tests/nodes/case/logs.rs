@@ -1,4 +1,4 @@
-//! What a unit wrote, asked of a machine that it is not on.
+//! Logs of a unit, requested from a machine that it is not on.
 
 use super::{Case, sample};
 use crate::authority::{self, Issued};
@@ -13,24 +13,24 @@ pub(super) const CASES: [Case; 3] = [
 ];
 
 const SAYS: &str = "[Service]\nExecStart=/bin/sh -c 'echo Hello, World!; exec sleep 100000'\n";
-/// Each machine shows the same one: it is right for all of their addresses.
+/// All machines share this certificate, which is valid for all their addresses.
 const NODE: Issued = Issued {
     extensions: "subjectAltName=IP:10.77.0.1,IP:10.77.0.2,IP:10.77.0.3\n",
     ..Issued::GOOD
 };
 
-/// A unit that has said something on the third node.
+/// Starts a unit on the third node that prints something.
 fn begin(cluster: &Cluster) {
     cluster.file("hello.service", &format!("{SAYS}[X-Fleet]\nMachineMetadata=number=3\n"));
     cluster.node(1).fleetctl(&["start", "hello.service"]);
     assert_eq!(cluster.when_on(2, "hello.service"), 3);
-    // It is active when it has begun, which is before it says anything.
+    // It is active once started, which is before it prints.
     crate::stand::program::until("it has said something", || {
         cluster.node(3).log("hello.service").contains("Hello").then_some(())
     });
 }
 
-/// Each fleetd has that configuration from now on.
+/// Restarts each fleetd with its configuration.
 fn begin_anew(cluster: &mut Cluster, confs: &[String]) {
     for (number, conf) in (1..).zip(confs) {
         let node = cluster.node(number);
@@ -41,7 +41,7 @@ fn begin_anew(cluster: &mut Cluster, confs: &[String]) {
     cluster.when_machines(3);
 }
 
-/// Lines of a configuration: it listens for the others, as one of them.
+/// Configuration lines that make the node listen for the others with a certificate.
 fn listens(cluster: &Cluster, number: u8) -> String {
     let (at, folder) = (network::address(number), cluster.path("tls"));
     format!(
@@ -56,7 +56,7 @@ fn by_certificate(cluster: &mut Cluster) {
     std::fs::create_dir_all(&folder).unwrap();
     authority::authorities(&folder, &[]);
     authority::issue(&folder, "node", &NODE);
-    // One fleetd is nobody.
+    // One fleetd runs as nobody.
     let readable = PermissionsExt::from_mode(0o644);
     std::fs::set_permissions(folder.join("node.key"), readable).unwrap();
     std::fs::write(folder.join("roles"), "node: machine\n").unwrap();
@@ -71,7 +71,7 @@ fn by_certificate(cluster: &mut Cluster) {
         assert!(code == 0 && out.contains("Hello, World!"), "{code} {out} {err}");
         assert_eq!(err, "", "nobody went there by ssh");
     }
-    // Whom the other one does not know, it tells nothing.
+    // A machine with an unknown name gets no logs.
     std::fs::write(folder.join("roles"), "somebody: machine\n").unwrap();
     crate::stand::program::until("it is refused", || {
         let (code, out, _) = cluster.node(2).try_fleetctl(&["logs", "hello.service"]);
@@ -80,7 +80,7 @@ fn by_certificate(cluster: &mut Cluster) {
     begin_anew(cluster, &before);
 }
 
-/// The first node's fleetd has the rights alone that its unit in contrib gives.
+/// The first node's fleetd runs only with the rights of its unit in contrib.
 fn as_shipped(cluster: &mut Cluster) {
     cluster.file("hello.service", &format!("{SAYS}[X-Fleet]\nMachineMetadata=number=1\n"));
     cluster.node(1).fleetctl(&["start", "hello.service"]);
@@ -98,7 +98,7 @@ fn without(cluster: &mut Cluster) {
     let (code, out, err) = ssh.fleetctl(cluster, 2, &["logs", "hello.service"]);
     assert!(code == 0 && out.contains("Hello, World!"), "{code} {out} {err}");
     let third = crate::stand::node::id(3);
-    let told = format!("machine {third} publishes no address to read logs from; asking by ssh");
+    let told = format!("machine {third} publishes no address to read logs from; using ssh");
     assert!(err.contains(&told), "{err}");
     let (code, out, err) = ssh.fleetctl(cluster, 3, &["logs", "hello.service"]);
     assert!(code == 0 && out.contains("Hello, World!"), "{code} {out} {err}");

@@ -1,4 +1,4 @@
-//! The cases, as a table. Those of fleet's own functional tests name theirs.
+//! The table of cases. Cases of fleet's functional tests name those.
 
 mod anew;
 mod answers;
@@ -16,19 +16,19 @@ mod wires;
 use crate::stand::Cluster;
 use std::time::Duration;
 
-/// One of them.
+/// A case.
 pub(crate) struct Case {
-    /// What holds.
+    /// The checked behaviour.
     pub(crate) name: &'static str,
-    /// How many nodes it needs.
+    /// The number of nodes it needs.
     pub(crate) nodes: u8,
-    /// Lines of fleet.conf besides the usual ones.
+    /// Extra lines of fleet.conf.
     pub(crate) conf: &'static str,
-    /// Run by `tests/run`; the others need longer.
+    /// Run by `tests/run`; the other cases take longer.
     pub(crate) sample: bool,
-    /// Fleet's own functional tests whose matter it is.
+    /// The corresponding functional tests of fleet.
     pub(crate) fleet: &'static [&'static str],
-    /// Leaves what [`Cluster::mend`] can put right.
+    /// Leaves a cluster that [`Cluster::mend`] can restore.
     pub(crate) run: fn(&mut Cluster),
 }
 
@@ -46,17 +46,17 @@ impl Case {
     }
 }
 
-/// On three nodes, in `tests/run`.
+/// A case on three nodes, run by `tests/run`.
 const fn sample(name: &'static str, run: fn(&mut Cluster)) -> Case {
     Case { name, nodes: 3, conf: "", sample: true, fleet: &[], run }
 }
 
-/// On three nodes, at leisure.
+/// A case on three nodes, for long runs.
 const fn soak(name: &'static str, run: fn(&mut Cluster)) -> Case {
     Case { name, nodes: 3, conf: "", sample: false, fleet: &[], run }
 }
 
-/// All of them.
+/// All cases.
 pub(crate) const CASES: [&[Case]; 12] = [
     &unit_actions::CASES,
     &answers::CASES,
@@ -72,7 +72,7 @@ pub(crate) const CASES: [&[Case]; 12] = [
     &apart::CASES,
 ];
 
-/// Fleet's functional tests, all of them.
+/// All functional tests of fleet.
 const OF_FLEET: [&str; 43] = [
     "TestUnitRunnable",
     "TestUnitSubmit",
@@ -119,7 +119,7 @@ const OF_FLEET: [&str; 43] = [
     "TestSystemdUnitFlow",
 ];
 
-/// Those of fleet's tests that no case is like, and names that are none of them.
+/// Returns fleet's tests without a case, and unknown names in cases.
 pub(crate) fn strays() -> Vec<&'static str> {
     let named: Vec<&str> =
         CASES.iter().copied().flatten().flat_map(|case| case.fleet).copied().collect();
@@ -128,7 +128,7 @@ pub(crate) fn strays() -> Vec<&'static str> {
     missing.chain(unknown).copied().collect()
 }
 
-/// The lease of a machine in the stand: what ends it takes that long.
+/// The lease of a machine in the stand.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
 
 /// A service that runs until it is stopped.

@@ -1,4 +1,4 @@
-//! Machines come and go, in good order or not: fleet's cluster, node and shutdown tests.
+//! Machines that join and leave, in good order or not: fleet's cluster, node and shutdown tests.
 
 use super::{Case, LEASE, SLEEPS, sample, sleeps_with, soak};
 use crate::stand::Cluster;
@@ -38,7 +38,7 @@ fn killed(cluster: &mut Cluster) {
     let lost = names.iter().find(|name| before[*name].contains(&old)).unwrap();
     until("it is said why the other has no place", || {
         let (code, said, _) = cluster.node(other).try_fleetctl(&["why", lost]);
-        (code == 1 && said.contains("none of the 2 machines can have it")).then_some(())
+        (code == 1 && said.contains("no machine of 2 can have it")).then_some(())
     });
     cluster.boot_node(old);
     assert_eq!(cluster.when_on(other, lost), old);
@@ -49,7 +49,7 @@ fn killed(cluster: &mut Cluster) {
     assert_eq!(after["free.service"], BTreeSet::from([new]), "nothing goes back");
 }
 
-/// Before its lease can have ended.
+/// Before its lease can have expired.
 fn has_left(cluster: &Cluster) {
     let machines = || cluster.node(1).list("list-machines");
     let left = within(LEASE / 2, || machines().filter(|machines| machines.len() == 2));
@@ -113,7 +113,7 @@ fn fleetd_stopped(cluster: &mut Cluster) {
     let node = cluster.node(3);
     assert!(node.main_pid("pinned.service").is_some());
     node.stop_fleetd();
-    // The machine lives, and what ran there does not.
+    // The machine is up, and its units are not.
     let status = node.status().expect("init answers");
     assert_eq!(node.main_pid("pinned.service"), None, "{status}");
     assert_eq!(node.result_of_fleetd(), "success\n");
@@ -131,11 +131,11 @@ fn twins(cluster: &mut Cluster) {
     cluster.node(3).start_fleetd();
     until("the second says so", || {
         let log = cluster.node(3).log("fleetd");
-        let told = format!("another machine is there under the id {first}: at \"10.77.0.1\"");
+        let told = format!("another machine is registered under the id {first}: at \"10.77.0.1\"");
         log.contains(&told).then_some(())
     });
     let (code, _, said) = cluster.node(3).try_fleetctl(&["list-machines"]);
-    assert!(code != 0 && said.contains("another machine is there under the id"), "{said}");
+    assert!(code != 0 && said.contains("another machine is registered under the id"), "{said}");
     assert_eq!(cluster.when_on(2, "hello.service"), 1);
     assert_eq!(cluster.node(3).main_pid("hello.service"), None);
     cluster.node(3).stop_fleetd();
@@ -146,7 +146,7 @@ fn twins(cluster: &mut Cluster) {
     });
 }
 
-/// A socket, a timer and a path, each beside the service it brings in.
+/// A socket, a timer and a path, each with the service it activates.
 fn put_triggers(cluster: &Cluster) {
     let oneshot = |line: &str, of: &str| {
         format!(
@@ -180,7 +180,7 @@ fn triggers(cluster: &mut Cluster) {
         ("tick.timer", "tick.service"),
         ("look.path", "look.service"),
     ] {
-        // Without its service a trigger is failed, so its start is not waited for.
+        // Without its service a trigger fails, so its start is not waited for.
         cluster.node(1).fleetctl(&["start", "--no-block", trigger]);
         cluster.node(1).fleetctl(&["load", service]);
     }
@@ -201,7 +201,7 @@ fn triggers(cluster: &mut Cluster) {
     let all = ["web.socket", "tick.timer", "look.path"];
     let began = all.map(|unit| cluster.when_on(1, unit));
     fires(cluster, began);
-    // Both they may be on, one after the other: the second one has all three when it goes.
+    // Both possible nodes leave, one after the other; the second has all three units then.
     for gone in [began[0], 5 - began[0]] {
         cluster.kill_node(gone);
         let after = all.map(|unit| cluster.when_on_other(1, unit, gone));

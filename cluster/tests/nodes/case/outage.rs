@@ -1,4 +1,4 @@
-//! Parts that do not answer: a node without the others, an engine that dies, fleetd killed.
+//! Unavailable parts: an isolated node, a killed engine, a killed fleetd.
 
 use super::answers::{ask, retry_after};
 use super::{Case, LEASE, SLEEPS, sample, sleeps_with, soak};
@@ -14,7 +14,7 @@ pub(super) const CASES: [Case; 11] = [
     sample("another_engine_leads_when_the_leader_is_killed", leader),
     soak("units_of_a_leading_machine_move_within_its_ttl_and_an_election_of_etcd", failover)
         .with("agent_ttl=5s\n"),
-    // Long enough to give up in time where the processor is another's for a second.
+    // Long enough to give up in time on a busy host.
     sample("an_exclusive_unit_is_never_on_two_machines", exclusive).with("agent_ttl=9s\n"),
     sample("a_new_configuration_is_taken_while_it_runs", reconfigured)
         .like(&["TestReconfigureServer"]),
@@ -27,7 +27,7 @@ pub(super) const CASES: [Case; 11] = [
         .with("leave_on_stop=false\n"),
 ];
 
-/// A unit of one machine and one of all, each in each state a unit can be wished in.
+/// A unit of one machine and a global one in each desired state.
 fn put_in_each_state(cluster: &Cluster) {
     cluster.file("single@.service", &sleeps_with("MachineMetadata=number=3"));
     cluster.file("global@.service", &sleeps_with("Global=true"));
@@ -40,7 +40,7 @@ fn put_in_each_state(cluster: &Cluster) {
 fn connectivity(cluster: &mut Cluster) {
     put_in_each_state(cluster);
     cluster.when_active(1, 4);
-    // What its init has of them, and what of that runs: unit and main process.
+    // The contents of its init, and the running units with their main pids.
     let there = |cluster: &Cluster| {
         let status = cluster.node(3).status()?;
         let own = status["units"].as_array()?.iter().filter(|unit| !unit["source"].is_null());
@@ -63,7 +63,7 @@ fn connectivity(cluster: &mut Cluster) {
     cluster.network.heal(3);
     until("it is back", || (cluster.node(3).list("list-machines")?.len() == 3).then_some(()));
     cluster.when_active(3, 4);
-    // What had no place meanwhile is put here again, as it runs.
+    // A unit that lost its place is placed here again without a restart.
     throughout(LEASE, "all is as it was", || same(cluster));
     let events = cluster.node(3).initctl(&["events"]);
     let told = |what: &str| {
@@ -74,7 +74,7 @@ fn connectivity(cluster: &mut Cluster) {
     assert_eq!(told("stopping"), 0, "{events}");
 }
 
-/// The node whose engine leads, by the word of node `by`.
+/// Returns the node whose engine leads, by node `by`.
 fn leads(cluster: &Cluster, by: u8) -> Option<u8> {
     let line = cluster.node(by).own_words();
     Some(cluster.number_of(line["leader"].as_str()?))
@@ -84,7 +84,7 @@ fn leader(cluster: &mut Cluster) {
     let old = until("an engine leads", || leads(cluster, 1));
     let other = 1 + old % 3;
     cluster.kill_node(old);
-    // The engine's lease is five intervals of two seconds; some for the election, and for etcd's.
+    // The engine's lease is five intervals of two seconds, plus elections of the cluster and etcd.
     let new = until("another leads", || leads(cluster, other).filter(|new| *new != old));
     cluster.file("hello.service", SLEEPS);
     cluster.node(other).fleetctl(&["start", "hello.service"]);
@@ -98,8 +98,8 @@ fn leader(cluster: &mut Cluster) {
 /// The election timeout of etcd in the stand.
 const ELECTION: Duration = Duration::from_secs(2);
 
-/// Kills the machine whose engine leads, and the machine whose member of etcd leads: the figures of the
-/// README. A new leader of etcd renews each lease, an election timeout longer.
+/// Kills the machine whose engine leads, and the machine of etcd's leader: the figures of the
+/// README. A new etcd leader renews each lease, extended by an election timeout.
 fn failover(cluster: &mut Cluster) {
     cluster.file("spread@.service", SLEEPS);
     cluster.node(1).fleetctl(&["submit", "spread@.service"]);
@@ -141,7 +141,7 @@ fn exclusive(cluster: &mut Cluster) {
     cluster.file("many.service", &many);
     cluster.node(1).fleetctl(&["start", "many.service"]);
     let pid = cluster.node(old).main_pid("many.service");
-    // The same of one that has to be stopped before it, by the order of all others.
+    // The same for a unit that must stop before it, by ordinary ordering.
     let stays = "ExecStart=/bin/sh -c 'trap \"\" TERM; while :; do sleep 1; done'";
     let held = format!("[Unit]\nRequires=only.service\nAfter=only.service\n[Service]\n{stays}\n");
     let fleet = "[X-Fleet]\nMachineOf=only.service\nExclusive=true\n";
@@ -194,7 +194,7 @@ fn reconfigured(cluster: &mut Cluster) {
     until("the unit has no machine", || cluster.active(2)?.is_empty().then_some(()));
 }
 
-/// A key that is not taken in place: fleetd goes on as a new image, and nothing else is new.
+/// A key that requires a re-exec: fleetd re-executes itself, and nothing else changes.
 fn all_keys(cluster: &Cluster, conf: &str) {
     let node = cluster.node(2);
     let pids = || [node.main_pid("fleetd"), node.main_pid("hello.service")];
@@ -207,7 +207,7 @@ fn all_keys(cluster: &Cluster, conf: &str) {
     node.put("fleet.conf", &wrong);
     node.signal("fleetd", "HUP");
     until("what would fail is told", || {
-        node.log("fleetd").contains("all else stays as it was: /nowhere").then_some(())
+        node.log("fleetd").contains("keeping the other settings: /nowhere").then_some(())
     });
     assert_eq!((pids(), ready()), (before, was_ready));
     node.put("fleet.conf", &format!("{conf}token_limit=1\n"));
@@ -217,14 +217,14 @@ fn all_keys(cluster: &Cluster, conf: &str) {
     assert_eq!(pids(), before, "one process, and its unit untouched");
     cluster.file("other.service", SLEEPS);
     node.fleetctl(&["submit", "other.service"]);
-    // Pages of one, told by the socket that was there all the time.
+    // Pages of one item, over the socket that existed all the time.
     let (status, _, page) = super::answers::ask(node, "GET", "units", "");
     assert!(status == 200 && page.contains("nextPageToken"), "{page}");
     node.fleetctl(&["destroy", "other.service"]);
 }
 
 fn hopeless(cluster: &mut Cluster) {
-    // One that is never active: of any other it depends on the moment whether it was seen to be.
+    // A unit that is never active; for any other the observed state depends on timing.
     cluster.file("false.service", "[Service]\nType=oneshot\nExecStart=/bin/false\n");
     let refused = |cluster: &Cluster, words: &[&str], why: &str| {
         let (code, out, err) = cluster.node(1).try_fleetctl(words);
@@ -245,7 +245,7 @@ fn sleeper(cluster: &mut Cluster) {
     let other = 1 + old % 3;
     let slept = cluster.node(old).main_pid("fleetd");
     cluster.node(old).signal("fleetd", "STOP");
-    // Its init may end it by the watchdog, and the next fleetd there may lead.
+    // Its init may kill it by the watchdog, and the next fleetd there may lead.
     let is_new = |new: &u8| {
         *new != old || cluster.node(old).main_pid("fleetd").is_some_and(|pid| Some(pid) != slept)
     };
@@ -274,7 +274,7 @@ fn quorum(cluster: &mut Cluster) {
         let (code, _, said) = cluster.node(1).try_fleetctl(&["list-units"]);
         (code != 0 && said.contains("etcd")).then_some(())
     });
-    // What crashes meanwhile its own init starts again, on whichever side it is.
+    // A crashing unit is restarted by its own init on either side.
     let before = [1, 2, 3].map(|number| {
         let node = cluster.node(number);
         node.signal("hello.service", "KILL");
@@ -309,10 +309,10 @@ fn quorum(cluster: &mut Cluster) {
     assert_eq!(cluster.events("hello.service"), told, "no unit has another state");
 }
 
-/// After etcd is whole again all is as it is wished by then.
+/// Time until everything matches the desired states after etcd recovers.
 const CONVERGED: Duration = Duration::from_secs(60);
 
-/// A hundredth of ten minutes, but three leases at least; at leisure a tenth.
+/// A hundredth of ten minutes, but at least three leases; a tenth in long runs.
 fn without_quorum() -> Duration {
     if std::env::var_os("GROUNDSTATE_ALL").is_some() { 20 * LEASE } else { 3 * LEASE }
 }
@@ -322,7 +322,7 @@ fn shut_down_alone(cluster: &mut Cluster) {
     until("it is out of the cluster", || {
         (cluster.node(1).list("list-machines")?.len() == 2).then_some(())
     });
-    // fleetd alone, and then all of it.
+    // First fleetd alone, then the whole machine.
     cluster.node(3).stop_fleetd();
     assert_eq!(cluster.node(3).result_of_fleetd(), "success\n");
     cluster.node(3).start_fleetd();

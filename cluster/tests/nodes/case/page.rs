@@ -1,4 +1,4 @@
-//! The page at `/ui` of a real cluster, in a real browser, while a node is stopped.
+//! The page at `/ui` of a real cluster in a real browser, while a node is stopped.
 
 use super::{Case, SLEEPS, sample, sleeps_with};
 use crate::browser::Browser;
@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 pub(super) const CASES: [Case; 1] =
     [sample("the_page_shows_a_node_go_and_why_without_a_reload", stopped)];
 
-/// Leads from a port here, where the browser is, to a node's socket. Ends with the process.
+/// Forwards a local port to a node's socket, for the browser. Ends with the process.
 fn lead_to(socket: String) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -54,14 +54,14 @@ fn stopped(cluster: &mut Cluster) {
     ]);
     browser.evaluate("window.sameDocument = true");
     cluster.node_mut(3).shut_down();
-    browser.shows(&["none of the 2 machines can have it", "its metadata has number=1, not 3"]);
+    browser.shows(&["no machine of 2 can have it", "its metadata has number=1, not 3"]);
     browser.shows(&["2 of 2 active"]);
     let rows = browser.evaluate("document.querySelectorAll('#machines tbody tr').length");
     assert_eq!(rows, 2);
     let told = browser.evaluate("document.querySelector('#machines').innerText");
     assert!(!told.as_str().unwrap().contains(&machine), "{told}");
     assert_eq!(browser.evaluate("window.sameDocument"), true, "no reload");
-    // For the README: where a picture of this very page is to be kept.
+    // Saves a screenshot for the README.
     if let Some(file) = std::env::var_os("PICTURE_OF_THE_PAGE") {
         browser.shows(&["live"]);
         browser.evaluate("document.querySelectorAll('.new').forEach(row => row.className = '')");

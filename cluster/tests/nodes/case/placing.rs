@@ -1,4 +1,4 @@
-//! Which machine has a unit: fleet's scheduling tests.
+//! Placement of units: fleet's scheduling tests.
 
 use super::{Case, SLEEPS, sample, sleeps_with, soak};
 use crate::stand::Cluster;
@@ -113,7 +113,7 @@ fn replaces(cluster: &mut Cluster) {
     let pair = cluster.when_on_other(1, "replace.1.service", old);
     assert_eq!(cluster.when_on(1, "replace.2.service"), pair);
     let idle = 6 - old - pair;
-    // Of the two it may have, the one with fewer units: that of the one it replaces.
+    // The less loaded of the two possible machines: the one of the unit that it replaces.
     let two = format!("MachineMetadata=number={old}\nMachineMetadata=number={pair}");
     let kick = sleeps_with(&format!("{two}\nReplaces=replace.0.service"));
     cluster.file("kick.0.service", &kick);

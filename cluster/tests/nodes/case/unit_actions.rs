@@ -1,4 +1,4 @@
-//! What people do with units: fleet's unit_action tests.
+//! Operations on units: fleet's unit_action tests.
 
 use super::{Case, SLEEPS, sample, sleeps_with};
 use crate::stand::Cluster;
@@ -26,7 +26,7 @@ pub(super) const CASES: [Case; 9] =
         sample("a_unit_goes_through_its_states", flow).like(&["TestSystemdUnitFlow"]),
     ];
 
-/// NAME@1.service to NAME@N.service, as files of their own.
+/// Creates files NAME@1.service to NAME@N.service.
 fn several(cluster: &Cluster, name: &str, count: usize) -> Vec<String> {
     let names: Vec<String> = (1..=count).map(|n| format!("{name}@{n:02}.service")).collect();
     names.iter().for_each(|name| cluster.file(name, SLEEPS));
@@ -57,7 +57,7 @@ fn submitted_and_destroyed(cluster: &mut Cluster) {
     let backwards: Vec<String> = names.iter().rev().cloned().collect();
     for _ in 0..2 {
         cluster.node(1).fleetctl(&command(&["submit"], &backwards));
-        // What one machine was told another one shows within moments.
+        // Other machines show a change within moments.
         for number in 1..=3 {
             until("all are there", || (cluster.unit_files(number).len() == 20).then_some(()));
         }
@@ -141,7 +141,7 @@ fn instances(cluster: &mut Cluster) {
     assert!(said.contains(why), "{said}");
 }
 
-/// LOAD, ACTIVE and SUB of list-units are what systemctl prints on the node.
+/// LOAD, ACTIVE and SUB of list-units equal the output of systemctl on the node.
 fn same_words(cluster: &mut Cluster) {
     let service = |rest: &str| format!("[Service]\n{rest}\n");
     let units = [

@@ -1,5 +1,5 @@
-//! What becomes of a cluster whose wires to etcd fail: slow, one way only, broken off, silent.
-//! Nothing that runs may stop for it, and all is as wished once they are whole again.
+//! A cluster with faulty connections to etcd: slow, one-way, broken, silent. No unit stops, and
+//! everything matches the desired states afterwards.
 
 use super::{Case, LEASE, SLEEPS, sample, sleeps_with, soak};
 use crate::stand::program::{throughout, until, within};
@@ -18,7 +18,7 @@ pub(super) const CASES: [Case; 6] = [
 
 const TOO_SLOW: Duration = Duration::from_secs(2);
 
-/// One unit on each machine, and one that can be on the third alone.
+/// One unit on each machine, and one that only the third can have.
 fn begin(cluster: &Cluster) -> [Option<i64>; 4] {
     cluster.file("everywhere.service", &sleeps_with("Global=true"));
     cluster.file("here.service", &sleeps_with("MachineMetadata=number=3"));
@@ -34,7 +34,7 @@ fn pids(cluster: &Cluster) -> [Option<i64>; 4] {
     [a, b, c, cluster.node(3).main_pid("here.service")]
 }
 
-/// The third node's wire fails for two leases; nothing that runs anywhere is touched.
+/// The third node's connection fails for two leases; no running unit is touched.
 fn ride_out(cluster: &Cluster, before: &[Option<i64>; 4], fault: Fault) {
     let bitten = cluster.wires[2].bitten();
     cluster.set_wire(3, fault);
@@ -43,8 +43,8 @@ fn ride_out(cluster: &Cluster, before: &[Option<i64>; 4], fault: Fault) {
     cluster.set_wire(3, Fault::None);
 }
 
-/// Back in good order. A machine that was out has lost its place for `here.service`, which may
-/// be started anew; what is global is not touched.
+/// Back in good order. An expired machine has lost the place of `here.service`, which may be
+/// restarted; global units are not touched.
 fn whole(cluster: &mut Cluster, before: &[Option<i64>; 4]) -> [Option<i64>; 4] {
     cluster.when_machines(3);
     cluster.when_active(1, 4);
@@ -57,7 +57,7 @@ fn whole(cluster: &mut Cluster, before: &[Option<i64>; 4]) -> [Option<i64>; 4] {
 }
 
 fn says_out(cluster: &Cluster, number: u8) -> usize {
-    cluster.node(number).log("fleetd").matches("is out of the cluster").count()
+    cluster.node(number).log("fleetd").matches("is no longer registered").count()
 }
 
 fn slow(cluster: &mut Cluster) {
@@ -66,7 +66,7 @@ fn slow(cluster: &mut Cluster) {
     ride_out(cluster, &before, Fault::Slow(Duration::from_millis(75)));
     assert_eq!(says_out(cluster, 3), out, "what is slow is there");
     assert_eq!(pids(cluster), before);
-    // Slower than a request may be: that is the same as no etcd.
+    // Slower than the request timeout, which equals no etcd.
     ride_out(cluster, &before, Fault::Slow(TOO_SLOW));
     whole(cluster, &before);
 }
@@ -88,7 +88,7 @@ fn broken(cluster: &mut Cluster) {
     for (at, name) in names.iter().enumerate() {
         cluster.file(name, SLEEPS);
         let by = u8::try_from(1 + at % 3).unwrap();
-        // Told again until it is taken: a wish that was told twice is one.
+        // Repeated until accepted; setting a desired state twice is harmless.
         until("the wish is taken", || {
             (cluster.node(by).try_fleetctl(&["start", "--no-block", name]).0 == 0).then_some(())
         });

@@ -1,5 +1,5 @@
-//! A cluster for real on one machine: nodes with a network, an etcd, an init and a fleetd each,
-//! in namespaces that end with this process. What is tried on it is the cases' affair.
+//! A real cluster on one host: each node has a network, an etcd, an init and a fleetd, in
+//! namespaces that end with this process.
 
 pub(crate) mod network;
 pub(crate) mod node;
@@ -16,25 +16,25 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// See the head of the module. Nodes are counted from one.
+/// The cluster. Node numbers start at one.
 pub(crate) struct Cluster {
     pub(crate) folder: PathBuf,
     pub(crate) network: Network,
-    /// Between each node's fleetd and the members of etcd, with [`WIRED`]; else none.
+    /// Faulty wires between each node's fleetd and etcd, with [`WIRED`]; otherwise empty.
     pub(crate) wires: Vec<Wire>,
     nodes: Vec<Node>,
-    /// The lines of fleet.conf it was booted with, besides the usual ones.
+    /// The extra lines of fleet.conf of this cluster.
     pub(crate) conf: String,
     passed: bool,
 }
 
-/// Where a node's wire to the first member of etcd begins; those to the others follow.
+/// Port of a node's wire to the first etcd member; those to the others follow.
 const WIRES: u16 = 23791;
-/// Lines of fleet.conf: etcd is reached by wires that can be told to fail.
+/// fleet.conf line that reaches etcd through wires.
 pub(crate) const WIRED: &str =
     "etcd_servers=http://127.0.0.1:23791,http://127.0.0.1:23792,http://127.0.0.1:23793\n";
 
-/// Members of etcd that a cluster of so many nodes has.
+/// Returns the nodes with an etcd member.
 fn members(nodes: u8) -> Vec<u8> {
     let most = if nodes < 3 { 1 } else { 3 };
     (1..=most).collect()
@@ -48,10 +48,10 @@ fn wire_of(network: &Network, number: u8, nodes: u8) -> Wire {
     Wire::open(members(nodes).iter().map(end).collect(), Some(network.file(number)))
 }
 
-/// So many clusters had a folder.
+/// Number of clusters booted so far, for folder names.
 static BOOTED: AtomicUsize = AtomicUsize::new(0);
 
-/// Folders of stands whose process is gone are of nobody's use.
+/// Deletes folders of stands whose process is gone.
 fn sweep() {
     for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -64,7 +64,7 @@ fn sweep() {
 }
 
 impl Cluster {
-    /// Boots so many nodes and waits until all are in the cluster. `conf`: more lines of
+    /// Boots this many nodes and waits until all are registered. `conf` has extra lines of
     /// fleet.conf.
     pub(crate) fn boot(nodes: u8, conf: &str) -> Cluster {
         sweep();
@@ -78,7 +78,7 @@ impl Cluster {
             members: members(nodes),
             id: node::id(number),
             conf: conf.to_string(),
-            // One as contrib/cluster.d has it; root may do the same and more.
+            // One node runs unprivileged as in contrib/cluster.d.
             unprivileged: number == 1,
         };
         let made = (1..=nodes).map(|number| Node::new(&folder, plan(number))).collect();
@@ -111,29 +111,29 @@ impl Cluster {
         self.node_mut(number).boot(&on);
     }
 
-    /// As when the power of a node fails.
+    /// Kills a node like a power failure.
     pub(crate) fn kill_node(&mut self, number: u8) {
         self.network.cut(number);
         self.node_mut(number).kill();
     }
 
-    /// The number of the node with that machine-id.
+    /// Returns the number of the node with that machine id.
     pub(crate) fn number_of(&self, id: &str) -> u8 {
         let found = self.nodes.iter().find(|node| node.id() == id);
         found.unwrap_or_else(|| panic!("no node has the id {id:?}")).plan.number
     }
 
-    /// What the wire of a node does from now on.
+    /// Sets the fault of a node's wire.
     pub(crate) fn set_wire(&self, number: u8, fault: Fault) {
         self.wires[usize::from(number) - 1].set(fault);
     }
 
-    /// A file of a unit, where fleetctl is run.
+    /// Writes a unit file for fleetctl.
     pub(crate) fn file(&self, name: &str, text: &str) {
         std::fs::write(self.folder.join("files").join(name), text).unwrap();
     }
 
-    /// What a unit's processes leave for the test.
+    /// Reads what a unit's processes left for the test.
     pub(crate) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.folder.join("files").join(name)).unwrap_or_default()
     }
@@ -142,7 +142,7 @@ impl Cluster {
         self.folder.join("files").join(name).display().to_string()
     }
 
-    /// Waits until so many machines are listed, by each node of them that is up.
+    /// Waits until each running node lists this many machines.
     pub(crate) fn when_machines(&mut self, count: usize) {
         let mut up = BTreeSet::new();
         for node in &mut self.nodes {
@@ -157,7 +157,7 @@ impl Cluster {
         }
     }
 
-    /// Where each unit is by what its machine says: unit, machine and active, sub.
+    /// Returns the units with machine and states, by their machines' reports.
     pub(crate) fn units(&self, by: u8) -> Option<Vec<UnitLine>> {
         let field = |state: &Value, key: &str| state[key].as_str().unwrap_or_default().to_string();
         let line = |state: &Value| UnitLine {
@@ -170,7 +170,7 @@ impl Cluster {
         Some(self.node(by).list("list-units")?.iter().map(line).collect())
     }
 
-    /// Active units and where: one that is on several nodes stands there for each.
+    /// Returns the active units with their nodes.
     pub(crate) fn active(&self, by: u8) -> Option<BTreeMap<String, BTreeSet<u8>>> {
         let mut active: BTreeMap<String, BTreeSet<u8>> = BTreeMap::new();
         for line in self.units(by)?.into_iter().filter(|line| line.active == "active") {
@@ -179,7 +179,7 @@ impl Cluster {
         Some(active)
     }
 
-    /// Waits until so many units are active, by the word of node `by`.
+    /// Waits until this many units are active, by node `by`.
     pub(crate) fn when_active(&self, by: u8, count: usize) -> BTreeMap<String, BTreeSet<u8>> {
         let mut last = None;
         let found = program::within(program::PATIENCE, || {
@@ -189,12 +189,12 @@ impl Cluster {
         found.unwrap_or_else(|| panic!("{count} active units in vain; there are {last:?}"))
     }
 
-    /// The node a unit is active on, once it is on one alone.
+    /// Waits until a unit is active on exactly one node, and returns it.
     pub(crate) fn when_on(&self, by: u8, unit: &str) -> u8 {
         self.when_on_other(by, unit, 0)
     }
 
-    /// The same, and it is another than `old`.
+    /// Like [`Self::when_on`], on another node than `old`.
     pub(crate) fn when_on_other(&self, by: u8, unit: &str, old: u8) -> u8 {
         until(&format!("{unit} is active on one node, and not on n{old}"), || {
             let on = self.active(by)?.remove(unit)?;
@@ -202,7 +202,7 @@ impl Cluster {
         })
     }
 
-    /// What the inits tell has happened to a unit, each on its node.
+    /// Returns the inits' events of a unit, with their nodes.
     pub(crate) fn events(&self, unit: &str) -> Vec<String> {
         let of = |node: &Node| node.initctl(&["events"]);
         let told: Vec<String> = self.nodes.iter().map(of).collect();
@@ -210,12 +210,12 @@ impl Cluster {
         lines.filter(|line| line.contains(unit)).map(str::to_string).collect()
     }
 
-    /// The files, by name, with desired state and machine.
+    /// Returns the unit files by name, with desired state and machine.
     pub(crate) fn unit_files(&self, by: u8) -> Vec<Value> {
         until("list-unit-files", || self.node(by).list("list-unit-files"))
     }
 
-    /// What comes when one connects to a port of a node, from beside the nodes.
+    /// Connects to a port of a node from outside and returns what it sends.
     pub(crate) fn connect(&self, number: u8, port: u16) -> Option<String> {
         let address = network::address(number);
         let line = format!("exec 3<>/dev/tcp/{address}/{port} && timeout 5 head -n 1 <&3");
@@ -226,7 +226,7 @@ impl Cluster {
         Some(text).filter(|text| !text.is_empty())
     }
 
-    /// The body of what a member of etcd answers to a GET.
+    /// Returns the metrics of an etcd member.
     pub(crate) fn metrics_of_etcd(&self, number: u8) -> String {
         let line = "exec 3<>/dev/tcp/127.0.0.1/2379 && printf 'GET /metrics HTTP/1.0\\r\\n\\r\\n' >&3 \
                     && timeout 2 cat <&3";
@@ -235,13 +235,13 @@ impl Cluster {
         String::from_utf8_lossy(&program::output(&words).stdout).into_owned()
     }
 
-    /// The node whose member of etcd leads.
+    /// Returns the node of etcd's leader.
     pub(crate) fn leads_etcd(&self) -> Option<u8> {
         let leads = |number: &u8| self.metrics_of_etcd(*number).contains("etcd_server_is_leader 1");
         members(self.count()).into_iter().find(leads)
     }
 
-    /// Brings it back to what a case may begin with: no units, all nodes there.
+    /// Restores the initial state for a case: no units, all nodes up.
     pub(crate) fn mend(&mut self) {
         self.wires.iter().for_each(|wire| wire.set(Fault::None));
         for number in 1..=self.count() {
@@ -271,12 +271,12 @@ impl Cluster {
         }
     }
 
-    /// Nothing need be kept to be looked at.
+    /// Marks that no files need to be kept for inspection.
     pub(crate) fn pass(&mut self) {
         self.passed = true;
     }
 
-    /// What is written about each node.
+    /// Returns the ends of all logs.
     pub(crate) fn last_words(&self) -> String {
         self.nodes.iter().map(Node::last_words).collect()
     }

@@ -1,12 +1,11 @@
-//! A network of namespaces: one with a bridge, one for each node with a veth to it. Nothing of
-//! it is in the namespace the stand itself runs in; each is kept by a process that sleeps, and
-//! is gone with it.
+//! A network of namespaces: one with a bridge, and one per node with a veth. A sleeping process
+//! keeps each namespace, and nothing is in the stand's own.
 
 use super::program::{Running, call, until};
 use std::fs::File;
 use std::path::Path;
 
-/// Of the stand's end of the bridge.
+/// Number of the stand's end of the bridge.
 const BRIDGE: u8 = 254;
 
 pub(crate) struct Network {
@@ -14,7 +13,7 @@ pub(crate) struct Network {
     ends: Vec<Running>,
 }
 
-/// Of node `number`, counted from one; 254: the stand's own.
+/// Address of node `number`, from one; 254 is the stand.
 pub(crate) fn address(number: u8) -> String {
     format!("10.77.0.{number}")
 }
@@ -29,7 +28,7 @@ fn namespace(log: &Path) -> Running {
     held
 }
 
-/// The beginning of a command in the network of that process.
+/// Returns the command prefix for the network of a process.
 fn within(pid: u32) -> Vec<String> {
     vec!["nsenter".to_string(), format!("--net=/proc/{pid}/ns/net")]
 }
@@ -62,19 +61,19 @@ impl Network {
         Network { bridge, ends }
     }
 
-    /// The words that begin a command on a node; 0: beside the nodes.
+    /// Returns the command prefix for a node; 0 is outside the nodes.
     pub(crate) fn on(&self, number: u8) -> Vec<String> {
         let end = usize::from(number).checked_sub(1).and_then(|at| self.ends.get(at));
         within(end.unwrap_or(&self.bridge).pid())
     }
 
-    /// The namespace of a node, for a thread that goes there.
+    /// The namespace of a node, for a thread that enters it.
     pub(crate) fn file(&self, number: u8) -> File {
         let pid = self.ends[usize::from(number) - 1].pid();
         File::open(format!("/proc/{pid}/ns/net")).unwrap()
     }
 
-    /// Takes a node's cable out: what is sent is lost without a word.
+    /// Unplugs a node: packets are lost silently.
     pub(crate) fn cut(&self, number: u8) {
         ip(self.bridge.pid(), &format!("link set v{number} down"));
     }

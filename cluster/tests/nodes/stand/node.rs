@@ -1,5 +1,5 @@
-//! One machine: the real init as PID 1 of namespaces of its own, etcd and fleetd among its
-//! units, made of the unit files that contrib/cluster.d gives to people.
+//! A machine: the real init as PID 1 of its own namespaces, with etcd and fleetd from the unit
+//! files of contrib/cluster.d.
 
 use super::network::address;
 use super::program::{PATIENCE, Running, call, of_init, output, until};
@@ -8,19 +8,19 @@ use std::fmt::Write;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 
-/// Who fleetd is on the nodes where it has no rights of its own: nobody.
+/// The user of an unprivileged fleetd: nobody.
 const NOBODY: u32 = 65534;
 
-/// What is asked for of one.
+/// The configuration of a node.
 #[derive(Clone, Debug)]
 pub(crate) struct NodePlan {
     pub(crate) number: u8,
-    /// The numbers of those with an etcd.
+    /// The nodes with an etcd member.
     pub(crate) members: Vec<u8>,
     pub(crate) id: String,
-    /// Lines of fleet.conf besides the usual ones.
+    /// Extra lines of fleet.conf.
     pub(crate) conf: String,
-    /// fleetd has the *source* role and no other right.
+    /// fleetd has only the *source* role.
     pub(crate) unprivileged: bool,
 }
 
@@ -31,15 +31,15 @@ pub(crate) struct Node {
     running: Option<Running>,
 }
 
-/// Where its init leaves word of how fleetd ended: fleetd's user may write there.
+/// File in which its init records how fleetd ended; fleetd's user may write there.
 const ENDED: &str = "state/ended";
 
-/// The machine-id of the node of that number.
+/// Returns the machine id of a node.
 pub(crate) fn id(number: u8) -> String {
     format!("{number:x}").repeat(32)
 }
 
-/// Run by sh as the first process of the node: `$1` its folder, `$2` its name, then init.
+/// Run by sh as the first process of the node: `$1` is its folder, `$2` its name, then init.
 const BEGIN: &str = "set -e
 mount --bind \"$1/run\" /run
 mount --bind \"$1/boot-id\" /proc/sys/kernel/random/boot_id
@@ -48,7 +48,7 @@ shift 2
 exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin \"$@\"";
 
 impl Node {
-    /// Its files, below `shared`.
+    /// Creates its files below `shared`.
     pub(crate) fn new(shared: &Path, plan: NodePlan) -> Node {
         let folder = shared.join(format!("n{}", plan.number));
         for part in ["run", "units", "log", "etcd", "state"] {
@@ -84,7 +84,7 @@ impl Node {
 
     fn conf(&self) -> String {
         let NodePlan { number, members, conf, .. } = &self.plan;
-        // Its own first.
+        // Its own member first.
         let (own, others): (Vec<u8>, Vec<u8>) = members.iter().partition(|of| *of == number);
         let urls = own.iter().chain(&others).map(|of| format!("http://{}:2379", address(*of)));
         let urls: Vec<String> = urls.collect();
@@ -110,7 +110,7 @@ impl Node {
             if self.plan.unprivileged { ("nobody", "nogroup") } else { ("root", "root") };
         let fleetd = fleetd.replace("user: fleet", &format!("user: {user}"));
         let fleetd = fleetd.replace("group: fleet", &format!("group: {group}"));
-        // Nodes share the disk of this machine.
+        // All nodes share the host's disk.
         let fleetd = fleetd.replace("state-dir: fleet\n", "");
         let ended = self.at(ENDED);
         let post = format!("exec-stop-post: /bin/sh -c 'printenv SERVICE_RESULT >{ended}'\n");
@@ -119,7 +119,7 @@ impl Node {
         if self.plan.members.contains(&self.plan.number) {
             let etcd =
                 read("etcd.yaml").replace("--data-dir /var/lib/etcd/default", &self.member());
-            // Many nodes share few processors here.
+            // Many nodes share few CPUs.
             let etcd = etcd.replace("--heartbeat-interval=50 --election-timeout=500\n", "\n");
             let etcd =
                 etcd.replace("user: etcd\nstate-dir: etcd\n", "env: {ETCD_LOG_LEVEL: error}\n");
@@ -147,9 +147,9 @@ impl Node {
         )
     }
 
-    /// Boots it. `on`: the words that begin a command in its network.
+    /// Boots it. `on` is the command prefix for its network.
     pub(crate) fn boot(&mut self, on: &[String]) {
-        // What was in memory is gone, and the kernel names each boot anew.
+        // The runtime directory is lost, and the kernel has a new boot id.
         let _ = std::fs::remove_dir_all(self.folder.join("run"));
         std::fs::create_dir_all(self.folder.join("run")).unwrap();
         let random = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap();
@@ -172,13 +172,13 @@ impl Node {
             words.extend([flag.to_string(), self.at(name)]);
         }
         self.running = Some(Running::start(&words, &self.folder.join("init.log")));
-        // Before that nobody is anybody to it, and a goal can not be set.
+        // Before that init knows no units, and a goal cannot be set.
         until("init has read its files", || {
             (self.status()?["generation"].as_u64()? > 0).then_some(())
         });
     }
 
-    /// As when the power fails: everything on it ends at once.
+    /// Kills everything on it, like a power failure.
     pub(crate) fn kill(&mut self) {
         self.running = None;
     }
@@ -196,14 +196,14 @@ impl Node {
         self.running = None;
     }
 
-    /// initctl against it.
+    /// Runs initctl on it.
     pub(crate) fn initctl(&self, words: &[&str]) -> String {
         let program = of_init("GROUNDSTATE_INITCTL", "initctl").display().to_string();
         let socket = self.at("run/groundstate/control.sock");
         call(&[&[program.as_str(), "--socket", &socket][..], words].concat())
     }
 
-    /// LOAD, ACTIVE and SUB of a unit, as systemctl prints them on this node.
+    /// Returns LOAD, ACTIVE and SUB of a unit from systemctl on this node.
     pub(crate) fn systemctl(&self, unit: &str) -> String {
         let program = of_init("GROUNDSTATE_SYSTEMCTL", "systemctl").display().to_string();
         let socket = format!("GROUNDSTATE_SOCKET={}", self.at("run/groundstate/control.sock"));
@@ -213,7 +213,7 @@ impl Node {
         text.split_whitespace().skip(1).take(3).collect::<Vec<_>>().join(" ")
     }
 
-    /// What its init says of everything; none while it does not answer.
+    /// Returns its init's status, or `None` while it does not answer.
     pub(crate) fn status(&self) -> Option<Value> {
         let program = of_init("GROUNDSTATE_INITCTL", "initctl").display().to_string();
         let socket = self.at("run/groundstate/control.sock");
@@ -223,20 +223,19 @@ impl Node {
             .filter(|value: &Value| value["units"].is_array())
     }
 
-    /// The main process of a unit, by its pid within the node.
+    /// Returns the main pid of a unit within the node.
     pub(crate) fn main_pid(&self, unit: &str) -> Option<i64> {
         let status = self.status()?;
         let mut all = status["units"].as_array()?.iter();
         all.find(|one| one["unit"] == unit)?["main-pid"].as_i64()
     }
 
-    /// How its fleetd came to its end last, by its init's word, as `systemctl show -p Result`
-    /// had it.
+    /// Returns how its fleetd ended last, by init, as in `systemctl show -p Result`.
     pub(crate) fn result_of_fleetd(&self) -> String {
         std::fs::read_to_string(self.at(ENDED)).unwrap_or_default()
     }
 
-    /// It is another machine from the next beginning of its fleetd on.
+    /// Changes its machine id from the next start of its fleetd on.
     pub(crate) fn name_anew(&mut self, id: &str) {
         self.plan.id = id.to_string();
         self.put("machine-id", id);
@@ -247,23 +246,23 @@ impl Node {
         self.initctl(&["kill", unit, "--signal", signal]);
     }
 
-    /// Sends a signal to its init, from outside its namespace: it can not refuse.
+    /// Sends a signal to its init from outside its namespace, which init cannot ignore.
     pub(crate) fn signal_init(&self, signal: &str) {
         let outer = self.running.as_ref().unwrap().pid().to_string();
         call(&["pkill", &format!("-{signal}"), "-P", &outer]);
     }
 
-    /// As when a virtual machine is paused: nothing on it runs.
+    /// Pauses all processes, like a paused virtual machine.
     pub(crate) fn pause(&self) {
         self.signal_all("-STOP");
     }
 
-    /// And goes on.
+    /// Resumes all processes.
     pub(crate) fn resume(&self) {
         self.signal_all("-CONT");
     }
 
-    /// A signal to every process of it, from outside.
+    /// Sends a signal to all its processes from outside.
     fn signal_all(&self, signal: &str) {
         let outer = self.running.as_ref().unwrap().pid();
         let inside = std::fs::read_link(format!("/proc/{outer}/ns/pid_for_children")).unwrap();
@@ -276,11 +275,11 @@ impl Node {
             },
         ));
         assert!(words.len() > 3, "processes of {} in vain", self.name());
-        // One that has just ended is no matter.
+        // A process that has just ended is ignored.
         output(&words);
     }
 
-    /// fleetd is stopped and stays so: as `systemctl stop fleet` was.
+    /// Stops fleetd for good, like `systemctl stop fleet`.
     pub(crate) fn stop_fleetd(&self) {
         self.initctl(&["set-target", "node", "-fleetd", "-fleet-socket", "--wait"]);
     }
@@ -289,7 +288,7 @@ impl Node {
         self.initctl(&["set-target", "node"]);
     }
 
-    /// fleetctl, asking this node; exit code, stdout, stderr.
+    /// Runs fleetctl against this node. Returns exit code, stdout, stderr.
     pub(crate) fn try_fleetctl(&self, words: &[&str]) -> (i32, String, String) {
         let mut command = std::process::Command::new("timeout");
         let patience = PATIENCE.as_secs().to_string();
@@ -301,26 +300,26 @@ impl Node {
         (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
     }
 
-    /// What must go well; all that it said.
+    /// Runs fleetctl, which must succeed. Returns its output.
     pub(crate) fn fleetctl(&self, words: &[&str]) -> String {
         let (code, out, err) = self.try_fleetctl(words);
         assert_eq!(code, 0, "fleetctl {}: {out}{err}", words.join(" "));
         format!("{out}{err}")
     }
 
-    /// The lists of fleetctl; none while the node can not tell.
+    /// Returns a list of fleetctl, or `None` while the node cannot tell.
     pub(crate) fn list(&self, what: &str) -> Option<Vec<Value>> {
         let (code, out, _) = self.try_fleetctl(&["--json", what]);
         (code == 0).then(|| serde_json::from_str(&out).unwrap())
     }
 
-    /// What a unit of its init wrote.
+    /// Returns the log of a unit of its init.
     pub(crate) fn log(&self, unit: &str) -> String {
         let bytes = std::fs::read(self.folder.join("log").join(format!("{unit}.log")));
         String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
     }
 
-    /// What its fleetd says of itself when it is asked by a signal.
+    /// Returns what its fleetd dumps on a signal.
     pub(crate) fn own_words(&self) -> Value {
         let told = |log: &str| log.lines().filter(|line| line.contains("{\"")).count();
         let before = told(&self.log("fleetd"));
@@ -331,7 +330,7 @@ impl Node {
         serde_json::from_str(&last[last.find('{').unwrap()..]).unwrap()
     }
 
-    /// The last lines of what is written about it, for who looks for the fault.
+    /// Returns the ends of its logs, for debugging.
     pub(crate) fn last_words(&self) -> String {
         let mut told = String::new();
         let logs = std::fs::read_dir(self.folder.join("log")).into_iter().flatten().flatten();

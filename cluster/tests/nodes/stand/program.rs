@@ -1,5 +1,4 @@
-//! Programs a stand runs: they end with it, whatever ends it. The stand's main thread is whom
-//! they belong to.
+//! Programs of a stand, which end with it in any case, because they belong to its main thread.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -7,16 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a fact that must come may take on a slow machine.
+/// Time limit for an expected event on a slow machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(30);
 
-/// Looks until the answer is there.
+/// Polls until there is an answer.
 pub(crate) fn until<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
     within(PATIENCE, ask).unwrap_or_else(|| panic!("waited {PATIENCE:?} in vain: {what}"))
 }
 
-/// Looks for that long.
+/// Polls for at most this time.
 pub(crate) fn within<T>(time: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + time;
     loop {
@@ -30,17 +29,17 @@ pub(crate) fn within<T>(time: Duration, mut ask: impl FnMut() -> Option<T>) -> O
     }
 }
 
-/// That it stays so, for that long.
+/// Checks that a condition stays true for this time.
 pub(crate) fn throughout(time: Duration, what: &str, mut so: impl FnMut() -> bool) {
     let broken = within(time, || (!so()).then_some(()));
     assert!(broken.is_none(), "it did not stay so: {what}");
 }
 
-/// A program that is killed when this goes, or when the stand's process ends in any way.
+/// A program that is killed on drop, or when the stand's process ends.
 pub(crate) struct Running(Child);
 
 impl Running {
-    /// Starts `words`; what it says goes to `log`.
+    /// Starts a program with its output in `log`.
     pub(crate) fn start<S: AsRef<OsStr>>(words: &[S], log: &Path) -> Running {
         let log = File::options().create(true).append(true).open(log).unwrap();
         let mut command = Command::new("setpriv");
@@ -53,12 +52,12 @@ impl Running {
         self.0.id()
     }
 
-    /// Its exit code, once it has ended.
+    /// Returns its exit code once it has ended.
     pub(crate) fn ended(&mut self) -> Option<i32> {
         self.0.try_wait().unwrap().map(|status| status.code().unwrap_or(-1))
     }
 
-    /// Kills it and, by the kernel, all that it holds together.
+    /// Kills it, and with it the namespaces that it keeps.
     pub(crate) fn kill(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -78,7 +77,7 @@ pub(crate) fn output<S: AsRef<OsStr>>(words: &[S]) -> Output {
     output.unwrap_or_else(|error| panic!("{}: {error}", words[0].as_ref().display()))
 }
 
-/// Runs what must go well; what it printed.
+/// Runs a program that must succeed. Returns its output.
 pub(crate) fn call<S: AsRef<OsStr>>(words: &[S]) -> String {
     let output = output(words);
     let line: Vec<_> = words.iter().map(|word| word.as_ref().display().to_string()).collect();
@@ -87,7 +86,7 @@ pub(crate) fn call<S: AsRef<OsStr>>(words: &[S]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The real init, or the initctl beside it.
+/// Returns the path of the real init or initctl.
 pub(crate) fn of_init(variable: &str, name: &str) -> PathBuf {
     if let Some(path) = std::env::var_os(variable) {
         return PathBuf::from(path);

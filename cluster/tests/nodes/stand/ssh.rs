@@ -1,5 +1,4 @@
-//! The real sshd on every node and the real ssh beside them, with keys of the stand's own:
-//! nobody's agent, keys or known hosts are looked at.
+//! The real sshd on each node and the real ssh, with the stand's own keys and known hosts.
 
 use super::Cluster;
 use super::network::address;
@@ -8,16 +7,16 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// See the head of the module. Nodes have it until they boot anew.
+/// The sshds. Nodes have them until their next boot.
 pub(crate) struct Ssh {
     folder: PathBuf,
-    /// What fleetctl is told of the nodes' keys.
+    /// The known_hosts file for fleetctl.
     pub(crate) known_hosts: PathBuf,
     _agent: Running,
 }
 
 impl Ssh {
-    /// An sshd on every node; their keys are known.
+    /// Starts an sshd on each node and records its key.
     pub(crate) fn open(cluster: &Cluster) -> Ssh {
         let folder = cluster.folder.join("ssh");
         let _ = std::fs::remove_dir_all(&folder);
@@ -43,7 +42,7 @@ impl Ssh {
             symlink(program, folder.join("bin").join(name)).unwrap();
         }
         put_script(&folder.join("yes"), "echo yes");
-        // Who comes is root already: it is seen that it was asked for, and with what.
+        // The user is root already, so a fake sudo records its calls.
         let raised = folder.join("raised").display().to_string();
         put_script(&folder.join("bin/sudo"), &format!("echo \"$*\" >>{raised}\nexec \"$@\""));
         let ssh = Ssh { known_hosts: folder.join("known_hosts"), folder, _agent: agent };
@@ -55,12 +54,12 @@ impl Ssh {
         ssh
     }
 
-    /// What was asked of sudo on any node, a line each.
+    /// Returns the recorded calls of sudo, one per line.
     pub(crate) fn raised(&self) -> String {
         std::fs::read_to_string(self.folder.join("raised")).unwrap_or_default()
     }
 
-    /// Starts the node's sshd, with a key that is new; the line of a known host.
+    /// Starts the node's sshd with a new key. Returns its known_hosts line.
     pub(crate) fn serve(&self, cluster: &Cluster, number: u8) -> String {
         let node = cluster.node(number);
         let host = self.folder.join(format!("host{number}"));
@@ -92,7 +91,8 @@ impl Ssh {
         format!("{} {key}", address(number))
     }
 
-    /// fleetctl beside the nodes, asking by the API of node `at`; exit code, stdout, stderr.
+    /// Runs fleetctl outside the nodes with the API of node `at`. Returns exit code, stdout,
+    /// stderr.
     pub(crate) fn fleetctl(
         &self,
         cluster: &Cluster,
@@ -103,7 +103,7 @@ impl Ssh {
         self.run(cluster, &[("FLEETCTL_ENDPOINT", endpoint)], words)
     }
 
-    /// The same, through a tunnel to that node: only ssh leads there.
+    /// The same through a tunnel to that node, which only ssh reaches.
     pub(crate) fn through(
         &self,
         cluster: &Cluster,
@@ -113,7 +113,7 @@ impl Ssh {
         self.run(cluster, &[("FLEETCTL_TUNNEL", address(at))], words)
     }
 
-    /// As [`Ssh::fleetctl`], by somebody who answers yes to whatever ssh asks.
+    /// Like [`Ssh::fleetctl`], answering yes to all of ssh's questions.
     pub(crate) fn consenting(
         &self,
         cluster: &Cluster,

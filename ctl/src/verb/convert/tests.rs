@@ -1,4 +1,4 @@
-//! What is printed of a converted file.
+//! Tests of the printed conversion.
 
 use super::*;
 

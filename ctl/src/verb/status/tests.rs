@@ -1,4 +1,4 @@
-//! What `status` prints, from answers written out.
+//! Tests of `status` output, from literal answers.
 
 use super::*;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ fn now() -> WallTime {
     WallTime::parse("2026-11-21T05:00:00.000Z").unwrap()
 }
 
-/// A unit; what `with` says goes before what is usual.
+/// A unit with defaults that `with` overrides.
 fn unit(name: &str, with: Value) -> Value {
     let mut unit = json!({
         "unit": name, "type": "foreground-supervised", "description": "", "provides": [name],

@@ -1,4 +1,4 @@
-//! What `why` prints, from answers written out.
+//! Tests of `why` output, from literal answers.
 
 use super::*;
 use serde_json::{Value, json};
@@ -142,7 +142,7 @@ fn what_is_masked_is_said_to_be_that_and_no_failure() {
 fn what_is_being_stopped_says_why() {
     for (needed, because) in [
         (false, "neither the goal nor anything it needs needs it any more"),
-        (true, "it is to be started anew"),
+        (true, "it is being restarted"),
     ] {
         let answer = why(json!({
             "schema": 1, "target": "db", "unit": "db", "state": "stopping", "degraded": false,
