@@ -1,6 +1,6 @@
 //! Crashes of init: it restores its state, and services and clients do not notice.
 
-use super::crash_changed_world::{BOTH, has_its_program};
+use super::hierarchy::BARE;
 use super::upgrade::{at_work, comes_to_its_end, fixed, numbers};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{Call, FAULTS, Steps, crash, crash_when, is_committed};
@@ -16,6 +16,9 @@ use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
+/// With cgroups, and without.
+pub(super) const BOTH: [&[&str]; 2] = [&[], &["/bin/sh", "-c", BARE, "sh"]];
+
 /// The number of crashes that init reports as survived. Returns `None` if it does not answer or
 /// crashes meanwhile.
 fn survived(init: &Init) -> Option<u64> {
@@ -26,6 +29,22 @@ fn survived(init: &Init) -> Option<u64> {
 
 pub(crate) fn crashes(init: &Init) -> u64 {
     until("init answers", || survived(init))
+}
+
+/// Returns true if the call has cloned a process of a unit that then executes its program.
+pub(super) fn has_its_program(init: &Init, call: &Call) -> bool {
+    let is_clone = [libc::SYS_clone3, libc::SYS_clone].contains(&call.number);
+    is_clone
+        && call.result > 0
+        && until("it has its program, or has ended", || {
+            let child = i32::try_from(call.result).unwrap_or(0);
+            let Some(child) = init.process().neighbour(child) else { return Some(false) };
+            let is_it = child.environment().contains_key("GROUNDSTATE_UNIT");
+            // A helper that has named itself never executes a program.
+            let name = child.read("comm").unwrap_or_default();
+            let is_helper = name.starts_with("groundstate-") || name.starts_with("init: ");
+            (is_it || is_helper || !child.is_alive()).then_some(is_it)
+        })
 }
 
 #[test]

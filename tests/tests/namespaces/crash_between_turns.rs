@@ -2,9 +2,9 @@
 //! that nothing is left of a run. What follows starts once, and earlier requests do not apply to
 //! it. Other crashes with processes just started are in [`super::crash_mid_spawn`].
 
-use super::crash::{has_survived, starts, until_begun};
+use super::crash::{BOTH, has_its_program, has_survived, starts, until_begun};
 use super::crash_after_change::keeps_no_more;
-use super::crash_changed_world::{BOTH, at_work, clones, has_its_program, keeps};
+use super::crash_changed_world::{at_work, clones, keeps};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{Steps, crash};
 use groundstate_tests::deadline::until;

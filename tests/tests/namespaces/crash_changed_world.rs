@@ -2,19 +2,15 @@
 //! answer, so init keeps what it decided. Starts and exits before a crash are in
 //! [`super::crash_start_once`].
 
-use super::crash::{has_survived, starts};
+use super::crash::{BOTH, has_its_program, has_survived, starts};
 use super::crash_after_change::keeps_no_more;
-use super::hierarchy::BARE;
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{Call, Steps, crash, crash_when, is_committed};
+use groundstate_tests::crash::{Steps, crash, crash_when, is_committed};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
 use nix::sys::signal::Signal;
 use serde_json::json;
-
-/// With cgroups, and without.
-pub(super) const BOTH: [&[&str]; 2] = [&[], &["/bin/sh", "-c", BARE, "sh"]];
 
 /// With a tmpfs at /run.
 pub(super) const TMP: [&str; 4] = ["/bin/sh", "-c", "mount -t tmpfs none /run; exec \"$@\"", "sh"];
@@ -144,22 +140,6 @@ fn exec_stop_post_gets_no_signal_of_the_stop_after_a_crash() {
 /// Waits until all changes so far are committed.
 pub(super) fn keeps(init: &Init) {
     is_committed(init);
-}
-
-/// Returns true if the call has cloned a process of a unit that then executes its program.
-pub(super) fn has_its_program(init: &Init, call: &Call) -> bool {
-    let is_clone = [libc::SYS_clone3, libc::SYS_clone].contains(&call.number);
-    is_clone
-        && call.result > 0
-        && until("it has its program, or has ended", || {
-            let child = i32::try_from(call.result).unwrap_or(0);
-            let Some(child) = init.process().neighbour(child) else { return Some(false) };
-            let is_it = child.environment().contains_key("GROUNDSTATE_UNIT");
-            // A helper that has named itself never executes a program.
-            let name = child.read("comm").unwrap_or_default();
-            let is_helper = name.starts_with("groundstate-") || name.starts_with("init: ");
-            (is_it || is_helper || !child.is_alive()).then_some(is_it)
-        })
 }
 
 /// Continues the process if it still exists.

@@ -2,8 +2,8 @@
 //! between the two crashes are kept. The first of these crashes is as in [`super::crash_mid_spawn`]
 //! and [`super::crash_changed_world`].
 
-use super::crash::{has_survived, starts};
-use super::crash_changed_world::{BOTH, TMP, at_work, keeps};
+use super::crash::{BOTH, has_survived, starts};
+use super::crash_changed_world::{TMP, at_work, keeps};
 use groundstate_tests::boot::Init;
 use groundstate_tests::crash::{Call, Steps, crash, crash_when};
 use groundstate_tests::deadline::until;

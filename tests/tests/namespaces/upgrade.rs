@@ -252,7 +252,7 @@ fn holds(init: &Init, text: &str) -> bool {
 }
 
 #[test]
-fn a_binary_that_has_another_field_and_lacks_one_goes_on_and_back() {
+fn upgrade_to_a_binary_with_another_field_of_the_state_works_both_ways() {
     let init = at_work();
     let before = init.status();
     let tried = |status: &Status| status.unit("flapping")["attempt"].as_u64();
