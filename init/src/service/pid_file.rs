@@ -144,10 +144,10 @@ pub(crate) fn remove(path: &str, by: By) -> Result<(), Errno> {
 // [`limit::PID_FILE_ANSWER`].
 
 const KILL: u8 = 9;
-/// Size of a child's answer.
+/// Bytes of a child's answer at most.
+const ANSWER: usize = 64;
 
 /// The decision that an answer is needed for.
-const ANSWER: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Question {
     /// Which process is the main process.
