@@ -153,11 +153,13 @@ pub(crate) mod maybe_pid {
 
 /// Serializes a word of a fixed set, which the program keeps as a static string.
 pub(crate) mod word {
-    use super::{Deserializer, Error};
+    use super::Deserializer;
     use serde::Deserialize;
 
+    /// Stands for a word of a newer init.
+    const UNKNOWN: &str = "unknown";
     /// All words in the state: of the event log, and results of runs.
-    const KNOWN: [&str; 18] = [
+    const KNOWN: [&str; 23] = [
         "boot",
         "set-target",
         "want",
@@ -176,22 +178,26 @@ pub(crate) mod word {
         "exec-condition",
         "protocol",
         "state",
+        "success",
+        "exit-code",
+        "signal",
+        "core-dump",
+        "resources",
     ];
 
-    fn known<E: Error>(word: &str) -> Result<&'static str, E> {
-        let found = KNOWN.iter().find(|known| **known == word);
-        found.copied().ok_or_else(|| E::custom("unknown word"))
+    fn known(word: &str) -> &'static str {
+        KNOWN.iter().find(|known| **known == word).copied().unwrap_or(UNKNOWN)
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
         from: D,
     ) -> Result<&'static str, D::Error> {
-        known(&String::deserialize(from)?)
+        Ok(known(&String::deserialize(from)?))
     }
 
     pub(crate) fn maybe<'de, D: Deserializer<'de>>(
         from: D,
     ) -> Result<Option<&'static str>, D::Error> {
-        Option::<String>::deserialize(from)?.map(|word| known(&word)).transpose()
+        Ok(Option::<String>::deserialize(from)?.map(|word| known(&word)))
     }
 }

@@ -311,6 +311,33 @@ fn a_crash_after_a_process_was_started_and_reaped_in_one_reaping_keeps_its_exit(
 }
 
 #[test]
+fn crash_after_a_failed_stop_command_is_survived() {
+    let files = Sandbox::new();
+    let stop = "exec-stop: /bin/sh -c 'touch DIR/stopped; exit 1'";
+    files.unit("web", &format!("stop-timeout: 30s\nexec-start: DAEMON --ignore TERM\n{stop}"));
+    files.unit("all", "type: virtual");
+    let mut init = Boot::new(files).start("all");
+    init.when_system("running");
+    init.expect_crashes();
+    init.tell("want", &json!({"target": "web"}));
+    init.when_state("web", "running");
+    let main = init.main_of("web");
+    init.tell("unwant", &json!({"target": "web"}));
+    init.when_state("web", "stopping");
+    until("the stop command has exited", || {
+        let has_run = init.sandbox.path("stopped").exists();
+        (has_run && init.processes_of("web") == [main]).then_some(())
+    });
+    is_committed(&init);
+    crash(&init, Signal::SIGSEGV);
+    has_survived(&init, 1);
+    assert_eq!(init.status().state("web"), "stopping", "{}", init.output());
+    main.signal(Signal::SIGKILL);
+    init.when("web has stopped", |status| ["disabled", "failed"].contains(&status.state("web")));
+    init.finish_after_crash();
+}
+
+#[test]
 fn a_crash_after_an_answer_keeps_the_change_that_was_answered() {
     let files = Sandbox::new();
     files.unit("all", "type: virtual");
