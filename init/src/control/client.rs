@@ -48,11 +48,11 @@ pub(crate) enum Line {
     None,
 }
 
-/// One connection.
 fn yes() -> bool {
     true
 }
 
+/// One connection.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Client {
     stream: KeptFd<UnixStream>,

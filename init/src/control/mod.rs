@@ -46,7 +46,6 @@ fn recorded<S: Serializer>(clients: &BTreeMap<usize, Client>, to: S) -> Result<S
     to.collect_map(recorded)
 }
 
-/// The listening socket and all connections.
 fn yes() -> bool {
     true
 }
@@ -55,6 +54,7 @@ fn first() -> usize {
     token::CLIENTS
 }
 
+/// The listening socket and all connections.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Control {
     listener: KeptFd<UnixListener>,

@@ -196,7 +196,7 @@ impl Link {
     }
 }
 
-// Messages between PID 1 and the logger: one postcard value for each SOCK_SEQPACKET message, with
+// Messages between PID 1 and the logger: one CBOR value for each SOCK_SEQPACKET message, with
 // descriptors. Neither side waits for the other.
 
 /// The properties of a run that the logger needs.

@@ -432,6 +432,9 @@ impl Handle {
     }
 }
 
+/// Bytes of [`Order::Read`] before and after its runs, at most.
+const HEAD: usize = 16;
+
 /// Sends read ends of runs that the logger does not know. Returns true if all were accepted.
 fn tell(
     link: &mut Link,
@@ -442,7 +445,7 @@ fn tell(
     let mut told = true;
     let mut rest = ends;
     while !rest.is_empty() {
-        let (mut logs, mut fds, mut bytes, mut taken) = (Vec::new(), Vec::new(), 0, 0);
+        let (mut logs, mut fds, mut bytes, mut taken) = (Vec::new(), Vec::new(), HEAD, 0);
         for end in rest {
             let log = runs.get(&end.run).map(Box::as_ref);
             let log = log.filter(|log| untold.contains(&log.run));

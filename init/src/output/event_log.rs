@@ -57,7 +57,6 @@ pub(crate) enum Said {
     /// About init itself.
     Own(#[serde(deserialize_with = "carried::word::deserialize")] Word),
     /// About a unit. The run is 0 if there is none.
-    /// A trigger fired and caused a change.
     Unit {
         name: Name,
         #[serde(default, skip_serializing_if = "is_default")]
@@ -69,6 +68,7 @@ pub(crate) enum Said {
         #[serde(default, skip_serializing_if = "is_default")]
         reason: Option<Box<Reason>>,
     },
+    /// A trigger fired and caused a change.
     Fired(Name),
 }
 

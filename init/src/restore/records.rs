@@ -103,7 +103,6 @@ pub(crate) enum Order {
 }
 
 /// Values that change with each commit: pending work, and the position of the commit.
-/// The last entry of the inbox that the state includes.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Pending<F = VecDeque<Event>, E = Effects, R = VecDeque<Reaped>> {
     #[serde(default)]

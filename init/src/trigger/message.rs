@@ -1,4 +1,4 @@
-//! The messages between PID 1 and its lookouts: one postcard value for each SOCK_SEQPACKET message.
+//! The messages between PID 1 and its lookouts: one CBOR value for each SOCK_SEQPACKET message.
 //! PID 1 never blocks on a lookout.
 
 use crate::sys::{process, socket as raw};

@@ -71,11 +71,11 @@ impl Link {
 #[derive(Debug)]
 pub(crate) struct TooLong;
 
-/// A lookout.
 fn delay() -> Duration {
     limit::LOOKOUT_DELAY
 }
 
+/// A lookout.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Lookout {
     post: Post,

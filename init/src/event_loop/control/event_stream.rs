@@ -48,7 +48,7 @@ impl Init {
     }
 
     /// Sends new events to the clients that follow them. Root gets all events; the others share the
-    /// turn as in [`super::scheduler`], those farthest behind first. The rest is sent in the next
+    /// turn as in [`crate::control`], those farthest behind first. The rest is sent in the next
     /// turn.
     pub(crate) fn stream_events(&mut self) {
         let last = self.history.last();
