@@ -398,8 +398,6 @@ fn init_in_a_cgroup_of_its_own_does_not_kill_itself_after_a_crash() {
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 1);
     assert_eq!(fixed(&init.status()), fixed(&before));
-    // A job that was being started may have been killed.
-    assert!(!init.output().contains(" init was begun in the crash"), "{}", init.output());
     comes_to_its_end(&init);
 }
 
