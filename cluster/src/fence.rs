@@ -343,7 +343,7 @@ mod tests {
             assert_eq!(judged(&format!("[Service]\n{fits}\n")), Ok(()), "{fits}");
         }
         let without = judged("[Service]\nExecStart=/bin/true\n").unwrap_err();
-        assert!(without.contains("may take 90s") && without.contains("7s at most"), "{without}");
+        assert!(without.contains("may take 90s") && without.contains("must be at most 7s"), "{without}");
         for long in
             ["TimeoutStopSec=8s", "TimeoutSec=8", "TimeoutStopSec=0", "TimeoutStopSec=infinity"]
         {
@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(native("stop-timeout: 3s"), Ok(()));
         let without = native("").unwrap_err();
         assert!(without.contains("may take what init.yaml of its machine says"), "{without}");
-        assert!(without.contains("stop-timeout has to be 7s at most"), "{without}");
+        assert!(without.contains("stop-timeout must be at most 7s"), "{without}");
         assert!(native("stop-timeout: none").unwrap_err().contains("may take any time"));
     }
 
@@ -377,7 +377,7 @@ mod tests {
         {
             let told = whole(&format!("stop-timeout: 3s\n{lines}"));
             assert_eq!(told.is_ok(), fits, "{lines}: {told:?}");
-            assert!(fits || told.unwrap_err().contains("say `stop-promptly: yes`"));
+            assert!(fits || told.unwrap_err().contains("set `stop-promptly: yes`"));
         }
     }
 
@@ -416,7 +416,7 @@ mod tests {
         assert!(said(6, "FinalKillSignal=SIGQUIT").unwrap_err().contains("may take 8s"));
         assert_eq!(said(5, "TimeoutAbortSec=7"), Ok(()));
         let aborted = said(5, "TimeoutAbortSec=20").unwrap_err();
-        assert!(aborted.contains("may take 20s: TimeoutAbortSec has to be"), "{aborted}");
+        assert!(aborted.contains("may take 20s: TimeoutAbortSec must be"), "{aborted}");
         assert!(native("stop-timeout: 6s\nstop-final-signal: QUIT").is_err());
         assert!(native("stop-timeout: 6s\nabort-timeout: none").is_err());
         assert_eq!(native("stop-timeout: 5s\nstop-final-signal: QUIT\nabort-timeout: 5s"), Ok(()));

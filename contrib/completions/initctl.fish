@@ -359,7 +359,7 @@ complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -l socket -d '
 complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Yes'
 never\t'No'"
-complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -s y -l yes -d 'Skips the confirmation'
+complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -s y -l yes -d 'Do not ask for confirmation'
 complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -s f -l force -d 'Do not wait for units: kill all processes, then sync and unmount; twice: skip even that'
 complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -l json -d 'Print JSON: one object, or one object per line for streams'
 complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -367,7 +367,7 @@ complete -c initctl -n "__fish_initctl_using_subcommand reboot" -l socket -d 'Th
 complete -c initctl -n "__fish_initctl_using_subcommand reboot" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Yes'
 never\t'No'"
-complete -c initctl -n "__fish_initctl_using_subcommand reboot" -s y -l yes -d 'Skips the confirmation'
+complete -c initctl -n "__fish_initctl_using_subcommand reboot" -s y -l yes -d 'Do not ask for confirmation'
 complete -c initctl -n "__fish_initctl_using_subcommand reboot" -s f -l force -d 'Do not wait for units: kill all processes, then sync and unmount; twice: skip even that'
 complete -c initctl -n "__fish_initctl_using_subcommand reboot" -l json -d 'Print JSON: one object, or one object per line for streams'
 complete -c initctl -n "__fish_initctl_using_subcommand reboot" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -375,7 +375,7 @@ complete -c initctl -n "__fish_initctl_using_subcommand halt" -l socket -d 'The 
 complete -c initctl -n "__fish_initctl_using_subcommand halt" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Yes'
 never\t'No'"
-complete -c initctl -n "__fish_initctl_using_subcommand halt" -s y -l yes -d 'Skips the confirmation'
+complete -c initctl -n "__fish_initctl_using_subcommand halt" -s y -l yes -d 'Do not ask for confirmation'
 complete -c initctl -n "__fish_initctl_using_subcommand halt" -s f -l force -d 'Do not wait for units: kill all processes, then sync and unmount; twice: skip even that'
 complete -c initctl -n "__fish_initctl_using_subcommand halt" -l json -d 'Print JSON: one object, or one object per line for streams'
 complete -c initctl -n "__fish_initctl_using_subcommand halt" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -383,7 +383,7 @@ complete -c initctl -n "__fish_initctl_using_subcommand exit" -l socket -d 'The 
 complete -c initctl -n "__fish_initctl_using_subcommand exit" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Yes'
 never\t'No'"
-complete -c initctl -n "__fish_initctl_using_subcommand exit" -s y -l yes -d 'Skips the confirmation'
+complete -c initctl -n "__fish_initctl_using_subcommand exit" -s y -l yes -d 'Do not ask for confirmation'
 complete -c initctl -n "__fish_initctl_using_subcommand exit" -s f -l force -d 'Do not wait for units: kill all processes, then sync and unmount; twice: skip even that'
 complete -c initctl -n "__fish_initctl_using_subcommand exit" -l json -d 'Print JSON: one object, or one object per line for streams'
 complete -c initctl -n "__fish_initctl_using_subcommand exit" -s h -l help -d 'Print help (see more with \'--help\')'

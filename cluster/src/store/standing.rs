@@ -123,7 +123,7 @@ mod tests {
             assert!(fault(leaky).contains("CVE-2026-44283"), "{leaky}");
         }
         for old in ["2.3.8", "3.3.27"] {
-            assert!(fault(old).contains("3.4.0 is the oldest"), "{old}");
+            assert!(fault(old).contains("the oldest supported version is 3.4.0"), "{old}");
         }
         for none in ["", "3.4", "3.4.x", "new", "3.4.1.1"] {
             assert!(fault(none).contains("the unknown version"), "{none}");
