@@ -111,7 +111,7 @@ async fn replaced(
     if !replaceable(command).contains(&there.desired_state.as_str()) {
         let state = &there.desired_state;
         return Err(Trouble::new(format!(
-            "Warning: cannot replace Unit({name}) in state '{state}', use the appropriate command"
+            "Warning: can not replace Unit({name}) in state '{state}', use the appropriate command"
         )));
     }
     check(name, &file)?;

@@ -344,8 +344,8 @@ async fn targets(
             let (is, says) = if is_global(unit) { ("", "not ") } else { ("not ", "") };
             let name = &unit.name;
             return Err(Trouble::new(format!(
-                "Unit {name} is {is}global, and the new file makes it {says}global: a rollout cannot change that, \
-                 but start --replace"
+                "Unit {name} is {is}global, and the new file makes it {says}global: a rollout cannot change that; \
+                 use start --replace"
             )));
         }
     }

@@ -130,7 +130,7 @@ fn a_cluster_that_is_deleted_as_a_whole_stays_as_it_was_known() {
             .wait_for(|health| told(health, "all keys of the cluster were deleted"))
             .await
             .unwrap();
-        health.wait_for(|health| told(health, "etcd shows no cluster where")).await.unwrap();
+        health.wait_for(|health| told(health, "etcd shows no cluster instead of")).await.unwrap();
         assert_eq!(cache.snapshot().desired_of(&name), Desired::Launched, "what was known stays");
         // A new cache that knows its cluster accepts nothing either.
         let known = cache.snapshot().known();
@@ -138,7 +138,7 @@ fn a_cluster_that_is_deleted_as_a_whole_stays_as_it_was_known() {
         let (next, follower) = EtcdCache::new(store.clone(), keys, Clock::system());
         let following = tokio::spawn(follower.knowing(known).follow());
         let mut health = next.health();
-        health.wait_for(|health| told(health, "etcd shows no cluster where")).await.unwrap();
+        health.wait_for(|health| told(health, "etcd shows no cluster instead of")).await.unwrap();
         assert_eq!(next.snapshot().revision, cache.snapshot().revision);
         [task, following].iter().for_each(JoinHandle::abort);
     });

@@ -335,7 +335,7 @@ fn a_machine_that_does_not_have_it_any_more_does_not_turn_a_rollout_round() {
     let rolled = stand.fleetctl(&[&way, "rollout", "--timeout=20", "all.service"]);
     let told = (stdout(&rolled), stderr(&rolled));
     assert_eq!(code(&rolled), 0, "{told:?}");
-    assert!(told.0.contains("Unit all.service is not on m1 any more"), "{told:?}");
+    assert!(told.0.contains("Unit all.service is no longer on m1"), "{told:?}");
     assert!(!told.0.contains("on m3\n"), "{told:?}");
     stand.until("one has it", |stand| hashes(stand).len() == 1);
 }

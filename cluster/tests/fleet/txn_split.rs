@@ -69,7 +69,7 @@ fn a_move_that_is_more_than_any_write_holds_is_told_and_keeps_no_other_back() {
     assert_eq!(snapshot.places.len(), 20);
     assert!(!snapshot.places.contains_key("a.service"));
     let why = &snapshot.whys[&name("a.service")].record.text;
-    assert!(why.contains("more than the 128 operations and conditions"), "{why}");
+    assert!(why.contains("exceeds the 128 operations and conditions"), "{why}");
 }
 
 #[test]

@@ -207,7 +207,7 @@ fn proc_of_another_pid_namespace_is_ignored() {
     if !nix::unistd::geteuid().is_root() {
         return groundstate_tests::not_run!("this needs root");
     }
-    let told = "the /proc here is of another pid namespace";
+    let told = "ignoring /proc: it belongs to another pid namespace";
     for (from_the_start, cgroups) in [(true, true), (false, true), (false, false)] {
         let files = pair();
         files.unit("stranger", "exec-start: DAEMON");
