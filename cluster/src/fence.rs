@@ -343,7 +343,10 @@ mod tests {
             assert_eq!(judged(&format!("[Service]\n{fits}\n")), Ok(()), "{fits}");
         }
         let without = judged("[Service]\nExecStart=/bin/true\n").unwrap_err();
-        assert!(without.contains("may take 90s") && without.contains("must be at most 7s"), "{without}");
+        assert!(
+            without.contains("may take 90s") && without.contains("must be at most 7s"),
+            "{without}"
+        );
         for long in
             ["TimeoutStopSec=8s", "TimeoutSec=8", "TimeoutStopSec=0", "TimeoutStopSec=infinity"]
         {

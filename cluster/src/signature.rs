@@ -205,7 +205,10 @@ mod tests {
         for (text, part) in [
             (&b""[..], "no PUBLIC KEY"),
             (KEY, "no PUBLIC KEY"),
-            (b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "key 1 is not an Ed25519 key"),
+            (
+                b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n",
+                "key 1 is not an Ed25519 key",
+            ),
             (b"-----BEGIN PUBLIC KEY-----\n!\n-----END PUBLIC KEY-----\n", "key 1: "),
         ] {
             let told = TrustedKeys::of(text).unwrap_err();

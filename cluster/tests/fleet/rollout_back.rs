@@ -95,7 +95,11 @@ fn a_file_by_which_a_unit_is_not_global_any_more_is_not_rolled_out() {
     write(&stand, "all.service", &HELLO.replace("1000", "2000"));
     let refused = stand.fleetctl(&["rollout", "all.service"]);
     assert_eq!(code(&refused), 1);
-    assert!(stderr(&refused).contains("is global, and the new file makes it not global"), "{}", stderr(&refused));
+    assert!(
+        stderr(&refused).contains("is global, and the new file makes it not global"),
+        "{}",
+        stderr(&refused)
+    );
     assert_eq!(hashes(&stand), old);
 }
 

@@ -17,9 +17,11 @@ use crate::shutdown::watchdog::Watchdog;
 use crate::sys::{Pid, device, process, signal, wait};
 use groundstate_units::spec::Exit;
 use groundstate_units::text::time::Time;
+use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::stat::Mode;
+use nix::sys::statvfs::statvfs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
@@ -102,6 +104,9 @@ fn all() -> u8 {
     }
     let is_new = |rounds: &Rounds| rounds.has_young() && !rounds.is_over();
     take_away(rounds, false, is_new);
+    if !busy_disks(rounds).is_empty() && let_waiters_go(rounds) {
+        take_away(rounds, false, is_new);
+    }
     take_away(rounds, true, is_new);
     for of in rounds.left() {
         console(&format!("waiting for {of}"));
@@ -112,7 +117,7 @@ fn all() -> u8 {
     let writes = |rounds: &Rounds| rounds.is_under_way(SYNC);
     rounds.go_on(sync, |rounds| writes(rounds) && (rounds.has_young() || rounds.moves()));
     let is_done = rounds.left().next().is_none();
-    rounds.give_up();
+    rounds.give_up(|_| true);
     u8::from(!is_done)
 }
 
@@ -158,6 +163,42 @@ fn tell_of_the_left(rounds: &Rounds) {
         let how = if point.is_read_only { "made read-only" } else { "busy" };
         console(&format!("{} stays mounted: {how}", point.at.display()));
     }
+}
+
+/// Gives up servers that do not respond. A process that waits for one cannot be killed, and keeps
+/// its open files on disks of this machine: see MNT_FORCE of umount(2). Returns true if there was
+/// one.
+fn let_waiters_go(rounds: &mut Rounds) -> bool {
+    let asking = |id: &str| format!("ask {id}");
+    let mut far = points_that(|mount| !mount.is_of_here() && mount.at != "/");
+    let asked = |point: &Point| {
+        let at = point.at.clone();
+        let work = move || {
+            let _ = statvfs(at.as_os_str());
+            false
+        };
+        Task { id: asking(&point.id), ..point.clone().task(work) }
+    };
+    rounds.go_on(|| far.iter().map(asked).collect(), Rounds::has_young);
+    far.retain(|point| rounds.is_under_way(&asking(&point.id)));
+    rounds.give_up(|id| far.iter().any(|point| id == asking(&point.id)));
+    for point in &far {
+        console(&format!("{} does not respond: its server is given up", point.at.display()));
+    }
+    let forced = |point: &Point| {
+        let at = point.at.clone();
+        // A process that fails with one request sends the next before it exits.
+        let work = move || loop {
+            match umount2(at.as_os_str(), MntFlags::MNT_FORCE | MntFlags::UMOUNT_NOFOLLOW) {
+                Err(Errno::EBUSY) => pause(),
+                went => return went.is_ok(),
+            }
+        };
+        point.clone().task(work)
+    };
+    rounds.go_on(|| far.iter().map(forced).collect(), Rounds::has_young);
+    rounds.give_up(|id| far.iter().any(|point| id == point.id));
+    !far.is_empty()
 }
 
 /// Last resort for a disk that an unkillable process writes to: a kernel worker remounts all file
@@ -238,6 +279,7 @@ fn blocks(prefix: &str, mark: &str) -> Vec<(String, String, PathBuf)> {
 }
 
 /// The relevant properties of a mount.
+#[derive(Clone)]
 struct Point {
     id: String,
     at: OsString,
@@ -259,15 +301,22 @@ fn points(of_others: bool) -> Vec<Point> {
 }
 
 fn points_of(table: &[u8], of_others: bool) -> Vec<Point> {
+    chosen(table, |mount| of_others || mount.is_of_here())
+}
+
+/// The mount points of this kind.
+fn points_that(is_meant: impl Fn(&Mount<'_>) -> bool) -> Vec<Point> {
+    chosen(&mount_table::table().unwrap_or_default(), is_meant)
+}
+
+fn chosen(table: &[u8], is_meant: impl Fn(&Mount<'_>) -> bool) -> Vec<Point> {
     let is_at_or_below = |point: &OsStr, top: &str| Path::new(point).starts_with(top);
     // A user may have mounted a disk below /run too.
     let is_kept = |point: &OsStr, holds_data: bool| {
         let stands = |kept: &str| is_at_or_below(point, kept) && (point == kept || !holds_data);
         KEPT.iter().any(|kept| stands(kept)) || is_at_or_below(point, INITRAMFS)
     };
-    let is_chosen = |mount: &Mount<'_>| {
-        (of_others || mount.is_of_here()) && !is_kept(&mount.at, mount.holds_data())
-    };
+    let is_chosen = |mount: &Mount<'_>| is_meant(mount) && !is_kept(&mount.at, mount.holds_data());
     let below: BTreeSet<&str> = mount_table::mounts(table).map(|mount| mount.parent).collect();
     let point = |mount: Mount<'_>| Point {
         is_disk: mount.is_disk(),
@@ -471,12 +520,15 @@ impl Rounds {
         self.under_way.values().map(|child| child.of.as_str())
     }
 
-    /// Kills the children that still run and stops waiting for them.
-    pub(super) fn give_up(&mut self) {
-        for child in std::mem::take(&mut self.under_way).into_values() {
-            // A child that cannot be killed is left behind.
-            let _ = signal::kill(child.pid, KILL);
-        }
+    /// Kills the children of these tasks that still run, and stops waiting for them.
+    pub(super) fn give_up(&mut self, is_meant: impl Fn(&str) -> bool) {
+        self.under_way.retain(|id, child| {
+            if is_meant(id) {
+                // A child that cannot be killed is left behind.
+                let _ = signal::kill(child.pid, KILL);
+            }
+            !is_meant(id)
+        });
     }
 }
 
@@ -596,7 +648,7 @@ mod rounds_tests {
             rounds.go_on(|| place.tasks(&names, hangs), Rounds::moves);
             assert!(begun.elapsed() >= SHORT && begun.elapsed() < LONG);
             assert!(rounds.left().eq(["hung"]));
-            rounds.give_up();
+            rounds.give_up(|_| true);
             assert_eq!(rounds.left().next(), None);
         }
     }
@@ -616,7 +668,7 @@ mod rounds_tests {
         rounds.go_on(|| place.tasks(&names, hangs), Rounds::has_young);
         assert!(begun.elapsed() >= SHORT && begun.elapsed() < own, "{:?}", begun.elapsed());
         assert!(rounds.left().eq(["late"]));
-        rounds.give_up();
+        rounds.give_up(|_| true);
     }
 
     #[test]
@@ -643,6 +695,6 @@ mod rounds_tests {
         assert!(names.iter().all(|name| place.holds(name) == is_even(name)));
         assert!(begun.elapsed() >= SHORT * 2, "each has its moment: {:?}", begun.elapsed());
         assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
-        rounds.give_up();
+        rounds.give_up(|_| true);
     }
 }
