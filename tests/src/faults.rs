@@ -191,7 +191,7 @@ numbers! {
     rseq SYS_rseq, rt_sigaction SYS_rt_sigaction, rt_sigprocmask SYS_rt_sigprocmask,
     sched_getaffinity SYS_sched_getaffinity, sched_setscheduler SYS_sched_setscheduler,
     sendmsg SYS_sendmsg, sendto SYS_sendto, sethostname SYS_sethostname,
-    setpriority SYS_setpriority, setsid SYS_setsid, setsockopt SYS_setsockopt,
+    setpriority SYS_setpriority, setsid SYS_setsid, setsockopt SYS_setsockopt, shutdown SYS_shutdown,
     sigaltstack SYS_sigaltstack, signalfd4 SYS_signalfd4, socket SYS_socket,
     socketpair SYS_socketpair, statfs SYS_statfs, statx SYS_statx, symlink SYS_symlink,
     symlinkat SYS_symlinkat, timer_create SYS_timer_create, timer_delete SYS_timer_delete,
