@@ -72,7 +72,7 @@ fn an_etcd_that_asks_nobody_who_they_are_is_said_to_be_insecure() {
     let _fleetd = node.fleetd();
     node.when_there();
     until("it is in the log", || {
-        node.log("fleetd").contains("ERROR insecure: etcd asks nobody who they are").then_some(())
+        node.log("fleetd").contains("ERROR insecure: etcd's authentication is off").then_some(())
     });
     assert!(node.get("/fleet/v1/state").ends_with("{}"), "an empty page is one as of fleet");
     node.put("a.service", &format!("[Service]\nExecStart={}\n", node.command("a")));
@@ -80,7 +80,7 @@ fn an_etcd_that_asks_nobody_who_they_are_is_said_to_be_insecure() {
     until("it is in the list", || {
         node.get("/fleet/v1/state").contains(r#"{"insecure":true,"#).then_some(())
     });
-    assert!(node.get("/healthz").contains(r#"{"insecure":["etcd asks nobody"#));
+    assert!(node.get("/healthz").contains(r#"{"insecure":["etcd's authentication is off"#));
     assert!(node.get("/metrics").contains("\nfleet_registry_insecure 1\n"));
     let listed = node.fleetctl(&["list-units", "--no-legend", "--fields=unit"]);
     assert_eq!(listed, "a.service\n", "who does not know it reads on");
