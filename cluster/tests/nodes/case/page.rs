@@ -3,6 +3,7 @@
 use super::{Case, SLEEPS, sample, sleeps_with};
 use crate::browser::Browser;
 use crate::stand::Cluster;
+use crate::stand::program::until;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 
@@ -56,8 +57,11 @@ fn stopped(cluster: &mut Cluster) {
     cluster.node_mut(3).shut_down();
     browser.shows(&["no machine of 2 can have it", "its metadata has number=1, not 3"]);
     browser.shows(&["2 of 2 active"]);
-    let rows = browser.evaluate("document.querySelectorAll('#machines tbody tr').length");
-    assert_eq!(rows, 2);
+    // The tables of units and machines change one after the other.
+    until("the machine has left the table", || {
+        let rows = browser.evaluate("document.querySelectorAll('#machines tbody tr').length");
+        (rows == 2).then_some(())
+    });
     let told = browser.evaluate("document.querySelector('#machines').innerText");
     assert!(!told.as_str().unwrap().contains(&machine), "{told}");
     assert_eq!(browser.evaluate("window.sameDocument"), true, "no reload");
