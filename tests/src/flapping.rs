@@ -30,7 +30,7 @@ pub struct Size {
     pub rounds: usize,
 }
 
-/// What was seen.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Seen {
     /// The minimum number of starts of crashing units.

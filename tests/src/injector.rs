@@ -28,7 +28,7 @@ pub struct Fault {
     pub done: bool,
 }
 
-/// What was seen.
+/// The faults and calls of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// The faults that were met.
@@ -37,7 +37,7 @@ pub struct Seen {
     pub calls: BTreeMap<i64, usize>,
 }
 
-/// What happens when a failing call returns.
+/// How a call fails: with an error, or as another call that the kernel executed.
 #[derive(Clone, Copy, Debug)]
 enum Fails {
     With(Errno),

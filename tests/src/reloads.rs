@@ -66,7 +66,7 @@ impl Asked {
     }
 }
 
-/// What was seen.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Seen {
     /// The reloads.

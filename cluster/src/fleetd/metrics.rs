@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Upper bounds of the histogram buckets in milliseconds.
 const BOUNDS: [u64; 8] = [1, 5, 20, 50, 100, 500, 1_000, 5_000];
 
-/// Counters since the start of fleetd, whoever leads.
+/// Counters since the start of fleetd, independent of its leadership.
 #[derive(Debug, Default)]
 pub struct Metrics {
     within: [AtomicU64; BOUNDS.len()],

@@ -1,4 +1,4 @@
-//! What a machine does first after a pause, or while it is cut off, with a simulated clock.
+//! The first steps of a machine after a pause, or while it is cut off, with a simulated clock.
 
 use crate::told::{Fleetd, Told, soon};
 use cluster::clock::{Clock, Sleep, Time};

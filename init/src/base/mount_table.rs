@@ -147,7 +147,7 @@ pub(crate) fn is_laid_over(table: &[u8]) -> bool {
     mounts(table).any(|mount| mount.kind == "overlay")
 }
 
-/// Who serves the file of a descriptor.
+/// The kind of file system that serves the file of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FsKind {
     /// The kernel alone: a pipe, a socket, `anon_inode:[eventfd]`, `net:[4026531840]` and the like,

@@ -346,7 +346,7 @@ pub(crate) fn send_without(
 // Every user may read, and some queries need a load. Neither their number nor their order may
 // delay root's reload or a controller's files.
 
-/// Who requested a load, in order of precedence.
+/// The requester of a load, in order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Rank {
     /// Root, the user init runs as, or a signal.

@@ -56,7 +56,7 @@ pub(crate) struct Ending {
     haste: Option<(Haste, Time)>,
 }
 
-/// What a shutdown in progress no longer waits for.
+/// Waits that a shutdown in progress skips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Haste {
     /// Units: the remaining processes are killed. Disks are synced and unmounted.
@@ -162,7 +162,7 @@ pub(crate) struct End {
     pub(crate) mode: Mode,
     /// The outer manager to report to.
     pub(crate) outer: Outer,
-    /// What the end does not wait for.
+    /// Waits that the final step skips.
     haste: Option<Haste>,
     /// The hardware watchdog, which must be fed.
     pub(crate) watchdog: Option<Watchdog>,

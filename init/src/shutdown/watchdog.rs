@@ -60,7 +60,7 @@ impl Watchdog {
         Some(self.word())
     }
 
-    /// That description; an exec still closes the device.
+    /// Describes the device for the next image. An exec still closes the device.
     pub(crate) fn word(&self) -> String {
         format!("{},{}", self.device.as_raw_fd(), self.patience.as_secs())
     }

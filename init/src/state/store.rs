@@ -308,7 +308,7 @@ impl Store {
             return Ok(());
         }
         if let Err(error) = self.make_room() {
-            // What was staged waits for the next commit.
+            // The staged frames wait for the next commit.
             self.keep_last_frames();
             return Err(error);
         }

@@ -440,7 +440,7 @@ pub(crate) fn of(socket: impl AsFd) -> io::Result<Peer> {
     Ok(Peer { pid: Pid::from_raw(found.pid()), uid: found.uid(), gid: found.gid() })
 }
 
-/// A pidfd of the process that connected, whoever has its pid now (SO_PEERPIDFD). Returns `None` if
+/// A pidfd of the process that connected, even if its pid was reused (SO_PEERPIDFD). Returns `None` if
 /// the kernel cannot give one (before Linux 6.5) or init has no free descriptor. An error means
 /// that the process is gone.
 pub(crate) fn process(socket: impl AsFd) -> io::Result<Option<OwnedFd>> {

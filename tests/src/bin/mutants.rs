@@ -27,7 +27,7 @@ struct Options {
     threads: usize,
 }
 
-/// What found a mutant, at which seed, and after how many schedules.
+/// The check that found a mutant, its seed, and the number of schedules before it.
 struct Kill {
     seed: u64,
     schedules: u64,

@@ -114,7 +114,7 @@ pub struct UnitRecord {
     since: Time,
 }
 
-/// That of a machine; one in a container has a shorter one.
+/// The shutdown deadline of a machine. A container has a shorter one.
 fn shutdown_deadline() -> Duration {
     Duration::from_secs(90)
 }

@@ -33,7 +33,7 @@ pub(super) enum Arrival {
 /// The current progress.
 enum Look {
     There(Arrival),
-    /// What is missing until the unit is active.
+    /// The condition that the unit does not meet yet.
     Lacks(String),
 }
 
