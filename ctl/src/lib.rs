@@ -13,6 +13,7 @@ mod exit;
 mod files;
 mod journalctl;
 mod log_source;
+mod machine;
 mod policy_file;
 mod report;
 mod session;
@@ -26,6 +27,7 @@ mod waiting;
 use crate::exit::{Error, Exit};
 use crate::session::Session;
 use clap::{CommandFactory, FromArgMatches};
+use groundstate_units::control::answer::Failure;
 use std::process::ExitCode;
 
 /// Runs `initctl`, from the command line to the exit status.
@@ -44,7 +46,7 @@ pub fn initctl() -> ExitCode {
     ExitCode::from(exit as u8)
 }
 
-/// Runs `systemctl` or `journalctl`, depending on the name it is called by.
+/// Runs `systemctl`, `journalctl` or a program of [`machine`], depending on the name it is called by.
 pub fn shim() -> ExitCode {
     let mut typed = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     let called = typed.next().unwrap_or_default();
@@ -53,8 +55,21 @@ pub fn shim() -> ExitCode {
     ExitCode::from(match called.as_str() {
         "journalctl" => journalctl::main(&words),
         "shutdown" | "telinit" | "init" | "runlevel" => return initctl(),
+        "record-boot" => recorded(machine::write(machine::Record::Boot)),
+        "record-shutdown" => recorded(machine::write(machine::Record::Shutdown)),
+        "power-button" => recorded(
+            machine::watch(&["initctl", "poweroff", "--yes"]).map_err(|e| ("/dev/input", e)),
+        ),
         _ => systemctl::main(&called, &words),
     })
+}
+
+/// Prints the error of a program of [`machine`].
+fn recorded(result: Result<(), (&str, std::io::Error)>) -> u8 {
+    let failure =
+        result.err().map(|(path, error)| Failure::new("local", format!("{path}: {error}"), ""));
+    failure.iter().for_each(|failure| session::complain(failure, false));
+    failure.is_some().into()
 }
 
 fn run(typed: Vec<String>) -> Result<Exit, Error> {

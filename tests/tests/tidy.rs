@@ -70,7 +70,7 @@ const LAYOUTS: [Layout; 6] = [
             "event_stream log_source",
             "session",
             "arguments connection policy_file report",
-            "exit files span spelling style",
+            "exit files machine span spelling style",
         ],
     },
     Layout {

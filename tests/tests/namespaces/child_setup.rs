@@ -260,7 +260,7 @@ fn getty_is_the_session_leader_of_its_terminal_and_of_nothing_else() {
         "getty",
         "tty >DIR/tty; echo login:; read name; echo hello $name; exec sleep 1000",
     );
-    files.unit("getty", &format!("stdin: tty-force\ntty-path: {line}\ntty-reset: yes\ntty-hangup: yes\nutmp-id: t1\nexec-start: /bin/sh DIR/getty.sh"));
+    files.unit("getty", &format!("stdin: tty-force\ntty-path: {line}\ntty-reset: yes\ntty-hangup: yes\nutmp-id: pts-t1\nexec-start: /bin/sh DIR/getty.sh"));
     files.unit("beside", &format!("stdout: tty\nstderr: tty\ntty-path: {line}\nexec-start: /bin/sh -c 'tty <&1 >DIR/beside; exec sleep 1000'"));
     files.unit("all", "type: virtual\nwants: getty");
     let init = alone(files).start("all");
@@ -292,10 +292,10 @@ fn getty_is_the_session_leader_of_its_terminal_and_of_nothing_else() {
         process.files().values().all(|target| target.starts_with("/dev/pts")).then_some(())
     });
     assert_eq!(process.environment()["TERM"], "vt220");
-    assert_eq!(utmp(&init), Some((5, "t1".to_owned())), "INIT_PROCESS");
+    assert_eq!(utmp(&init), Some((5, "s-t1".to_owned())), "INIT_PROCESS");
     drop_all(&init);
     init.when_state("getty", "disabled");
-    assert_eq!(utmp(&init), Some((8, "t1".to_owned())), "DEAD_PROCESS");
+    assert_eq!(utmp(&init), Some((8, "s-t1".to_owned())), "DEAD_PROCESS");
     init.finish();
 }
 
