@@ -265,6 +265,8 @@ packages_of() { # STAGE: lines "PACKAGE what-proves-it-is-there"
     vm) printf '%s\n' "qemu-system-x86 qemu-system-x86_64" "busybox-static busybox" "cpio cpio" "dmsetup dmsetup" \
       "e2fsprogs mke2fs" "xfsprogs mkfs.xfs" "strace strace" "linux-image-cloud-amd64 /boot/vmlinuz-*-cloud-amd64" \
       "linux-image-amd64 /boot/vmlinuz-*[0-9]-amd64" ;;
+    vm-debian) printf '%s\n' "debootstrap debootstrap" "qemu-system-x86 qemu-system-x86_64" "e2fsprogs mke2fs" \
+      "openssh-client ssh-keygen" "python3 python3" ;;
     import) printf '%s\n' "systemd /lib/systemd/systemd" "util-linux setpriv" ;;
     two-services) printf '%s\n' "debootstrap debootstrap" "runc runc" ;;
     daemons | apt) printf '%s\n' "debootstrap debootstrap" "util-linux nsenter" "procps pgrep" ;;
