@@ -3,6 +3,7 @@
 //! `initctl convert` pass the text.
 
 pub mod form;
+pub mod fstab;
 pub mod import_outcome;
 pub mod openrc;
 pub(crate) mod set;

@@ -49,7 +49,7 @@ struct Folder {
     backwards: bool,
 }
 
-const PATHS: [&str; 12] = [
+const PATHS: [&str; 13] = [
     "/etc/groundstate/units/a.yaml",
     "/etc/groundstate/units/b.yaml",
     "/etc/groundstate/units/c.yaml",
@@ -62,6 +62,7 @@ const PATHS: [&str; 12] = [
     "/etc/groundstate/policy.yaml",
     "/etc/groundstate/init.yaml",
     "/etc/systemd/system/s.service",
+    "/etc/fstab",
 ];
 const LINES: [&str; 22] = [
     "type: oneshot",
@@ -98,13 +99,28 @@ const FOREIGN: [&str; 8] = [
     "Type=oneshot",
 ];
 const POLICY: [&str; 5] = ["mask: [a]", "mask: b", "prefer: {x: b}", "enable: [c]", "disable: [a]"];
-const SETTINGS: [&str; 4] =
-    ["import-dirs: systemd", "default-target: a", "max-starting: 1", "default-policy: disable"];
+const FSTAB: [&str; 8] = [
+    "/dev/a /b ext4 defaults 0 2",
+    "LABEL=x\\040y /b/c ext4 nofail,x-systemd.requires=/b",
+    "/b /d none bind,x-systemd.wanted-by=a.service",
+    "nas:/x /b nfs _netdev,bg 0 0",
+    "UUID=z none swap pri=1,noauto",
+    "/f swap swap x-systemd.after=c,x-systemd.before=d.mount",
+    "t /d tmpfs x-systemd.mount-timeout=1min,context=\"a,b\" 0 x",
+    "/dev/a",
+];
+const SETTINGS: [&str; 4] = [
+    "import-dirs: systemd, fstab",
+    "default-target: a",
+    "max-starting: 1",
+    "default-policy: disable",
+];
 
 /// The lines of a file, mostly valid.
 fn lines(path: &str, from: &mut Composed<'_>) -> Vec<u8> {
     let all: &[&str] = match path {
         path if path.ends_with(".service") => &FOREIGN,
+        path if path.ends_with("fstab") => &FSTAB,
         path if path.ends_with("policy.yaml") => &POLICY,
         path if path.ends_with("init.yaml") => &SETTINGS,
         _ => &LINES,

@@ -1,6 +1,7 @@
 //! Integrates imported units into the whole set: their short names if no other unit has these, the
 //! boot's goal under its native name, and units for targets of systemd that no unit provides here.
 
+use super::fstab::is_fstab;
 use super::systemd::replacement;
 use super::systemd::unit_name::Suffix;
 use crate::spec::{DependencyKind, Kind};
@@ -30,20 +31,34 @@ pub(crate) fn settle(drafts: &mut Vec<Draft>, settings: &Settings) {
 }
 
 /// Removes units of import directories whose name, or other name, belongs to a native unit: the
-/// native unit wins. Returns the files of removed units, and a note for each unit.
+/// native unit wins. A unit file below /etc or /run wins over fstab, which wins over the files of
+/// packages. Returns the files of removed units, and a note for each unit.
 pub(crate) fn yield_to_native(
     drafts: &mut Vec<Draft>,
     settings: &Settings,
 ) -> Vec<(Arc<str>, Option<Diagnostic>)> {
     let from_elsewhere = |draft: &Draft| {
         let directory = draft.at.file.rsplit_once('/').map_or("", |(directory, _)| directory);
-        let is = |known: &String| known.trim_end_matches('/') == directory;
+        let is =
+            |known: &String| [directory, &draft.at.file].contains(&known.trim_end_matches('/'));
         draft.source.is_none() && is_imported(draft) && settings.import_dirs.iter().any(is)
     };
     let mut native: BTreeMap<Name, Place> = BTreeMap::new();
     for draft in drafts.iter().filter(|draft| !is_imported(draft)) {
         for name in std::iter::once(&draft.name).chain(&draft.provides) {
             native.entry(name.clone()).or_insert_with(|| draft.at.clone());
+        }
+    }
+    // The best unit file of each name in fstab.
+    let rank =
+        |file: &str| (file.starts_with("/usr/") || file.starts_with("/lib/"), is_fstab(file));
+    let in_fstab = drafts.iter().filter(|draft| is_fstab(&draft.at.file));
+    let in_fstab: BTreeSet<Name> = in_fstab.map(|draft| draft.name.clone()).collect();
+    let mut best: BTreeMap<Name, Place> = BTreeMap::new();
+    for draft in drafts.iter().filter(|draft| in_fstab.contains(&draft.name)) {
+        let best = best.entry(draft.name.clone()).or_insert_with(|| draft.at.clone());
+        if rank(&draft.at.file) < rank(&best.file) {
+            *best = draft.at.clone();
         }
     }
     let mut found = Vec::new();
@@ -57,6 +72,13 @@ pub(crate) fn yield_to_native(
             found.push((draft.at.file.clone(), Some(note.with_related(vec![at.clone()]))));
             return false;
         }
+        if let Some(at) = best.get(&draft.name).filter(|at| at.file != draft.at.file) {
+            let message =
+                format!("`{}` is a unit of {}; this one is left out", draft.name, at.file);
+            let note = Diagnostic::note("other-unit", draft.at.clone(), message);
+            found.push((draft.at.file.clone(), Some(note.with_related(vec![at.clone()]))));
+            return false;
+        }
         let before = draft.provides.len();
         draft.provides.retain(|name| !native.contains_key(name));
         if draft.provides.len() != before {
@@ -67,16 +89,18 @@ pub(crate) fn yield_to_native(
     found
 }
 
-/// Returns true for a unit from a systemd file.
+/// Returns true for a unit from a systemd file or from fstab.
 pub(crate) fn is_imported(draft: &Draft) -> bool {
-    Suffix::of(&draft.at.file).is_some()
+    Suffix::of(&draft.at.file).is_some() || is_fstab(&draft.at.file)
 }
 
-/// A unit installed into anything but a target is pulled in by it, but not waited for.
+/// A unit installed into anything but a target is pulled in by it, but not waited for. So is a
+/// unit of fstab that a boot does not need.
 fn pulled_by(draft: &mut Draft) {
+    let in_fstab = is_fstab(&draft.at.file);
     let waits = |name: &Name| {
         let suffix = name.as_str().rsplit_once('.').map(|(_, suffix)| suffix);
-        !matches!(suffix, Some("service" | "socket" | "mount" | "timer" | "path"))
+        !in_fstab && !matches!(suffix, Some("service" | "socket" | "mount" | "timer" | "path"))
     };
     let (waiting, pulling) = std::mem::take(&mut draft.wanted_by).into_iter().partition(waits);
     draft.wanted_by = waiting;
@@ -138,7 +162,8 @@ fn provides(draft: &Draft, name: &str) -> bool {
 fn stand_ins(drafts: &mut Vec<Draft>, settings: &Settings) {
     let mut asked: BTreeSet<Name> = BTreeSet::new();
     for draft in drafts.iter().filter(|draft| is_imported(draft)) {
-        asked.extend(draft.wanted_by.iter().chain(&draft.required_by).cloned());
+        let wishes = draft.wanted_by.iter().chain(&draft.required_by).chain(&draft.pulled_by);
+        asked.extend(wishes.cloned());
         let pulled = draft.dependencies.iter().filter(|edge| {
             // Every unit pulls in the system start, which alone creates no target.
             edge.kind.pulls_in() && !(edge.optional && edge.kind == DependencyKind::DependsMs)

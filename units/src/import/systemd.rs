@@ -22,7 +22,7 @@ mod process;
 pub mod replacement;
 mod restart;
 mod service;
-mod span;
+pub(crate) mod span;
 pub mod table;
 mod telling;
 mod trigger;
@@ -34,6 +34,7 @@ pub use crate::text::unit_name::{Suffix, UnitName, instance_of_drop_in};
 pub use conversion::{Imported, Surroundings};
 pub use convert::convert;
 pub(crate) use dependency::native_target as target_of_link;
+pub(crate) use mount::is_remote;
 pub use unit_text::{UnitOption, UnitText};
 pub(crate) use word::quote;
 

@@ -1,6 +1,7 @@
 //! The unit directories: their files, the files that hide others, and the drop-ins of each. Only
 //! names are read here; [`crate::load::unit_file`] reads the bytes.
 
+use crate::import::fstab::is_fstab;
 use crate::limit;
 use crate::load::files::{FileKind, Files, Problem, Stat};
 use crate::load::foreign::Foreign;
@@ -57,7 +58,7 @@ pub(crate) struct Folders {
 }
 
 /// Lists the directories in order. A missing directory is an error only if `named` says that it was
-/// requested. From an `import` directory, only files of systemd are taken.
+/// requested. From an `import` directory, only files of systemd are taken; one may be fstab itself.
 pub(crate) fn list(
     files: &dyn Files,
     directories: &[String],
@@ -69,6 +70,12 @@ pub(crate) fn list(
     let mut visible: BTreeMap<String, Arc<str>> = BTreeMap::new();
     let foreign = import.iter().map(|directory| (directory, true));
     for (directory, only_foreign) in directories.iter().map(|dir| (dir, false)).chain(foreign) {
+        if only_foreign && is_fstab(directory) {
+            if files.stat(directory) != Err(Problem::Missing) {
+                visible.entry("fstab".to_string()).or_insert_with(|| directory.as_str().into());
+            }
+            continue;
+        }
         let names = match listing(files, directory, trust, &mut folders.diagnostics) {
             Ok(names) => names,
             Err(Problem::Missing) if !named(directory) => continue,

@@ -1,6 +1,7 @@
 //! Reads one unit file with its drop-ins safely, turns its documents into drafts, checks the paths
 //! they need, and makes a record that lets the next load skip the file.
 
+use crate::import::fstab;
 use crate::limit;
 use crate::load::files::{FileKind, Files, Problem, Stat};
 use crate::load::folder::{self, Trust};
@@ -136,16 +137,21 @@ fn read(
         record.again = true;
         return UnitFile { drafts: Vec::new(), record, templates: Vec::new(), nameless: true };
     };
-    let reading = yaml::read(path, &bytes, &yaml::Limits::UNIT_FILE);
-    let mut manifests: Vec<Manifest> =
-        reading.documents.iter().map(|document| Manifest::read(path, document)).collect();
-    for cut in reading.diagnostics.iter().filter(|found| found.code == "truncated") {
+    let is_fstab = fstab::is_fstab(path);
+    let (mut manifests, diagnostics) = if is_fstab {
+        fstab::read(path, &bytes)
+    } else {
+        let reading = yaml::read(path, &bytes, &yaml::Limits::UNIT_FILE);
+        let units = reading.documents.iter().map(|document| Manifest::read(path, document));
+        (units.collect(), reading.diagnostics)
+    };
+    for cut in diagnostics.iter().filter(|found| found.code == "truncated") {
         // A name on a truncated line may be the start of another name.
         for manifest in manifests.iter_mut().filter(|manifest| manifest.at.line == cut.at.line) {
             manifest.name = None;
         }
     }
-    if manifests.is_empty() && reading.diagnostics.is_empty() {
+    if manifests.is_empty() && diagnostics.is_empty() && !is_fstab {
         let message = "there is no unit in this file".to_string();
         let error = Diagnostic::of_file(Severity::Error, "empty", path, message);
         record.diagnostics.push(error.with_hint("begin it with `unit: NAME`, or delete it"));
@@ -158,12 +164,14 @@ fn read(
         let over = lay_over(context, &drop_in, &mut manifests, &mut record);
         texts.extend(over.map(|bytes| (drop_in, bytes)));
     }
-    let nameless = manifests.is_empty() || manifests.iter().any(|m| m.name.is_none());
+    // A line of fstab without a name is left out; a reload with it is no loss of others.
+    let nameless =
+        !is_fstab && (manifests.is_empty() || manifests.iter().any(|m| m.name.is_none()));
     // No unit of a generation stands for it, so the next load must read it again.
     record.again |= nameless;
     let (mut drafts, mut templates) = (Vec::new(), Vec::new());
     for manifest in manifests {
-        let broken = manifest.broken.then(|| mistake_in(&reading.diagnostics, &manifest)).flatten();
+        let broken = manifest.broken.then(|| mistake_in(&diagnostics, &manifest)).flatten();
         match Template::of(&manifest) {
             Some(template) => {
                 record.diagnostics.extend(manifest.diagnostics);
@@ -174,7 +182,7 @@ fn read(
     }
     // No unit stands for a template either.
     record.again |= !templates.is_empty();
-    record.diagnostics.extend(reading.diagnostics);
+    record.diagnostics.extend(diagnostics);
     finish(&mut record, &texts, path);
     UnitFile { drafts, record, templates, nameless }
 }

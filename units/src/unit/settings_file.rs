@@ -30,6 +30,8 @@ pub struct SettingKey {
     pub doc: &'static str,
 }
 
+/// The file of fstab(5).
+const FSTAB: [&str; 1] = ["/etc/fstab"];
 /// The unit directories of systemd in order of precedence: systemd.unit(5).
 const SYSTEMD_DIRS: [&str; 5] = [
     "/etc/systemd/system",
@@ -65,7 +67,7 @@ pub const SETTINGS: &[SettingKey] = &[
     setting("power-key", "reboot, poweroff, halt, none, or a target", "poweroff", "On a machine: what SIGPWR does, which whoever listens to the power key or to the power supply sends to PID 1."),
     setting("keyboard-request", "reboot, poweroff, halt, none, or a target", "none", "On a machine: what Alt-Up at a console does, of which the kernel tells PID 1 by SIGWINCH."),
     setting("unit-dirs", "a list of absolute paths", "/etc/groundstate/units and /usr/lib/groundstate/units", "Where unit files are; a file in an earlier one hides that of the same name in a later one. The runtime directory's `units` stands behind the first."),
-    setting("import-dirs", "a list of absolute paths, or `systemd`", "none", "Directories of other init systems whose unit files are taken too, behind the unit directories; `systemd` means systemd's own five. A unit from there is wanted by what links in .wants and .requires directories say, and by its [Install] section only once `initctl enable` names it; one of systemd's own units is never taken. None by default, because what a package has left enabled would otherwise start beside the native unit that replaces it."),
+    setting("import-dirs", "a list of absolute paths, `systemd` and `fstab`", "none", "Directories of other init systems whose unit files are taken too, behind the unit directories; `systemd` means systemd's own five, and `fstab` the file /etc/fstab, of which each line becomes a mount or swap unit named as systemd names it. A unit file of that name below /etc or /run wins over the line. A unit from there is wanted by what links in .wants and .requires directories say, and by its [Install] section only once `initctl enable` names it; one of systemd's own units is never taken. None by default, because what a package has left enabled would otherwise start beside the native unit that replaces it."),
     setting("log-dir", "an absolute path", "/var/log/groundstate", "Where the logger writes."),
     setting("state-dir", "an absolute path", "/var/lib/groundstate", "Where what outlives a boot is kept: when persistent timers last fired."),
     setting("log-size", "a size", "16MiB", "A log file is rotated at this size."),
@@ -156,9 +158,7 @@ fn set(settings: &mut Settings, field: Field<'_>, found: &mut Vec<Diagnostic>) {
         }
         "unit-dirs" => settings.unit_dirs = paths(field, found),
         "import-dirs" => {
-            let systemd = field.node.scalar().is_some_and(|scalar| scalar.text == "systemd");
-            let own = || SYSTEMD_DIRS.iter().map(|dir| (*dir).to_string()).collect();
-            put(&mut settings.import_dirs, if systemd { Some(own()) } else { paths(field, found) });
+            put(&mut settings.import_dirs, import_dirs(field, found));
         }
         "log-dir" => settings.log_dir = field.value(found, value::path),
         "state-dir" => settings.state_dir = field.value(found, value::path),
@@ -223,6 +223,35 @@ fn paths(field: Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<String>> {
     }
     let path = |node| field.within(node).value(found, value::path);
     nodes.iter().map(path).collect()
+}
+
+/// Returns paths; the words `systemd` and `fstab`, which one text may hold too, stand for paths.
+fn import_dirs(field: Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<String>> {
+    let own = |word: &str| match word.trim() {
+        "systemd" => Some(SYSTEMD_DIRS.as_slice()),
+        "fstab" => Some(FSTAB.as_slice()),
+        _ => None,
+    };
+    let owned = |words: &[&str]| words.iter().map(|word| (*word).to_string()).collect::<Vec<_>>();
+    if let Some(scalar) = field.node.scalar() {
+        let words: Option<Vec<_>> = scalar.text.split(',').map(own).collect();
+        if let Some(words) = words {
+            return Some(owned(&words.concat()));
+        }
+    }
+    let mut all = Vec::new();
+    for node in field.list(found) {
+        match node.scalar().and_then(|scalar| own(&scalar.text)) {
+            Some(words) => all.extend(owned(words)),
+            None => all.push(field.within(node).value(found, value::path)?),
+        }
+    }
+    if all.is_empty() || all.len() > limit::UNIT_DIRS {
+        let message = format!("`{}` has {} paths", field.key, all.len());
+        field.error(found, "value", message, "1 to 32");
+        return None;
+    }
+    Some(all)
 }
 
 fn env_pass(field: Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<String>> {
@@ -314,6 +343,18 @@ mod tests {
         let same = |word: &str| now.contains(word) && then.contains(word);
         assert!(!same("max_starting: 0") && !same("log_keep: 4") && !same("exit_with: None"));
         assert_eq!(SETTINGS.len(), text.matches('\n').count() - 2);
+    }
+
+    #[test]
+    fn words_among_the_import_directories_stand_for_paths() {
+        let dirs = |text: &str| settings(&format!("import-dirs: {text}\n"));
+        let (both, found) = dirs("systemd, fstab");
+        assert_eq!((both.import_dirs.len(), found.len()), (6, 0));
+        assert_eq!(dirs("[fstab, /x]").0.import_dirs, ["/etc/fstab", "/x"]);
+        for wrong in ["systemd, fstap", "[fstab, x]", "[]"] {
+            let (settings, found) = dirs(wrong);
+            assert_eq!((settings.import_dirs.len(), found.len()), (0, 1), "{wrong}");
+        }
     }
 
     #[test]

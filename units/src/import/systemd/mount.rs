@@ -23,6 +23,11 @@ const REMOTE: [&str; 12] = [
     "sshfs",
 ];
 
+/// Returns true for a type of file system that needs the network.
+pub(crate) fn is_remote(kind: &str) -> bool {
+    REMOTE.contains(&kind.trim_start_matches("fuse."))
+}
+
 /// Converts the common parts of both.
 fn oneshot(this: &mut Conversion<'_>, section: &str) {
     this.kind = Kind::Oneshot;
@@ -96,8 +101,7 @@ pub(super) fn mount(this: &mut Conversion<'_>) {
     undo.push(quote(&place));
     this.put_default("exec-stop", &undo.join(" "));
     let kind = kind.as_deref().unwrap_or_default();
-    let remote = netdev || REMOTE.contains(&kind.trim_start_matches("fuse."));
-    edges(this, remote);
+    edges(this, netdev || is_remote(kind));
 }
 
 fn edges(this: &mut Conversion<'_>, remote: bool) {

@@ -167,13 +167,14 @@ pub fn is_own(name: &str) -> bool {
 
 /// Targets that pull in units installed into them if no unit here provides them; the boot's goal
 /// then pulls them in.
-pub const GATHERING: [&str; 8] = [
+pub const GATHERING: [&str; 9] = [
     "basic.target",
     "getty.target",
     "local-fs.target",
     "paths.target",
     "remote-fs.target",
     "sockets.target",
+    "swap.target",
     "sysinit.target",
     "timers.target",
 ];

@@ -1,0 +1,348 @@
+//! Imports fstab(5): the units of each line, as systemd-fstab-generator(8) makes them. Data flow:
+//!
+//! text → [`line`] (fields and options with places, without what only a boot reads) → here (a
+//! manifest for each mount, swap space, check and device). A line with an error is left out, or is
+//! a broken unit where its name is known, so that a reload keeps what an earlier text had mounted.
+//!
+//! References: fstab(5), systemd.mount(5) "FSTAB", systemd.swap(5), systemd-fsck@.service(8).
+
+mod line;
+
+use super::systemd::unit_name::{Suffix, escape_path, unescape_path};
+use super::systemd::{quote, target_of_link};
+use crate::spec::Kind;
+use crate::text::diagnostic::{Diagnostic, Severity};
+use crate::text::name::Name;
+use crate::text::yaml::{Node, Scalar, Spot, Value};
+use crate::unit::key_table;
+use crate::unit::manifest::{Entry, Manifest};
+use crate::unit::mount_name;
+use line::{Field, Line};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What init itself mounts before any unit.
+const OF_INIT: [&str; 7] =
+    ["/dev", "/dev/pts", "/dev/shm", "/proc", "/run", "/sys", "/sys/fs/cgroup"];
+/// What is in use until the end; the last step of a shutdown unmounts it.
+const HELD: [&str; 4] = ["/etc", "/usr", "/var", "/var/log"];
+/// fsck(8) of util-linux refuses a type without a checker; status 1 says that errors are repaired.
+const CHECK: &str = "t=$1; [ $t != auto ] || t=$(blkid -o value -s TYPE $0); \
+    command -v fsck.$t >/dev/null || exit 0; fsck -a -l -T -M -C0 $0; s=$?; [ $s -le 1 ] || exit $s";
+const LEFT_OUT: &str = "the line is left out";
+
+/// Returns true for a file that is read as fstab(5).
+pub(crate) fn is_fstab(path: &str) -> bool {
+    path.rsplit('/').next() == Some("fstab")
+}
+
+/// Reads all lines. The diagnostics are of lines without a unit.
+pub fn read(file: &Arc<str>, bytes: &[u8]) -> (Vec<Manifest>, Vec<Diagnostic>) {
+    let mut table = Table { file, units: Vec::new(), known: BTreeMap::new(), found: Vec::new() };
+    for (number, bytes) in (1u32..).zip(bytes.split(|byte| *byte == b'\n')) {
+        match Line::read(number, bytes) {
+            Ok(Some(line)) if line.kind.text == "swap" => table.swap(&line),
+            Ok(Some(line)) => table.mount(&line),
+            Ok(None) => {}
+            Err((_, at, message, hint)) => table.error(at, "malformed", message, &hint),
+        }
+    }
+    (table.units, table.found)
+}
+
+struct Table<'a> {
+    file: &'a Arc<str>,
+    units: Vec<Manifest>,
+    /// Index of each unit, by its name.
+    known: BTreeMap<Name, usize>,
+    found: Vec<Diagnostic>,
+}
+
+impl Table<'_> {
+    fn error(&mut self, at: Spot, code: &str, message: String, hint: &str) {
+        self.found.push(Diagnostic::error(code, at.of(self.file), message).with_hint(hint));
+    }
+
+    /// Creates a unit, unless one of the name is known.
+    fn unit(&mut self, name: &Name, at: Spot, description: &str) -> Option<Manifest> {
+        if self.known.contains_key(name) {
+            return None;
+        }
+        let mut unit = Manifest::imported(self.file.clone(), at);
+        unit.name = Some(name.clone());
+        put(&mut unit, at, "type", Kind::Oneshot.as_str());
+        put(&mut unit, at, "description", description);
+        // A file system in use can not be mounted a second time.
+        put(&mut unit, at, "on-change", "keep");
+        Some(unit)
+    }
+
+    fn keep(&mut self, name: Name, unit: Manifest) {
+        self.known.insert(name, self.units.len());
+        self.units.push(unit);
+    }
+
+    /// Creates the unit of a line, with what the options say of other units.
+    fn unit_of(&mut self, line: &Line, path: &Field, suffix: &str) -> Option<(Name, Manifest)> {
+        let (at, text) = (path.at, format!("{}.{suffix}", escape_path(&path.text)));
+        let Ok(name) = Name::new(&text) else {
+            self.error(at, "name", format!("`{text}` is no unit's name"), LEFT_OUT);
+            return None;
+        };
+        let what = if suffix == "swap" { "swap space " } else { "" };
+        let description = format!("{what}{} of {}", path.text, self.file);
+        let Some(mut unit) = self.unit(&name, at, &description) else {
+            let first = self.known.get(&name).and_then(|index| self.units.get(*index));
+            let first = first.map(|unit| unit.at.line).unwrap_or_default();
+            let message = format!("{} is in line {first} already", path.text);
+            self.error(at, "double-unit", message, LEFT_OUT);
+            return None;
+        };
+        for (severity, at, message, hint) in &line.said {
+            unit.tell_at(*severity, "fstab", *at, message, hint);
+        }
+        self.relate(line, &mut unit);
+        Some((name, unit))
+    }
+
+    fn mount(&mut self, line: &Line) {
+        let at = line.place.at;
+        let Some(path) = line::normal(&line.place.text) else {
+            let message = format!("`{}` is no absolute path", line.place.text);
+            let hint = "a mount point is the path of a directory; the type `swap` has none";
+            return self.error(at, "malformed", message, hint);
+        };
+        let options = line.for_mount();
+        if path == "/" || OF_INIT.contains(&path.as_str()) {
+            if path != "/" && !options.is_empty() {
+                let message = format!("init mounts {path}; `{options}` is not applied");
+                let note = Diagnostic::note("fstab", at.of(self.file), message);
+                self.found.push(note.with_hint(format!("a unit may run mount -o remount {path}")));
+            }
+            return;
+        }
+        let place = Field { at, text: path.clone() };
+        let Some((name, mut unit)) = self.unit_of(line, &place, "mount") else { return };
+        let remote = line.is_remote();
+        if remote {
+            online(&mut unit, at);
+        }
+        let group = if remote { "remote-fs" } else { "local-fs" };
+        put(&mut unit, at, "after", &format!("{group}-pre.target"));
+        let spec = self.source(line, &mut unit);
+        alarm(line, &mut unit);
+        install(line, &format!("{group}.target"), &mut unit);
+        put(&mut unit, at, "needs-path", &path);
+        // Such as /usr by an initramfs.
+        put(&mut unit, at, "condition-path-is-mount-point", &format!("!{path}"));
+        // On a read-only file system mount(8) has the better words.
+        put(&mut unit, at, "exec-start-pre", &format!("-/bin/mkdir -p {}", word(&path)));
+        let mut start = vec!["/bin/mount".to_string()];
+        if line.has("x-systemd.rw-only") {
+            start.push("-w".to_string());
+        }
+        for (flag, value) in [("-t", &line.kind.text), ("-o", &options)] {
+            if !matches!(value.as_str(), "" | "auto") {
+                start.extend([flag.to_string(), word(value)]);
+            }
+        }
+        start.extend([word(&spec), word(&path)]);
+        let stop = (!HELD.contains(&path.as_str())).then(|| format!("/bin/umount {}", word(&path)));
+        self.keep(name, with_commands(unit, line, &start.join(" "), stop));
+    }
+
+    fn swap(&mut self, line: &Line) {
+        let at = line.spec.at;
+        let Some(path) = line.node() else {
+            let message = format!("`{}` is no path of swap space", line.spec.text);
+            return self.error(at, "malformed", message, "a device, a file, or UUID=…");
+        };
+        let place = Field { at, text: path };
+        let Some((name, mut unit)) = self.unit_of(line, &place, "swap") else { return };
+        let path = word(&self.source(line, &mut unit));
+        install(line, "swap.target", &mut unit);
+        put(&mut unit, at, "after", "local-fs-pre.target");
+        put(&mut unit, at, "condition-virtualization", "!container");
+        let mut start = "/sbin/swapon".to_string();
+        for option in &line.options {
+            match option.text.split_once('=').unwrap_or((&option.text, "")) {
+                ("pri", number) => start += &format!(" -p {}", word(number)),
+                ("discard", policy) => start += &format!(" {}", word(&format!("-d{policy}"))),
+                _ => {}
+            }
+        }
+        start += &format!(" {path}");
+        let stop = format!("/sbin/swapoff {path}");
+        self.keep(name, with_commands(unit, line, &start, Some(stop)));
+    }
+
+    /// Adds what has to be there before the first field can be mounted. Returns its path.
+    fn source(&mut self, line: &Line, unit: &mut Manifest) -> String {
+        let at = line.spec.at;
+        let Some(path) = line.node().filter(|path| path.starts_with("/dev/")) else {
+            line.node().into_iter().for_each(|path| put(unit, at, "needs-path", &path));
+            if line.check {
+                let message = "this is no device, and not checked";
+                unit.tell_at(Severity::Note, "fstab", at, message, "write 0 in the last field");
+            }
+            return line.spec.text.clone();
+        };
+        let mut name = self.device(line, &path, at);
+        if line.check && line.kind.text != "swap" {
+            name = self.check(line, &path, name);
+        }
+        name.into_iter().for_each(|name| put(unit, at, "depends-ms", name.as_str()));
+        path
+    }
+
+    /// Returns the unit that waits for a device. A check has no limit of time, so the wait has a
+    /// unit of its own.
+    fn device(&mut self, line: &Line, path: &str, at: Spot) -> Option<Name> {
+        let name = Name::new(&format!("{}.device", escape_path(path))).ok()?;
+        if let Some(unit) = self.part(line, &name, at, &format!("device {path}")) {
+            put(unit, at, "wait-file", path);
+            put(unit, at, "exec-start", "/bin/true");
+            if line.is_remote() {
+                online(unit, at);
+            }
+            put(unit, at, "start-timeout", line.device_timeout.as_deref().unwrap_or("90s"));
+        }
+        Some(name)
+    }
+
+    fn check(&mut self, line: &Line, path: &str, device: Option<Name>) -> Option<Name> {
+        let at = line.spec.at;
+        let name = Name::new(&format!("systemd-fsck@{}.service", escape_path(path))).ok()?;
+        if let Some(unit) = self.part(line, &name, at, &format!("check of {path}")) {
+            device.into_iter().for_each(|device| put(unit, at, "depends-ms", device.as_str()));
+            put(unit, at, "after", "systemd-fsck-root.service");
+            put(unit, at, "after", "local-fs-pre.target");
+            put(unit, at, "condition-kernel-cmdline", "!fsck.mode=skip");
+            put(unit, at, "condition-kernel-cmdline", "!fastboot");
+            put(unit, at, "start-timeout", "none");
+            put(unit, at, "log", "console");
+            let (script, kind) = (CHECK.replace('$', "$$"), word(&line.kind.text));
+            put(unit, at, "exec-start", &format!("/bin/sh -c '{script}' {} {kind}", word(path)));
+        }
+        Some(name)
+    }
+
+    /// Creates a unit that several lines may share. Returns `None` if it is known already.
+    fn part(&mut self, line: &Line, name: &Name, at: Spot, what: &str) -> Option<&mut Manifest> {
+        let new = self.unit(name, at, what);
+        let is_new = new.is_some();
+        new.into_iter().for_each(|unit| self.keep(name.clone(), unit));
+        let unit = self.known.get(name).and_then(|index| self.units.get_mut(*index))?;
+        alarm(line, unit);
+        is_new.then_some(unit)
+    }
+
+    /// Adds the dependencies that `x-systemd.…` options name.
+    fn relate(&mut self, line: &Line, unit: &mut Manifest) {
+        for (option, key) in [("requires", "depends-ms"), ("after", "after"), ("before", "before")]
+        {
+            for other in line.all(option) {
+                if let Some(name) = other_unit(&other, unit) {
+                    if key == "depends-ms"
+                        && let Some(stem) = name.as_str().strip_suffix(".device")
+                        && let Some(path) = unescape_path(stem)
+                    {
+                        self.device(line, &path, other.at);
+                    }
+                    put(unit, other.at, key, name.as_str());
+                }
+            }
+        }
+        for path in line.all("requires-mounts-for") {
+            put(unit, path.at, "needs-path", &path.text);
+        }
+        for path in line.all("wants-mounts-for") {
+            for target in mount_name::names(&path.text) {
+                put(unit, path.at, "waits-for", &format!("{target}?"));
+            }
+        }
+    }
+}
+
+/// Returns the unit that an option names, by its name or by its path.
+fn other_unit(other: &Field, unit: &mut Manifest) -> Option<Name> {
+    let text = match line::normal(&other.text) {
+        Some(path) if path.starts_with("/dev/") => format!("{}.device", escape_path(&path)),
+        Some(path) => format!("{}.mount", escape_path(&path)),
+        None => target_of_link(&other.text),
+    };
+    let name = Name::new(&text).ok().filter(|_| Suffix::of(&text).is_some());
+    if name.is_none() {
+        let message = format!("`{}` names no unit", other.text);
+        unit.tell_at(Severity::Warning, "dropped", other.at, &message, "it has no effect");
+    }
+    name
+}
+
+/// Adds that the failure of a unit ends in a shell if a boot needs the unit. The target of the boot
+/// only sees a dependency that failed, which is no failure of its own.
+fn alarm(line: &Line, unit: &mut Manifest) {
+    if line.kind.text != "swap" && !line.is_remote() && !line.is_soft() && line.is_at_boot() {
+        put(unit, unit.at, "on-failure", "emergency.target");
+    }
+}
+
+/// Adds the units that want this one: the target of a boot, unless options name others.
+fn install(line: &Line, target: &str, unit: &mut Manifest) {
+    for key in ["required-by", "wanted-by"] {
+        for other in line.all(key) {
+            if let Some(name) = other_unit(&other, unit) {
+                put(unit, other.at, key, name.as_str());
+            }
+        }
+    }
+    let broken = unit.diagnostics.iter().any(|said| said.severity == Severity::Error);
+    if line.is_at_boot() && !broken {
+        // What is only wanted is not waited for: see `import::set`.
+        let key = if line.is_soft() { "wanted-by" } else { "required-by" };
+        put(unit, line.spec.at, key, target);
+    }
+    if !line.is_soft() {
+        put(unit, line.spec.at, "before", target);
+    }
+}
+
+/// Adds the commands of a mount or of swap space.
+fn with_commands(mut unit: Manifest, line: &Line, start: &str, stop: Option<String>) -> Manifest {
+    let at = unit.at;
+    put(&mut unit, at, "exec-start", start);
+    stop.into_iter().for_each(|stop| put(&mut unit, at, "exec-stop", &stop));
+    let timeout = if line.is_in_background() { "none" } else { "90s" };
+    put(&mut unit, at, "start-timeout", line.mount_timeout.as_deref().unwrap_or(timeout));
+    put(&mut unit, at, "stop-timeout", "90s");
+    unit
+}
+
+/// Adds that the network is up first.
+fn online(unit: &mut Manifest, at: Spot) {
+    put(unit, at, "after", "network.target");
+    put(unit, at, "waits-for", "network-online.target?");
+}
+
+/// Quotes a word of an exec line.
+fn word(text: &str) -> String {
+    quote(text).replace('$', "$$")
+}
+
+/// Sets a key, or adds to its list.
+fn put(unit: &mut Manifest, at: Spot, key: &str, text: &str) {
+    let Some(key) = key_table::find(key) else { return };
+    let node = Node { at, value: Value::Scalar(Scalar { text: text.to_string(), quoted: true }) };
+    let entry = unit.entries.iter_mut().find(|entry| entry.key.name == key.name);
+    match entry.map(|entry| &mut entry.node.value) {
+        None => unit.entries.push(Entry { key, file: unit.file.clone(), at, node }),
+        Some(Value::List(list)) if list.iter().all(|known| known.value != node.value) => {
+            list.push(node);
+        }
+        Some(first @ Value::Scalar(_)) if *first != node.value => {
+            let first_node = Node { at, value: first.clone() };
+            *first = Value::List(vec![first_node, node]);
+        }
+        Some(_) => {}
+    }
+}
