@@ -244,3 +244,17 @@ fn why_names_the_trigger_that_brings_a_unit_in() {
     assert_eq!(why["state"], "disabled");
     assert_eq!(why["activated-by"][0]["unit"], "tick");
 }
+
+#[test]
+fn why_names_a_unit_once_that_names_two_targets_of_one_unit() {
+    let files = [
+        ("/u/all.yaml", "unit: all\nwaits-for: site, shop\n"),
+        ("/u/web.yaml", "unit: web\nprovides: site, shop\nexec-start: /bin/x\n"),
+    ];
+    let generation: Generation = Memory::new(&files).check("/u");
+    let mut machine = Machine::new(Duration::from_secs(90));
+    let boot = Event::Boot { generation: Arc::new(generation), targets: vec![name("all")] };
+    machine.step(at(1), boot);
+    let why = serde_json::to_value(view::why(&machine, &facts(2), &name("shop")).unwrap()).unwrap();
+    assert_eq!(why["needed-by"].as_array().unwrap().len(), 1, "{why}");
+}

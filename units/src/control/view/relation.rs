@@ -84,6 +84,8 @@ impl View<'_> {
                 })
             })
             .collect();
+        // A unit may name several targets of the same unit.
+        needs.dedup();
         if self.goal.contains(&unit) {
             let wish = self.machine.wish();
             let graph = self.machine.graph();

@@ -11,8 +11,6 @@ use crate::unit::key_table;
 use std::collections::BTreeSet;
 
 const SECTION: &str = "Service";
-/// Characters of `ut_id`, utmp(5).
-const UTMP_ID: usize = 4;
 
 pub(super) fn convert(this: &mut Conversion<'_>) {
     environment(this);
@@ -80,15 +78,10 @@ fn umask(this: &mut Conversion<'_>) {
     }
 }
 
-/// systemd.exec(5): only the last four characters of a longer id count.
 fn utmp_id(this: &mut Conversion<'_>) {
     let Some(option) = this.last(SECTION, "UtmpIdentifier") else { return };
     let Some(text) = this.expand(option, &option.value) else { return };
-    let skipped = text.chars().count().saturating_sub(UTMP_ID);
-    // The expansion of a template's specifiers is unknown here.
-    let id: String =
-        if this.name.is_template() { text } else { text.chars().skip(skipped).collect() };
-    this.put("utmp-id", &id, option);
+    this.put("utmp-id", &text, option);
 }
 
 /// Converts outputs: systemd's journal becomes the logger, which is the same to a unit.

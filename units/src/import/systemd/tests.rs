@@ -346,9 +346,9 @@ fn what_asks_for_no_wall_is_not_weaker_without_one() {
 }
 
 #[test]
-fn of_a_long_id_the_last_four_characters_are_used() {
+fn utmp_id_is_the_name_of_the_instance() {
     let text = "[Service]\nExecStart=/bin/getty\nUtmpIdentifier=%I\n";
-    for (name, id) in [("getty@ttyS0.service", "tyS0"), ("getty@tty1.service", "tty1")] {
+    for (name, id) in [("getty@ttyS0.service", "ttyS0"), ("getty@tty1.service", "tty1")] {
         let one = import(name, text);
         clean(&one);
         assert_eq!(values(&one, "utmp-id"), [id]);

@@ -63,6 +63,6 @@ pub(super) const KEYS: &[Key] = &[
         "What becomes of its output while its place stands still: a disk that hangs, a console or a reader that takes nothing. drop: its processes wait for two seconds at most; then lines are dropped, and counted. block: nothing is dropped, and a process that writes more than its pipe holds waits for as long as it takes. What a disk that is full does not take is dropped and counted either way.",
         "log-overflow: block"),
     key("utmp-id", Shape::Text, Run, PROCESS, NONE, "none",
-        "Writes the process into utmp(5) as one that waits for a login, under this id of at most four characters, and takes it out again at its end: what a getty needs.",
+        "Writes the process into utmp(5) as one that waits for a login, under this id (its last four characters), and removes it at its end: a getty needs this.",
         "utmp-id: tty1"),
 ];

@@ -6,6 +6,9 @@ use crate::text::log_level::{self, FACILITIES, LEVELS};
 use crate::text::yaml::Scalar;
 use crate::unit::semantics::Reader;
 
+/// Characters of `ut_id` (utmp(5)).
+const UTMP_ID: usize = 4;
+
 impl Reader<'_> {
     pub(super) fn stdio(&mut self) -> Stdio {
         let input = self.or_null("stdin", Input::Null, Input::Null, input);
@@ -29,7 +32,7 @@ impl Reader<'_> {
             log_tag: self.short("log-tag", 64),
             log_priority: self.log_priority(),
             log_blocks: self.value("log-overflow", false, |word| Ok(word == "block")),
-            utmp_id: self.short("utmp-id", 4),
+            utmp_id: last_characters(&self.short("utmp-id", 64), UTMP_ID),
         };
         let unused = !stdio.has_terminal() && !stdio.tty.path.is_empty();
         if let (true, Some(field)) = (unused && stdio.utmp_id.is_empty(), self.field("tty-path")) {
@@ -74,6 +77,10 @@ impl Reader<'_> {
             mistake(format!("`{text}` is too long, or no text"), "a few plain characters")
         })
     }
+}
+
+fn last_characters(text: &str, most: usize) -> String {
+    text.chars().skip(text.chars().count().saturating_sub(most)).collect()
 }
 
 fn input(text: &str) -> Result<Input, Mistake> {
