@@ -29,8 +29,6 @@ pub(super) const NESTED: usize = 4096;
 const NAME: usize = 200;
 /// systemd's name for it, which delegating programs know.
 const CONTROL: &str = ".control";
-/// Rounds of killing if the kernel has no cgroup.kill.
-const ROUNDS: usize = 8;
 
 /// Creates a cgroup. An empty one of that name is removed first: if an earlier init killed all its
 /// processes by cgroup.kill, the kernel would kill a child that is cloned into it.
@@ -142,18 +140,8 @@ pub(super) fn own_processes(parent: BorrowedFd<'_>, name: &str) -> BTreeSet<i32>
     text.lines().filter_map(|l| l.parse::<i32>().ok()).filter(|pid| *pid > 0).collect()
 }
 
-/// Kills all processes in the cgroup and below it. `shown` is the path of `parent` in
-/// /proc/PID/cgroup.
-pub(super) fn kill(parent: BorrowedFd<'_>, shown: &str, name: &str) -> io::Result<()> {
-    match write(parent, &format!("{name}/cgroup.kill"), "1") {
-        Ok(()) => Ok(()),
-        // Before Linux 5.14.
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => kill_each(parent, shown, name),
-        Err(error) => Err(error),
-    }
-}
-
-/// Signals those of these processes that are in the cgroup or below it now.
+/// Signals those of these processes that are in the cgroup or below it now. `shown` is the path of
+/// `parent` in /proc/PID/cgroup.
 fn signal_these(parent: BorrowedFd<'_>, shown: &str, name: &str, pids: &[i32], number: u8) {
     let mut unseen = Vec::new();
     for pid in pids {
@@ -199,23 +187,6 @@ pub(super) fn signal(
     let all: Vec<i32> =
         processes(parent, name).into_iter().filter(|pid| Some(*pid) != except).collect();
     signal_these(parent, shown, name, &all, number);
-}
-
-/// Kills without cgroup.kill: freezes the cgroup, so that no process forks meanwhile, and kills in
-/// rounds. SIGKILL reaches frozen processes.
-fn kill_each(parent: BorrowedFd<'_>, shown: &str, name: &str) -> io::Result<()> {
-    let freeze = format!("{name}/cgroup.freeze");
-    let frozen = write(parent, &freeze, "1").is_ok();
-    let mut killed = BTreeSet::new();
-    for _ in 0..ROUNDS {
-        let left: Vec<i32> = processes(parent, name).difference(&killed).copied().collect();
-        if left.is_empty() {
-            break;
-        }
-        signal_these(parent, shown, name, &left, 9);
-        killed.extend(left);
-    }
-    if frozen { write(parent, &freeze, "0") } else { Ok(()) }
 }
 
 /// Removes a cgroup without processes and child cgroups. Returns true also if it does not exist.

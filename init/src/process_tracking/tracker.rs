@@ -378,7 +378,7 @@ impl Tracker {
         let killed = match (&self.hierarchy, &tracked.cgroup) {
             (Some(hierarchy), Some(name)) => {
                 tracked.killed = true;
-                group::kill(hierarchy.as_fd(), &hierarchy.shown, name).is_ok()
+                group::write(hierarchy.as_fd(), &format!("{name}/cgroup.kill"), "1").is_ok()
             }
             _ => false,
         };
