@@ -2,7 +2,6 @@
 //! long paths. A call costs about 20 µs.
 
 use crate::base::procfs;
-use crate::base::retry::retry_now;
 use crate::state::carried::KeptFd;
 use crate::sys::listing::Entry;
 use crate::sys::{Pid, launch, listing, signal};
@@ -33,16 +32,15 @@ const CONTROL: &str = ".control";
 /// Creates a cgroup. An empty one of that name is removed first: if an earlier init killed all its
 /// processes by cgroup.kill, the kernel would kill a child that is cloned into it.
 pub(super) fn make(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
-    retry_now(|| match mkdirat(parent, name, Mode::from_bits_truncate(0o755)) {
-        Err(Errno::EEXIST) => match lives(parent, name)? {
-            Some(true) => Err(Errno::EEXIST.into()),
-            Some(false) | None => {
-                remove(parent, name).map_err(|_| io::Error::from(Errno::EEXIST))?;
-                Ok(mkdirat(parent, name, Mode::from_bits_truncate(0o755))?)
-            }
-        },
+    let make = || mkdirat(parent, name, Mode::from_bits_truncate(0o755));
+    match make() {
+        Err(Errno::EEXIST) if is_populated(parent, name)? => Err(Errno::EEXIST.into()),
+        Err(Errno::EEXIST) => {
+            remove(parent, name).map_err(|_| io::Error::from(Errno::EEXIST))?;
+            Ok(make()?)
+        }
         made => Ok(made?),
-    })
+    }
 }
 
 /// The part of a unit's name that its cgroup's name contains.
@@ -99,25 +97,21 @@ pub(super) fn open(parent: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
 /// unit: a cgroup with controllers for its children cannot contain processes.
 pub(super) fn make_control(parent: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
     let name = format!("{name}/{CONTROL}");
-    retry_now(|| match mkdirat(parent, name.as_str(), Mode::from_bits_truncate(0o755)) {
+    match mkdirat(parent, name.as_str(), Mode::from_bits_truncate(0o755)) {
         Ok(()) | Err(Errno::EEXIST) => open(parent, &name),
         Err(error) => Err(error.into()),
-    })
+    }
 }
 
 /// Returns true if the cgroup or one below it contains a process. Returns false if it does not
 /// exist.
 pub(super) fn is_populated(parent: BorrowedFd<'_>, name: &str) -> io::Result<bool> {
-    Ok(lives(parent, name)?.unwrap_or(false))
-}
-
-/// Like [`is_populated`], but returns `None` if the cgroup does not exist.
-fn lives(parent: BorrowedFd<'_>, name: &str) -> io::Result<Option<bool>> {
     match read(parent, &format!("{name}/cgroup.events"), 4096) {
-        Ok(text) => Ok(Some(!text.lines().any(|line| line == "populated 0"))),
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
-        // Removed during the read.
-        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
+        Ok(text) => Ok(!text.lines().any(|line| line == "populated 0")),
+        // ENODEV: removed during the read.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV)) => {
+            Ok(false)
+        }
         Err(error) => Err(error),
     }
 }
