@@ -352,12 +352,13 @@ fn required_fields(source: &Source) -> Vec<String> {
         match &mut body {
             None => {
                 let is_read = own.contains("Deserialize");
+                let is_applied = own.contains("apply(_ => #[serde(default");
                 has_default = own.contains("serde(default");
                 let words: Vec<&str> = word.split(' ').collect();
                 let at = words.iter().position(|it| ["struct", "enum"].contains(it));
                 let named = at.and_then(|at| words.get(at..)?.first_chunk::<2>());
                 if let Some([kind, name]) = named.filter(|_| is_read && word.ends_with('{')) {
-                    has_default &= *kind == "struct";
+                    has_default &= is_applied || *kind == "struct";
                     let name = name.split('<').next().unwrap_or_default();
                     body = Some((name, indent, Vec::new()));
                 }
@@ -373,7 +374,8 @@ fn required_fields(source: &Source) -> Vec<String> {
                 let name = before.rsplit(' ').next().unwrap_or_default();
                 let is_optional = of.starts_with("Option<") && !own.contains("with");
                 let may_miss = own.contains("default") || own.contains("serde(skip");
-                if !(has_default || is_optional || may_miss) {
+                let is_default = has_default && !own.contains("skip_apply");
+                if !(is_default || is_optional || may_miss) {
                     fields.push(name);
                 }
             }

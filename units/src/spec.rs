@@ -18,6 +18,7 @@ pub use particular::{
 };
 
 use serde::{Deserialize, Serialize};
+use serde_with::apply;
 use std::time::Duration;
 
 /// The six types of a unit with or without a process, and the three triggers.
@@ -423,26 +424,21 @@ pub struct Credentials {
 }
 
 /// Numbers to set, in the order groups, gid, uid.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Ids {
     /// User, when one was asked for.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub uid: Option<u32>,
     /// Group, when one was asked for or follows from the user.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub gid: Option<u32>,
     /// Supplementary groups; None: left as they are (no user was asked for).
-    #[serde(default, skip_serializing_if = "is_default")]
     pub groups: Option<Vec<u32>>,
     /// USER and LOGNAME.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub user: Option<String>,
     /// HOME.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub home: Option<String>,
     /// SHELL.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub shell: Option<String>,
 }
 
@@ -542,69 +538,57 @@ fn umask() -> u32 {
 }
 
 /// Keys of class *run*: what it takes to run the unit's processes.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Run {
     /// The type.
+    #[serde_with(skip_apply)]
     pub kind: Kind,
     /// The command; for a oneshot one or more, in order.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub exec_start: Vec<ExecLine>,
     /// Before it, in order; one that fails fails the start.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub exec_start_pre: Vec<ExecLine>,
     /// Before all others: 1 to 254 skips the unit.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub exec_condition: Vec<ExecLine>,
     /// Once it is ready, before it counts as active.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub exec_start_post: Vec<ExecLine>,
     /// When nothing of it is left, however it ended.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub exec_stop_post: Vec<ExecLine>,
     /// Instead of the stop signal.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub exec_stop: Vec<ExecLine>,
     /// What `reload-unit` runs.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub exec_reload: Vec<ExecLine>,
     /// A oneshot's `remain`: its exec-stop waits for the stop. Without, the exec-stop and the end
     /// of what is left belong to the run itself, and only then its success is told.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub remain: bool,
     /// Where background-pidfile leaves its pid.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub pid_file: Option<String>,
     /// Derived: how readiness is learned.
+    #[serde_with(skip_apply)]
     pub readiness: Readiness,
     /// The pattern, checked at load to compile.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub ready_grep: Option<String>,
     /// Who may notify.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub notify_access: NotifyAccess,
     /// Where output goes.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub log: Log,
     /// Who it runs as; None: as init.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub credentials: Option<Credentials>,
     /// In the order given.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub env: Vec<(String, String)>,
     /// Read at start, in a child.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub env_file: Vec<EnvFile>,
     /// Absolute, or `~` for the user's home; `/` where nothing is said.
+    #[serde_with(skip_apply)]
     #[serde(default = "root", skip_serializing_if = "is_root")]
     pub working_dir: String,
     /// 022 where nothing is said.
+    #[serde_with(skip_apply)]
     #[serde(default = "umask")]
     pub umask: u32,
     /// Resource limits.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub limits: Vec<ResourceLimit>,
     /// What few units ask for.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub particular: Option<Box<Particular>>,
 }
 

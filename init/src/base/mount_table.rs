@@ -217,9 +217,8 @@ pub(crate) fn open_asked(table: &[u8], path: &str, flags: OFlag) -> Result<Owned
     let rest = if rest.is_empty() { "." } else { rest };
     let how = OpenHow::new().flags(flags | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_NO_XDEV);
     match openat2(&top, rest, how) {
-        // The path crosses into another mount, which the table describes, or the kernel is older
-        // than Linux 5.6.
-        Err(Errno::EXDEV | Errno::ENOSYS) => {}
+        // The path crosses into another mount, which the table describes.
+        Err(Errno::EXDEV) => {}
         opened => return opened,
     }
     open_in(table, &without_link(path), flags | OFlag::O_CLOEXEC, |mount| mount.is_asked())
@@ -245,11 +244,7 @@ fn open_in(
     }
     let below = mount.below(path).filter(|rest| !rest.is_empty()).unwrap_or(".");
     let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_NO_XDEV);
-    match openat2(&anchor, below, how) {
-        // Before Linux 5.6.
-        Err(Errno::ENOSYS) => open(path, flags, Mode::empty()),
-        opened => opened,
-    }
+    openat2(&anchor, below, how)
 }
 
 /// Returns true if the path can be accessed without blocking: its files are in memory. Returns

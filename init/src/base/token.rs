@@ -12,8 +12,6 @@ pub(crate) const CONTROL: usize = 100;
 pub(crate) const NOTIFY: usize = 101;
 pub(crate) const LOGGER: usize = 102;
 pub(crate) const TRACKER: usize = 103;
-/// The loader's pipe, used without a memfd.
-pub(crate) const LOADER: usize = 104;
 /// First token of the connections.
 pub(crate) const CLIENTS: usize = 1 << 16;
 /// First token of exec reports and watched processes.

@@ -10,6 +10,7 @@ use groundstate_units::text::fields::bytes;
 use groundstate_units::text::time::Time;
 use mio::net::UnixStream;
 use serde::{Deserialize, Serialize};
+use serde_with::apply;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
@@ -53,36 +54,33 @@ fn yes() -> bool {
 }
 
 /// One connection.
+#[apply(_ => #[serde(default)])]
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Client {
+    #[serde_with(skip_apply)]
     stream: KeptFd<UnixStream>,
+    #[serde_with(skip_apply)]
     pub(crate) caller: Caller,
-    #[serde(default, with = "bytes")]
+    #[serde(with = "bytes")]
     input: Vec<u8>,
     /// Bytes taken out of `input` so far.
-    #[serde(default)]
     taken: u64,
     /// Received descriptors, each with the position in the stream of its message's last byte.
-    #[serde(default)]
     passed: VecDeque<(u64, Foreign)>,
-    #[serde(default, with = "bytes")]
+    #[serde(with = "bytes")]
     output: Vec<u8>,
-    #[serde(default)]
     sent: usize,
     /// When the client last sent or read bytes.
-    #[serde(default)]
     pub(crate) moved: Time,
     /// The stream may hold bytes not read yet.
+    #[serde_with(skip_apply)]
     #[serde(default = "yes")]
     pub(super) readable: bool,
     /// The client will send no more.
-    #[serde(default)]
     ended: bool,
     /// Init reads no more requests; it sends the queued bytes and closes the connection.
-    #[serde(default)]
     closing: bool,
     /// Dropped at the end of the turn.
-    #[serde(default)]
     pub(crate) dead: bool,
     /// Disconnected at the end of the turn.
     #[serde(skip)]
@@ -93,10 +91,8 @@ pub(crate) struct Client {
     /// Stream of events: the request id, and the last event number sent.
     pub(crate) follows: Option<(u64, u64)>,
     /// Requests that wait for the loader.
-    #[serde(default)]
     pub(crate) pending: Vec<u64>,
     /// Requests answered once the system has settled.
-    #[serde(default)]
     pub(crate) waits: Vec<u64>,
 }
 

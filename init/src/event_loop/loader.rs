@@ -73,7 +73,7 @@ impl Init {
             left_out,
             ..LoadRequest::of(&self.paths, self.mode)
         };
-        let sent = send(self.poll.registry(), &errand);
+        let sent = send(&errand);
         self.loading(purpose, sent);
     }
 
@@ -388,9 +388,8 @@ impl Init {
     }
 
     pub(crate) fn first_load_again(&mut self) {
-        let (registry, paths) = (self.poll.registry(), &self.paths);
         let left_out = self.loader.left_out();
-        let sent = send_without(registry, paths, self.mode, self.targets(), left_out);
+        let sent = send_without(&self.paths, self.mode, self.targets(), left_out);
         self.loading_at_boot(sent);
     }
 

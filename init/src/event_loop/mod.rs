@@ -219,7 +219,7 @@ impl Init {
                         notify.unmarked().ready = true;
                     }
                 }
-                Token(token::LOGGER | token::LOADER | token::TRACKER) => {}
+                Token(token::LOGGER | token::TRACKER) => {}
                 token @ Token(token::RUNS..) => self.facts_of_token(token.0),
                 token => {
                     let gone = event.is_read_closed() && event.is_write_closed();

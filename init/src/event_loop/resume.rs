@@ -333,7 +333,6 @@ impl Init {
         if let Some(notify) = &mut self.notify {
             notify.rewatch(registry)?;
         }
-        self.loader.rewatch(registry)?;
         self.triggers.rewatch(registry)?;
         for (_, running) in self.runs.iter() {
             for started in &running.reports {

@@ -51,7 +51,7 @@ impl Init {
         let poll = retry_with_backoff(Poll::new)?;
         // Start the loader first; init prepares the rest while the loader works.
         let targets = [options.target.as_ref(), kernel.target.as_ref()];
-        let loading = loader::send_first(poll.registry(), &paths, mode, targets);
+        let loading = loader::send_first(&paths, mode, targets);
         let listen = || Signals::listen(poll.registry(), token::SIGNALS);
         let (signals, deaf) = retry_with_backoff(listen)?;
         complaints

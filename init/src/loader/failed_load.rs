@@ -7,11 +7,11 @@ use crate::sys::Pid;
 use groundstate_units::spec::Exit;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
+use nix::sys::uio::pwrite;
 use nix::unistd::alarm;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
@@ -159,14 +159,13 @@ pub(crate) struct LeftOut {
 
 /// The child's side.
 pub(crate) struct Progress<'a> {
-    memory: Option<File>,
+    memory: &'a OwnedFd,
     left_out: &'a LeftOut,
 }
 
 impl<'a> Progress<'a> {
-    /// Starts without a file in progress. Without `memory`, init learns no file names.
-    pub(super) fn new(memory: Option<BorrowedFd<'_>>, left_out: &'a LeftOut) -> Progress<'a> {
-        let memory = memory.and_then(|fd| fd.try_clone_to_owned().ok()).map(File::from);
+    /// Starts without a file in progress.
+    pub(super) fn new(memory: &'a OwnedFd, left_out: &'a LeftOut) -> Progress<'a> {
         Progress { memory, left_out }
     }
 
@@ -195,18 +194,17 @@ impl<'a> Progress<'a> {
         let _ = self.write("");
     }
 
-    fn write(&self, what: &str) -> io::Result<()> {
-        let Some(memory) = &self.memory else { return Ok(()) };
+    fn write(&self, what: &str) -> nix::Result<usize> {
         let text = what.as_bytes().get(..ENTRY - 2).unwrap_or(what.as_bytes());
         let length = u16::try_from(text.len()).unwrap_or(0).to_le_bytes();
-        memory.write_all_at(&[&length, text].concat(), 0)
+        pwrite(self.memory, &[&length, text].concat(), 0)
     }
 }
 
 impl Parcel {
     /// The file in progress when the child exited without a result.
     pub(crate) fn file_at_work(&self) -> Option<String> {
-        let Parcel::Memory(memory) = self else { return None };
+        let Parcel::Memory(memory) = self;
         let memory = memory.try_clone().map(File::from).ok()?;
         let mut length = [0; 2];
         memory.read_exact_at(&mut length, 0).ok()?;
@@ -220,7 +218,6 @@ impl Parcel {
 mod tests {
     use super::*;
     use crate::sys::memfd;
-    use std::os::fd::AsFd;
 
     #[test]
     fn slow_file_is_left_out_at_once_and_deadly_file_after_a_second_death() {
@@ -262,7 +259,7 @@ mod tests {
     fn file_at_work_is_the_one_started_and_not_finished() {
         let memory = memfd::create(c"progress").unwrap();
         let left_out = LeftOut::default();
-        let progress = Progress::new(Some(memory.as_fd()), &left_out);
+        let progress = Progress::new(&memory, &left_out);
         let parcel = Parcel::Memory(memory.try_clone().unwrap().into());
         assert_eq!(parcel.file_at_work(), None);
         let long = "x".repeat(2 * ENTRY);
@@ -278,7 +275,8 @@ mod tests {
     fn a_file_that_is_left_out_is_not_worked_on() {
         let files = BTreeMap::from([("/a.yaml".to_string(), "it is slow".to_string())]);
         let left_out = LeftOut { files, ..LeftOut::default() };
-        let progress = Progress::new(None, &left_out);
+        let memory = memfd::create(c"progress").unwrap();
+        let progress = Progress::new(&memory, &left_out);
         let mut worked = 0;
         let why = progress.work_on("/a.yaml", &mut || worked += 1);
         assert_eq!((why.as_deref(), worked), (Some("it is slow"), 0));

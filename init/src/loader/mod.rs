@@ -22,12 +22,11 @@ use groundstate_units::machine::event::Event;
 use groundstate_units::spec::Exit;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
-use mio::Registry;
 use nix::sys::resource::Resource;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 /// A load in flight.
@@ -196,11 +195,10 @@ impl Loader {
         Some(Outcome::Brought(working.purpose, Box::new(brought)))
     }
 
-    /// Reads from the loader, kills it at its deadline, and abandons it if the kill does not end
-    /// it. Returns the abandoned load and its process.
+    /// Kills the loader at its deadline, and abandons it if the kill does not end it. Returns the
+    /// abandoned load and its process.
     pub(crate) fn due(&mut self, now: Time) -> Option<(Working, Pid)> {
         let working = self.working.as_mut()?;
-        working.parcel.read_some();
         if working.deadline > now {
             return None;
         }
@@ -283,16 +281,13 @@ impl Loader {
 }
 
 /// Forks the loader.
-pub(crate) fn send(
-    registry: &Registry,
-    errand: &LoadRequest<'_>,
-) -> std::io::Result<(Pid, Parcel)> {
-    let (parcel, wrapping) = Parcel::new(registry)?;
+pub(crate) fn send(errand: &LoadRequest<'_>) -> io::Result<(Pid, Parcel)> {
+    let (parcel, memory) = Parcel::new()?;
     let body = match errand.part {
         Part::Source(_, body) => body,
         Part::Whole | Part::Instances => None,
     };
-    let kept: Vec<BorrowedFd<'_>> = [wrapping.as_fd()].into_iter().chain(body).collect();
+    let kept: Vec<BorrowedFd<'_>> = [memory.as_fd()].into_iter().chain(body).collect();
     let pid = process::fork(&kept, || {
         oom_score::protect_from_oom();
         // Without these limits, the deadline still applies.
@@ -306,9 +301,9 @@ pub(crate) fn send(
         }
         #[cfg(debug_assertions)]
         crate::base::crash_test::strike_in("loader", true);
-        let progress = Progress::new(wrapping.memory(), &errand.left_out);
+        let progress = Progress::new(&memory, &errand.left_out);
         let delivery = child::run(errand, &progress);
-        match wrapping.fill(&delivery) {
+        match transfer::fill(&memory, &delivery) {
             Ok(()) => 0,
             Err(_) => 1,
         }
@@ -320,17 +315,15 @@ pub(crate) fn send(
 
 /// Forks the loader for the boot; `targets` may be instances of templates.
 pub(crate) fn send_first(
-    registry: &Registry,
     paths: &Paths,
     mode: Mode,
     targets: [Option<&Name>; 2],
 ) -> io::Result<(Pid, Parcel)> {
-    send_without(registry, paths, mode, targets, LeftOut::default())
+    send_without(paths, mode, targets, LeftOut::default())
 }
 
 /// Repeats it without the files on which earlier loaders failed.
 pub(crate) fn send_without(
-    registry: &Registry,
     paths: &Paths,
     mode: Mode,
     targets: [Option<&Name>; 2],
@@ -338,7 +331,7 @@ pub(crate) fn send_without(
 ) -> io::Result<(Pid, Parcel)> {
     let wanted: Vec<Name> = targets.into_iter().flatten().cloned().collect();
     let identity = mode == Mode::Machine;
-    send(registry, &LoadRequest { identity, wanted, left_out, ..LoadRequest::of(paths, mode) })
+    send(&LoadRequest { identity, wanted, left_out, ..LoadRequest::of(paths, mode) })
 }
 
 // The queue of loads: their order and their limits. Pure; [`super`] carries them out.

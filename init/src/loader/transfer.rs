@@ -1,21 +1,17 @@
-//! The transfer of the loader's result: a memfd that the child seals or, without memfds, a pipe
-//! with the length first. PID 1 reads it once, after the child has exited, and decodes it totally.
+//! The transfer of the loader's result: a memfd that the child seals. PID 1 reads it once, after the
+//! child has exited, and decodes it totally.
 
-use super::Loader;
-use crate::base::token;
 use crate::state::carried::KeptFd;
 use crate::sys::memfd;
 use groundstate_units::limit::GENERATION;
 use groundstate_units::machine::reason::Refusal;
 use groundstate_units::text::fields::{self, bytes};
 use groundstate_units::unit::generation::Generation;
-use mio::Registry;
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
-use std::io::{Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
 /// The result of a loader.
@@ -51,71 +47,20 @@ struct Wire {
 pub(crate) enum Parcel {
     /// A memfd that the child will seal.
     Memory(KeptFd<OwnedFd>),
-    /// A pipe with the length, then the bytes.
-    Pipe {
-        /// Non-blocking.
-        from: KeptFd<File>,
-        /// Bytes read so far.
-        #[serde(with = "bytes")]
-        bytes: Vec<u8>,
-    },
-}
-
-/// The child's end.
-pub(crate) enum Transport {
-    /// A memfd to be sealed.
-    Memory(OwnedFd),
-    /// A pipe for the length and the bytes.
-    Pipe(OwnedFd),
 }
 
 impl Parcel {
-    /// Creates both ends.
-    pub(crate) fn new(registry: &Registry) -> io::Result<(Parcel, Transport)> {
-        if let Ok(memory) = memfd::create(c"generation") {
-            let other = memory.try_clone()?;
-            return Ok((Parcel::Memory(memory.into()), Transport::Memory(other)));
-        }
-        let (from, to) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
-        fcntl(&from, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-        token::watch(registry, &from, token::LOADER)?;
-        Ok((Parcel::Pipe { from: File::from(from).into(), bytes: Vec::new() }, Transport::Pipe(to)))
-    }
-
-    /// Reads from the pipe, so that the child can continue.
-    pub(crate) fn read_some(&mut self) {
-        let Parcel::Pipe { from, bytes } = self else { return };
-        let mut piece = [0u8; 65_536];
-        while bytes.len() <= GENERATION {
-            match (&**from).read(&mut piece) {
-                Ok(0) => return,
-                Ok(length) => bytes.extend_from_slice(piece.get(..length).unwrap_or_default()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return,
-            }
-        }
+    /// Creates both ends: the child fills and seals the same memfd.
+    pub(crate) fn new() -> io::Result<(Parcel, OwnedFd)> {
+        let memory = memfd::create(c"generation")?;
+        let other = memory.try_clone()?;
+        Ok((Parcel::Memory(memory.into()), other))
     }
 
     /// Decodes the result after the child has exited.
-    pub(crate) fn open(mut self) -> Result<LoadResult, String> {
-        self.read_some();
-        let bytes = match self {
-            Parcel::Memory(memory) => return unwrap(memory.into_inner()),
-            Parcel::Pipe { bytes, .. } => {
-                let (length, rest) = bytes.split_first_chunk::<8>().ok_or("truncated")?;
-                if usize::try_from(u64::from_le_bytes(*length)) != Ok(rest.len()) {
-                    return Err("truncated".to_string());
-                }
-                rest.to_vec()
-            }
-        };
-        decode(&bytes)
-    }
-
-    /// Registers the pipe with the poll.
-    pub(crate) fn rewatch(&self, registry: &Registry) -> io::Result<()> {
-        let Parcel::Pipe { from, .. } = self else { return Ok(()) };
-        token::watch(registry, &**from, token::LOADER)
+    pub(crate) fn open(self) -> Result<LoadResult, String> {
+        let Parcel::Memory(memory) = self;
+        unwrap(memory.into_inner())
     }
 }
 
@@ -148,46 +93,20 @@ pub(super) fn read_memory(memory: &File, most: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-impl Transport {
-    /// The descriptor that the child keeps.
-    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Transport::Memory(fd) | Transport::Pipe(fd) => fd.as_fd(),
-        }
-    }
-
-    /// The memory where the child notes the files in progress.
-    pub(super) fn memory(&self) -> Option<BorrowedFd<'_>> {
-        match self {
-            Transport::Memory(fd) => Some(fd.as_fd()),
-            Transport::Pipe(_) => None,
-        }
-    }
-
-    /// Writes the result. Runs in the child.
-    pub(crate) fn fill(&self, delivery: &LoadResult) -> io::Result<()> {
-        let wire = Wire {
-            notes: delivery.notes.clone(),
-            refused: delivery.refused,
-            refusal: delivery.refusal.clone(),
-            generation: delivery.generation.encode(),
-        };
-        let bytes = fields::encode(&wire).map_err(io::Error::other)?;
-        let mut to = File::from(self.as_fd().try_clone_to_owned()?);
-        match self {
-            Transport::Memory(memory) => {
-                // The entries of files in progress were here.
-                to.set_len(0)?;
-                to.write_all(&bytes)?;
-                memfd::seal(memory)
-            }
-            Transport::Pipe(_) => {
-                let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-                to.write_all(&length.to_le_bytes())?;
-                to.write_all(&bytes)
-            }
-        }
-    }
+/// Writes the result and seals the memfd. Runs in the child.
+pub(crate) fn fill(memory: &OwnedFd, delivery: &LoadResult) -> io::Result<()> {
+    let wire = Wire {
+        notes: delivery.notes.clone(),
+        refused: delivery.refused,
+        refusal: delivery.refusal.clone(),
+        generation: delivery.generation.encode(),
+    };
+    let bytes = fields::encode(&wire).map_err(io::Error::other)?;
+    let mut to = File::from(memory.try_clone()?);
+    // The entries of files in progress were here.
+    to.set_len(0)?;
+    to.write_all(&bytes)?;
+    memfd::seal(&to)
 }
 
 // Sealed generations
@@ -213,7 +132,7 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Records a new generation. `memory` is `None` if it came by a pipe. `in_force` is the present
+    /// Records a new generation. `in_force` is the present
     /// generation, whose state may not be committed yet.
     pub(crate) fn delivered(&mut self, in_force: u32, number: u32, memory: Option<OwnedFd>) {
         self.keeps(in_force);
@@ -253,13 +172,6 @@ impl Origin {
         let mut generation = unwrap(memory)?.generation;
         generation.number = number;
         Ok(generation)
-    }
-}
-
-impl Loader {
-    /// Registers the loader's pipe again.
-    pub(crate) fn rewatch(&self, registry: &Registry) -> std::io::Result<()> {
-        self.working.as_ref().map_or(Ok(()), |working| working.parcel.rewatch(registry))
     }
 }
 

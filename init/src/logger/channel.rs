@@ -18,6 +18,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_with::apply;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -200,27 +201,24 @@ impl Link {
 // descriptors. Neither side waits for the other.
 
 /// The properties of a run that the logger needs.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RunLog {
+    #[serde_with(skip_apply)]
     pub(crate) run: RunId,
+    #[serde_with(skip_apply)]
     pub(crate) unit: Name,
     /// Its targets, the one shown by echo first.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) targets: Arc<[Name]>,
     /// The destination: file, kmsg, syslog or console.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) log: Log,
     /// The name in syslog and the kernel's log; empty means the unit's name.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) tag: String,
     /// The level and facility of its lines.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) priority: LogPriority,
     /// True if the run blocks while its destination is stuck; otherwise lines are dropped.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) blocks: bool,
     /// The pattern of the readiness line. `None` if there is no pattern or it was found already.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) ready_grep: Option<String>,
 }
 

@@ -10,20 +10,17 @@ use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use groundstate_units::unit::generation::Generation;
 use serde::{Deserialize, Serialize};
+use serde_with::apply;
 
 /// One start.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Start {
-    #[serde(default, skip_serializing_if = "is_default")]
     waited_from: Time,
-    #[serde(default, skip_serializing_if = "is_default")]
     started: Option<Time>,
-    #[serde(default, skip_serializing_if = "is_default")]
     ready: Option<Time>,
-    #[serde(default, skip_serializing_if = "is_default")]
     after: Option<Name>,
     /// The time of a failure before it was ever ready, after which waiting units continued.
-    #[serde(default, skip_serializing_if = "is_default")]
     failed: Option<Time>,
 }
 

@@ -190,10 +190,8 @@ pub(super) fn hand_over(
         let path = format!("{name}{file}");
         fchownat(parent, path.as_str(), uid, gid, FchownatFlags::AT_SYMLINK_NOFOLLOW)?;
     }
-    // Init kills and removes them in one turn of the loop, so their number must be limited. Kernels
-    // before Linux 4.14 have no such limit.
-    let _ =
-        group::write(parent, &format!("{name}/cgroup.max.descendants"), &group::NESTED.to_string());
+    // Init kills and removes them in one turn of the loop, so their number must be limited.
+    group::write(parent, &format!("{name}/cgroup.max.descendants"), &group::NESTED.to_string())?;
     let directory = Mode::from_bits_truncate(0o755);
     fchmodat(parent, name, directory, FchmodatFlags::FollowSymlink)?;
     Ok(())
@@ -215,11 +213,7 @@ pub(super) fn numbers(path: &str) -> io::Result<(u32, u32)> {
     let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
     let devices = open("/dev", flags | OFlag::O_DIRECTORY, Mode::empty())?;
     let within = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_XDEV;
-    let found = match openat2(&devices, below, OpenHow::new().flags(flags).resolve(within)) {
-        // Before Linux 5.6. Only root can create a link in /dev that leads elsewhere.
-        Err(Errno::ENOSYS) => open(path, flags, Mode::empty())?,
-        found => found?,
-    };
+    let found = openat2(&devices, below, OpenHow::new().flags(flags).resolve(within))?;
     let about = fstat(&found)?;
     let kind = SFlag::from_bits_truncate(about.st_mode) & SFlag::S_IFMT;
     if kind != SFlag::S_IFBLK {

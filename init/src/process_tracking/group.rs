@@ -2,7 +2,6 @@
 //! long paths. A call costs about 20 µs.
 
 use crate::base::procfs;
-use crate::base::retry::retry_now;
 use crate::state::carried::KeptFd;
 use crate::sys::listing::Entry;
 use crate::sys::{Pid, launch, listing, signal};
@@ -29,22 +28,19 @@ pub(super) const NESTED: usize = 4096;
 const NAME: usize = 200;
 /// systemd's name for it, which delegating programs know.
 const CONTROL: &str = ".control";
-/// Rounds of killing if the kernel has no cgroup.kill.
-const ROUNDS: usize = 8;
 
 /// Creates a cgroup. An empty one of that name is removed first: if an earlier init killed all its
 /// processes by cgroup.kill, the kernel would kill a child that is cloned into it.
 pub(super) fn make(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
-    retry_now(|| match mkdirat(parent, name, Mode::from_bits_truncate(0o755)) {
-        Err(Errno::EEXIST) => match lives(parent, name)? {
-            Some(true) => Err(Errno::EEXIST.into()),
-            Some(false) | None => {
-                remove(parent, name).map_err(|_| io::Error::from(Errno::EEXIST))?;
-                Ok(mkdirat(parent, name, Mode::from_bits_truncate(0o755))?)
-            }
-        },
+    let make = || mkdirat(parent, name, Mode::from_bits_truncate(0o755));
+    match make() {
+        Err(Errno::EEXIST) if is_populated(parent, name)? => Err(Errno::EEXIST.into()),
+        Err(Errno::EEXIST) => {
+            remove(parent, name).map_err(|_| io::Error::from(Errno::EEXIST))?;
+            Ok(make()?)
+        }
         made => Ok(made?),
-    })
+    }
 }
 
 /// The part of a unit's name that its cgroup's name contains.
@@ -101,25 +97,21 @@ pub(super) fn open(parent: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
 /// unit: a cgroup with controllers for its children cannot contain processes.
 pub(super) fn make_control(parent: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
     let name = format!("{name}/{CONTROL}");
-    retry_now(|| match mkdirat(parent, name.as_str(), Mode::from_bits_truncate(0o755)) {
+    match mkdirat(parent, name.as_str(), Mode::from_bits_truncate(0o755)) {
         Ok(()) | Err(Errno::EEXIST) => open(parent, &name),
         Err(error) => Err(error.into()),
-    })
+    }
 }
 
 /// Returns true if the cgroup or one below it contains a process. Returns false if it does not
 /// exist.
 pub(super) fn is_populated(parent: BorrowedFd<'_>, name: &str) -> io::Result<bool> {
-    Ok(lives(parent, name)?.unwrap_or(false))
-}
-
-/// Like [`is_populated`], but returns `None` if the cgroup does not exist.
-fn lives(parent: BorrowedFd<'_>, name: &str) -> io::Result<Option<bool>> {
     match read(parent, &format!("{name}/cgroup.events"), 4096) {
-        Ok(text) => Ok(Some(!text.lines().any(|line| line == "populated 0"))),
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
-        // Removed during the read.
-        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
+        Ok(text) => Ok(!text.lines().any(|line| line == "populated 0")),
+        // ENODEV: removed during the read.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV)) => {
+            Ok(false)
+        }
         Err(error) => Err(error),
     }
 }
@@ -142,18 +134,8 @@ pub(super) fn own_processes(parent: BorrowedFd<'_>, name: &str) -> BTreeSet<i32>
     text.lines().filter_map(|l| l.parse::<i32>().ok()).filter(|pid| *pid > 0).collect()
 }
 
-/// Kills all processes in the cgroup and below it. `shown` is the path of `parent` in
-/// /proc/PID/cgroup.
-pub(super) fn kill(parent: BorrowedFd<'_>, shown: &str, name: &str) -> io::Result<()> {
-    match write(parent, &format!("{name}/cgroup.kill"), "1") {
-        Ok(()) => Ok(()),
-        // Before Linux 5.14.
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => kill_each(parent, shown, name),
-        Err(error) => Err(error),
-    }
-}
-
-/// Signals those of these processes that are in the cgroup or below it now.
+/// Signals those of these processes that are in the cgroup or below it now. `shown` is the path of
+/// `parent` in /proc/PID/cgroup.
 fn signal_these(parent: BorrowedFd<'_>, shown: &str, name: &str, pids: &[i32], number: u8) {
     let mut unseen = Vec::new();
     for pid in pids {
@@ -199,23 +181,6 @@ pub(super) fn signal(
     let all: Vec<i32> =
         processes(parent, name).into_iter().filter(|pid| Some(*pid) != except).collect();
     signal_these(parent, shown, name, &all, number);
-}
-
-/// Kills without cgroup.kill: freezes the cgroup, so that no process forks meanwhile, and kills in
-/// rounds. SIGKILL reaches frozen processes.
-fn kill_each(parent: BorrowedFd<'_>, shown: &str, name: &str) -> io::Result<()> {
-    let freeze = format!("{name}/cgroup.freeze");
-    let frozen = write(parent, &freeze, "1").is_ok();
-    let mut killed = BTreeSet::new();
-    for _ in 0..ROUNDS {
-        let left: Vec<i32> = processes(parent, name).difference(&killed).copied().collect();
-        if left.is_empty() {
-            break;
-        }
-        signal_these(parent, shown, name, &left, 9);
-        killed.extend(left);
-    }
-    if frozen { write(parent, &freeze, "0") } else { Ok(()) }
 }
 
 /// Removes a cgroup without processes and child cgroups. Returns true also if it does not exist.

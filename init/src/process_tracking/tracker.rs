@@ -20,39 +20,37 @@ use groundstate_units::spec::ResourceLimit;
 use groundstate_units::text::fields::is_default;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 use serde::{Deserialize, Serialize};
+use serde_with::apply;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
 /// The tracking of one run.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Tracked {
     /// Its cgroup, below ours; `None` without cgroups.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) cgroup: Option<Box<str>>,
     /// True after a process was put into it.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) entered: bool,
     /// True if all its processes may have been killed by cgroup.kill: the kernel may kill a child
     /// that is cloned into it. Unknown for a run of an earlier image.
+    #[serde_with(skip_apply)]
     #[serde(skip, default = "unknown")]
     pub(super) killed: bool,
     /// True if init waits for it to become empty.
-    #[serde(default, skip_serializing_if = "is_default")]
     waited_for: bool,
     /// The number of OOM kills reported so far.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) kills: u64,
     /// True if its memory events are watched.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) counts_memory: bool,
     /// Unreaped children of init.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) children: Vec<i32>,
 }
 
 /// The processes of all runs.
+#[apply(_ => #[serde(default)])]
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Tracker {
     pub(super) hierarchy: Option<Hierarchy>,
@@ -81,19 +79,14 @@ pub(crate) struct Tracker {
     #[serde(skip)]
     pub(super) memory_watches: BTreeMap<WatchDescriptor, RunId>,
     /// Runs in which the OOM killer has killed a process.
-    #[serde(default)]
     pub(super) short: BTreeSet<RunId>,
     /// Settings that could not be applied and did not fail the start.
-    #[serde(default)]
     pub(super) complaints: Vec<String>,
     /// Cgroups of forgotten runs that could not be removed.
-    #[serde(default)]
     pub(super) leftovers: BTreeSet<Box<str>>,
     /// True if a run that init waits for must be checked without a watch.
-    #[serde(default)]
     pub(super) look_again: bool,
     /// True if inotify may have more events than were read in one turn.
-    #[serde(default)]
     pub(super) more: bool,
 }
 
@@ -385,7 +378,7 @@ impl Tracker {
         let killed = match (&self.hierarchy, &tracked.cgroup) {
             (Some(hierarchy), Some(name)) => {
                 tracked.killed = true;
-                group::kill(hierarchy.as_fd(), &hierarchy.shown, name).is_ok()
+                group::write(hierarchy.as_fd(), &format!("{name}/cgroup.kill"), "1").is_ok()
             }
             _ => false,
         };

@@ -34,6 +34,7 @@ use groundstate_units::unit::generation::Generation;
 use groundstate_units::unit::policy::Policy;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_with::apply;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
@@ -42,54 +43,37 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 
 /// Small values.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Head<'a> {
     /// The present generation; the loader's record has its bytes.
+    #[serde_with(skip_apply)]
     pub(crate) generation: u32,
     /// Settings of it that were changed after the load.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) exit_with: Cow<'a, Option<Name>>,
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) policy: Cow<'a, Policy>,
     /// As in [`crate::event_loop::Init`].
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) booted: Time,
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) on_the_wall: Cow<'a, OnTheWall>,
+    #[serde_with(skip_apply)]
     pub(crate) tokens: Tokens,
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) reports: Cow<'a, VecDeque<usize>>,
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) own_limits: Cow<'a, OwnLimits>,
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) log_is_finished: bool,
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) log_files_open: bool,
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) record: Option<RawFd>,
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) idle: Cow<'a, BTreeSet<RunId>>,
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) helper_outputs: u64,
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) unheard: u64,
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) said: Option<System>,
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) shell: Option<i32>,
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) shell_again: Option<Time>,
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) kernel_target: Cow<'a, Option<Name>>,
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) crashes: u32,
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) resumed: Option<Time>,
     /// The client that waits for the answer to its upgrade request.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) upgraded: Option<Asker>,
     /// True if the kernel kills children that are cloned into a cgroup.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) no_joining: bool,
 }
 

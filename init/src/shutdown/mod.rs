@@ -26,6 +26,7 @@ use groundstate_units::text::fields::is_default;
 use groundstate_units::text::time::Time;
 use nix::sys::reboot::{RebootMode, reboot};
 use serde::{Deserialize, Serialize};
+use serde_with::apply;
 use std::convert::Infallible;
 use std::fs::File;
 use std::io::Read;
@@ -33,26 +34,21 @@ use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 /// The progress of a shutdown.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Ending {
     /// The requested kind.
-    #[serde(default, skip_serializing_if = "is_default")]
     asked: Option<Shutdown>,
     /// The deadline of the logger, once all units are down.
-    #[serde(default, skip_serializing_if = "is_default")]
     logger_until: Option<Time>,
     /// The kind with which init ends now.
-    #[serde(default, skip_serializing_if = "is_default")]
     reached: Option<Shutdown>,
     /// The time of the first request.
-    #[serde(default, skip_serializing_if = "is_default")]
     begun: Option<Time>,
     /// The time of the next progress message.
-    #[serde(default, skip_serializing_if = "is_default")]
     tell_at: Option<Time>,
     /// The last step of haste, and its time.
-    #[serde(default, skip_serializing_if = "is_default")]
     haste: Option<(Haste, Time)>,
 }
 

@@ -8,7 +8,7 @@ use crate::spawn::directory::Owner;
 use crate::sys::{device, memfd};
 use groundstate_units::spec::{Input, Opening, Output, Stdio};
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, OpenHow, ResolveFlag, fcntl, open, openat, openat2};
+use nix::fcntl::{FcntlArg, OFlag, OpenHow, ResolveFlag, fcntl, open, openat2};
 use nix::sys::stat::{Mode, SFlag, fchmod, fstat};
 use nix::sys::termios::{
     ControlFlags, InputFlags, LocalFlags, OutputFlags, SetArg, tcgetattr, tcsetattr,
@@ -154,10 +154,7 @@ fn open_with_care(path: &str, flags: OFlag, mode: Mode) -> io::Result<OwnedFd> {
         .flags(flags)
         .mode(if flags.contains(OFlag::O_CREAT) { mode } else { Mode::empty() })
         .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-    let file = match openat2(nix::fcntl::AT_FDCWD, path, how) {
-        Err(Errno::ENOSYS) => open_step_by_step(path, flags, mode)?,
-        opened => opened?,
-    };
+    let file = openat2(nix::fcntl::AT_FDCWD, path, how)?;
     let about = fstat(&file)?;
     let kind = SFlag::from_bits_truncate(about.st_mode) & SFlag::S_IFMT;
     match kind {
@@ -166,18 +163,6 @@ fn open_with_care(path: &str, flags: OFlag, mode: Mode) -> io::Result<OwnedFd> {
         SFlag::S_IFCHR => Ok(file),
         _ => Err(Errno::EPERM.into()),
     }
-}
-
-/// Opens without following links, before Linux 5.6.
-fn open_step_by_step(path: &str, flags: OFlag, mode: Mode) -> Result<OwnedFd, Errno> {
-    let (above, last) = path.rsplit_once('/').unwrap_or((".", path));
-    let step = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let first = if path.starts_with('/') { "/" } else { "." };
-    let mut directory = open(first, step, Mode::empty())?;
-    for name in above.split('/').filter(|name| !name.is_empty()) {
-        directory = openat(&directory, name, step, Mode::empty())?;
-    }
-    openat(&directory, last, flags | OFlag::O_NOFOLLOW, mode)
 }
 
 fn open_terminal(stdio: &Stdio, owner: Owner) -> io::Result<OwnedFd> {
@@ -284,7 +269,7 @@ mod tests {
     use std::io::{Read, Write};
 
     #[test]
-    fn step_by_step_it_is_opened_as_it_is_at_once() {
+    fn file_of_root_is_opened_without_following_links() {
         let top = std::env::temp_dir().join(format!("groundstate-steps-{}", std::process::id()));
         std::fs::create_dir_all(top.join("in/side")).unwrap();
         std::fs::write(top.join("in/side/file"), "it").unwrap();
@@ -306,12 +291,9 @@ mod tests {
         for (path, is_opened) in paths {
             let path = format!("{}/{path}", top.display());
             assert_eq!(open_with_care(&path, flags, mode).is_ok(), is_opened, "{path}");
-            let steps = open_step_by_step(&path, flags, mode);
-            assert_eq!(steps.is_ok(), is_opened, "{path}: {steps:?}");
         }
         let magic = format!("/proc/self/root{}/in/side/file", top.display());
         assert!(open_with_care(&magic, flags, mode).is_err());
-        assert!(open_step_by_step(&magic, flags, mode).is_err());
         std::fs::remove_dir_all(&top).unwrap();
     }
 

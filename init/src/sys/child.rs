@@ -120,25 +120,20 @@ pub(super) unsafe fn settle(slot: *const Slot, frame: *const Frame, reset: u64, 
         }
         if let Some((source, place)) = (*frame).placed {
             must(slot, duplicate(source, place));
-            close_between(target, place);
+            if target < place {
+                must(slot, close_range(target as u32, (place as u32).wrapping_sub(1)));
+            }
             target = place.wrapping_add(1);
         }
         if let Some(report) = (*frame).report {
             must(slot, keep_report(report, target));
             target = target.wrapping_add(1);
         }
-        close_range(target as u32, u32::MAX);
+        must(slot, close_range(target as u32, u32::MAX));
         if (*frame).take_terminal {
             enter(slot, Step::Session, 1);
             must(slot, raw::call(libc::SYS_ioctl, [0, libc::TIOCSCTTY as usize, 0, 0, 0, 0]));
         }
-    }
-}
-
-/// Closes the descriptors from `from` up to below `to`.
-fn close_between(from: RawFd, to: RawFd) {
-    if from < to {
-        close_range(from as u32, (to as u32).wrapping_sub(1));
     }
 }
 
@@ -264,30 +259,10 @@ pub(super) fn reset_signals(reset: u64) {
 }
 
 /// Closes the descriptors `from..=to` of this process.
-pub(super) fn close_range(from: u32, to: u32) {
+pub(super) fn close_range(from: u32, to: u32) -> isize {
     // SAFETY: close_range(2) takes numbers; the process is a child that uses none of these.
-    let result =
-        unsafe { raw::call(libc::SYS_close_range, [from as usize, to as usize, 0, 0, 0, 0]) };
-    if result >= 0 {
-        return;
-    }
-    // Before Linux 5.9, or forbidden: closes one by one, up to the limit of open files.
-    let mut limit = [1024u64; 2];
-    let args = [0, libc::RLIMIT_NOFILE as usize, 0, limit.as_mut_ptr() as usize, 0, 0];
-    // SAFETY: prlimit64(2) writes the 16 bytes of the limit.
-    unsafe { raw::call(libc::SYS_prlimit64, args) };
-    let [soft, _] = limit;
-    let end = u64::from(to).min(soft).min(CLOSE_MAX) as usize;
-    let mut fd = from as usize;
-    while fd <= end {
-        // SAFETY: close(2) takes a number.
-        unsafe { raw::call(libc::SYS_close, [fd, 0, 0, 0, 0, 0]) };
-        fd = fd.wrapping_add(1);
-    }
+    unsafe { raw::call(libc::SYS_close_range, [from as usize, to as usize, 0, 0, 0, 0]) }
 }
-
-/// The highest descriptor closed one by one.
-const CLOSE_MAX: u64 = 65_536;
 
 /// Writes the next step to the slot.
 ///

@@ -47,7 +47,7 @@ const CLONE_PARENT_SETTID: u64 = 0x0010_0000;
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
-/// True if clone3 with our flags is not available (before Linux 5.7, seccomp).
+/// True if clone3 is not available: a container's seccomp filter may refuse it.
 static NO_CLONE3: AtomicBool = AtomicBool::new(false);
 
 /// True if children cloned into a cgroup are killed at once.
@@ -71,8 +71,7 @@ pub(crate) fn has_clone3() -> bool {
     !NO_CLONE3.load(Ordering::Relaxed)
 }
 
-/// Tests for clone3 with an empty call: EINVAL if it exists, another error if it is missing or
-/// forbidden.
+/// Tests for clone3 with an empty call: EINVAL if it exists, another error if it is forbidden.
 pub(crate) fn look_for_clone3() {
     // SAFETY: with a size of 0 clone3(2) reads nothing and makes nothing.
     let result = unsafe { raw::call(libc::SYS_clone3, [0; 6]) };
@@ -355,10 +354,9 @@ pub(crate) fn probe(cgroup: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// Returns true if clone3, or one of our flags, is unknown or forbidden.
+/// Returns true if clone3 is forbidden.
 fn is_no_clone3(result: isize) -> bool {
-    let none = [libc::ENOSYS, libc::EPERM, libc::EINVAL, libc::E2BIG];
-    none.iter().any(|errno| result == -(*errno as isize))
+    [libc::ENOSYS, libc::EPERM].iter().any(|errno| result == -(*errno as isize))
 }
 
 fn pid(result: isize) -> io::Result<Pid> {

@@ -48,7 +48,7 @@ pub(crate) fn is_living_child(pid: Pid) -> bool {
 }
 
 /// Returns true if the process behind a pidfd is a child of this one, exited or not, whatever
-/// process has its pid now. Returns `None` if the kernel cannot tell (before Linux 5.4).
+/// process has its pid now. Returns `None` if the descriptor is no pidfd.
 pub(crate) fn is_child_behind(pidfd: BorrowedFd<'_>) -> Option<bool> {
     let id = libc::id_t::try_from(pidfd.as_raw_fd()).ok()?;
     match look(libc::P_PIDFD, id, libc::WEXITED) {

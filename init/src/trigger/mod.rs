@@ -27,6 +27,7 @@ use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use mio::Registry;
 use serde::{Deserialize, Serialize};
+use serde_with::apply;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -43,30 +44,22 @@ pub(crate) enum Subject {
 }
 
 /// All triggers.
+#[apply(_ => #[serde(default)])]
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Triggers {
-    #[serde(default)]
     pub(crate) opening: BTreeMap<RunId, Opening>,
-    #[serde(default)]
     pub(crate) listening: BTreeMap<RunId, Listening>,
-    #[serde(default)]
     pub(crate) watched: BTreeMap<RunId, Watched>,
     /// Accepted connections, by the unit that serves each.
-    #[serde(default)]
     pub(crate) connections: BTreeMap<Name, Connection>,
-    #[serde(default)]
     pub(crate) lookouts: BTreeMap<Post, Lookout>,
     /// Processes of dismissed lookouts that have not exited: one that waits for a dead file system
     /// cannot be killed.
-    #[serde(default)]
     pub(crate) leaving: BTreeMap<i32, Post>,
     /// Random seed of this run of init.
-    #[serde(default)]
     pub(crate) seed: u64,
-    #[serde(default)]
     pub(crate) by_token: BTreeMap<usize, Subject>,
     /// Lookouts that may have more reports than one turn's share.
-    #[serde(default)]
     pub(crate) unheard: BTreeSet<Post>,
     /// True if the set of polled sockets may have to change. Always true in a new image.
     #[serde(skip)]

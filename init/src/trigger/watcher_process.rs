@@ -4,7 +4,6 @@
 use super::message::{MESSAGE, Order, Report};
 use super::{clock, watcher_client};
 use crate::base::limit;
-use crate::base::retry::retry_now;
 use crate::state::carried::{self, KeptFd};
 use crate::sys::{Pid, process, socket as raw, wait};
 use groundstate_units::text::fields;
@@ -182,7 +181,7 @@ impl Lookout {
     pub(crate) fn flush(&mut self) {
         let Some(link) = &mut self.link else { return };
         while let Some(bytes) = link.unsent.front() {
-            match retry_now(|| raw::send(link.socket.as_fd(), bytes, &[])) {
+            match raw::send(link.socket.as_fd(), bytes, &[]) {
                 Ok(_) => drop(link.unsent.pop_front()),
                 // The poll reports when the socket is writable.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -196,7 +195,7 @@ impl Lookout {
         let link = self.link.as_ref()?;
         let mut buffer = [0; 8192];
         loop {
-            let got = match retry_now(|| raw::receive(link.socket.as_fd(), &mut buffer)) {
+            let got = match raw::receive(link.socket.as_fd(), &mut buffer) {
                 Ok(got) => got,
                 Err(error) => {
                     // Its reports are lost, and the poll will not report them again.

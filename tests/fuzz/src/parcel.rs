@@ -3,7 +3,7 @@
 //! of a real delivery, damaged by the rest.
 
 use super::composed::Composed;
-use crate::loader::transfer::{LoadResult, Transport, unwrap};
+use crate::loader::transfer::{LoadResult, fill, unwrap};
 use crate::sys::memfd;
 use groundstate_units::spec::Kind;
 use groundstate_units::text::diagnostic::Place;
@@ -49,8 +49,7 @@ pub fn sealed(bytes: &[u8]) -> OwnedFd {
 
 fn wrapped(delivery: &LoadResult) -> OwnedFd {
     let memory = memfd::create(c"parcel").expect("memory");
-    let other = memory.try_clone().expect("a descriptor");
-    Transport::Memory(other).fill(delivery).expect("it can be written");
+    fill(&memory, delivery).expect("it can be written");
     memory
 }
 

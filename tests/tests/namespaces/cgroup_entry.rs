@@ -18,8 +18,8 @@ const ALL: [&str; 3] = ["sharing", "copied", "forked"];
 /// Errors of clone3(2) when a cgroup does not accept a child.
 const ABOUT_CGROUPS: [(&str, i32); 4] =
     [("EBUSY", 16), ("EACCES", 13), ("EOPNOTSUPP", 95), ("ENODEV", 19)];
-/// Errors of clone3(2) when the call is not available.
-const NOT_HAD: [&str; 4] = ["ENOSYS", "EPERM", "EINVAL", "E2BIG"];
+/// Errors of clone3(2) when a filter refuses the call.
+const NOT_HAD: [&str; 2] = ["ENOSYS", "EPERM"];
 /// The file that a child writes to enter its cgroup; only the child opens it by that name.
 const BY_ITS_OWN_HAND: [&str; 4] = ["-P", "cgroup.procs", "-e", "trace=openat"];
 

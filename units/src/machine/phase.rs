@@ -9,6 +9,7 @@ use crate::spec::Exit;
 use crate::text::fields::is_default;
 use crate::text::time::Time;
 use serde::{Deserialize, Serialize};
+use serde_with::apply;
 
 /// The phase of a unit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -50,64 +51,52 @@ impl Failure {
 }
 
 /// A start in progress.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Start {
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) began: Time,
     /// Deadline of `start-timeout`.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) ready_by: Option<Time>,
     /// The run holds a slot of `max-starting` until this time.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) slot_until: Option<Time>,
     /// End of `ready-wait`, once the main command runs.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) ready_at: Option<Time>,
     /// The run has sent STOPPING=1: it becomes [`Form::Leaving`] when it is active.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) leaves: bool,
 }
 
 /// The forms of an active run.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Form {
     /// Working.
     Running {
         /// Deadline of the next watchdog ping.
-        #[serde(default, skip_serializing_if = "is_default")]
         ping_by: Option<Time>,
     },
     /// Reloading its configuration.
     Reloading {
         /// See [`Form::Running`].
-        #[serde(default, skip_serializing_if = "is_default")]
         ping_by: Option<Time>,
         /// Deadline of the reload.
-        #[serde(default, skip_serializing_if = "is_default")]
         until: Option<Time>,
         /// The service sent RELOADING=1 itself, and will send READY=1.
-        #[serde(default, skip_serializing_if = "is_default")]
         announced: bool,
     },
     /// The main process has exited successfully.
     Exited {
         /// The exit; `None` if the run was skipped.
-        #[serde(default, skip_serializing_if = "is_default")]
         exit: Option<Exit>,
         /// The condition that was not met.
-        #[serde(default, skip_serializing_if = "is_default")]
         skipped: Option<String>,
         /// The next run of `restart: always`.
-        #[serde(default, skip_serializing_if = "is_default")]
         again: Option<Time>,
         /// The unit does not remain: the whole run has ended and nothing is left to stop.
-        #[serde(default, skip_serializing_if = "is_default")]
         over: bool,
     },
     /// The run has sent STOPPING=1 and ends by itself.
     Leaving {
         /// Deadline, `stop-timeout` after STOPPING=1; after it the run has failed.
-        #[serde(default, skip_serializing_if = "is_default")]
         by: Option<Time>,
     },
 }

@@ -28,6 +28,7 @@ use crate::text::time::Time;
 use crate::unit::generation::Generation;
 use crate::unit::policy::Policy;
 use serde::{Deserialize, Serialize};
+use serde_with::apply;
 use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -67,50 +68,39 @@ pub struct MachineRecord<'a> {
 }
 
 /// One unit.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UnitRecord {
     /// Its name; the key of the record.
+    #[serde_with(skip_apply)]
     name: Name,
     /// Where it stands, with its run and its deadlines. Deadlines, the start of the activation
     /// and extensions are points on CLOCK_MONOTONIC; how long a run was active, and its watchdog,
     /// are spans.
-    #[serde(default, skip_serializing_if = "is_default")]
     phase: Phase,
     /// Failures in a row.
-    #[serde(default, skip_serializing_if = "is_default")]
     failures: u32,
     /// When the last failures were, oldest first; points on CLOCK_MONOTONIC.
-    #[serde(default, skip_serializing_if = "is_default")]
     recent: VecDeque<Time>,
     /// It has failed for good, or for dependents, and was not active since.
-    #[serde(default, skip_serializing_if = "is_default")]
     verdict: bool,
     /// The reason of its last failure.
-    #[serde(default, skip_serializing_if = "is_default")]
     last: Option<Box<Reason>>,
     /// The last failure was that of a run for one connection.
-    #[serde(default, skip_serializing_if = "is_default")]
     connection_lost: bool,
     /// When the last failed run ended; a point on CLOCK_MONOTONIC, its zero if there was none.
-    #[serde(default, skip_serializing_if = "is_default")]
     ended: Time,
     /// It was neither active nor failed since it became needed.
-    #[serde(default, skip_serializing_if = "is_default")]
     untried: bool,
     /// Its trigger has fired, or it has a connection.
-    #[serde(default, skip_serializing_if = "is_default")]
     triggered: bool,
     /// Only `on-failure` or `on-success` of another unit made it needed.
-    #[serde(default, skip_serializing_if = "is_default")]
     brought: bool,
     /// The last search found it needed.
-    #[serde(default, skip_serializing_if = "is_default")]
     needed: bool,
     /// The state that was last reported of it.
-    #[serde(default, skip_serializing_if = "is_default")]
     shown: State,
     /// Since when; a point on CLOCK_MONOTONIC.
-    #[serde(default, skip_serializing_if = "is_default")]
     since: Time,
 }
 

@@ -8,6 +8,7 @@ use crate::text::name::Name;
 use crate::text::time::Time;
 use crate::unit::generation::Unit;
 use serde::{Deserialize, Serialize};
+use serde_with::apply;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,51 +59,40 @@ pub(super) struct Hold {
 }
 
 /// One run that is up.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Run {
+    #[serde_with(skip_apply)]
     pub(super) id: RunId,
+    #[serde_with(skip_apply)]
     pub(super) definition: Arc<Definition>,
     /// The depends-on target whose provider left active. Never cleared.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) lost: Option<Name>,
     /// The operator requested a restart, or a unit this one restarts with was told to stop.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) restart: bool,
     /// The generation has another definition, which replaces this run.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) changed: bool,
     /// The generation has another definition, but this run is kept.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) stale: bool,
     /// The time the run was active, set when it leaves that state.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) active_for: Option<Duration>,
     /// A process of the run may exist.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) alive: bool,
     /// The kernel killed a process of the run because memory ran out.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) out_of_memory: bool,
     /// The last reload failed or timed out.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) reload_failed: bool,
     /// The last STATUS= of the run.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) status: String,
     /// EXTEND_TIMEOUT_USEC: `run-timeout` does not end the run before this time.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) extended: Option<Time>,
     /// The interval of watchdog pings that the run promised.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) watchdog: Option<Duration>,
     /// The providers the start waited for, recorded when the present graph differs.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) order: Option<Arc<[Name]>>,
     /// The held targets, recorded when the present graph differs.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) hold: Option<Box<Hold>>,
     /// depends-ms targets of this run that have no provider any more.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) milestones_lost: Vec<Name>,
 }
 

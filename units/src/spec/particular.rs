@@ -6,78 +6,58 @@
 use super::{ExecLine, FdStore, Keep, Log};
 use crate::text::fields::is_default;
 use serde::{Deserialize, Serialize};
+use serde_with::apply;
 use std::time::Duration;
 
 /// All of it. Its default asks for nothing.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Particular {
     /// Looked at before anything of the unit runs.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub conditions: Vec<Condition>,
     /// Variables of init's own environment that are handed on.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub env_pass: Vec<String>,
     /// Variables that are taken away again, whoever set them.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub env_unset: Vec<String>,
     /// `-` before working-dir: `/` where it is missing.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub working_dir_optional: bool,
     /// chroot(2).
-    #[serde(default, skip_serializing_if = "is_default")]
     pub root_dir: Option<String>,
     /// What it may do besides what its user may.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub privileges: Privileges,
     /// Where its descriptors 0, 1 and 2 lead.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub stdio: Stdio,
     /// Made for it.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub directories: Vec<Directories>,
     /// Whether `runtime-dir` outlives a stop.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub runtime_dir_keep: Keep,
     /// Its share of the processor and the disks.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub schedule: Schedule,
     /// How it is ended.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub ending: Ending,
     /// Its cgroup's settings.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub cgroup: Cgroup,
     /// A line to this descriptor makes it ready.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub ready_fd: Option<u16>,
     /// That long after its exec, before its exec-start-post.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub ready_wait: Option<Duration>,
     /// Run again and again; its success makes the unit ready.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub ready_exec: Option<ExecLine>,
     /// Started when nothing else is starting any more, or five seconds later.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub start_idle: bool,
     /// How the main process of a background-pidfile unit without a pid file is told.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub main_pid: MainPid,
     /// A ping is expected at least this often.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub watchdog: Option<Duration>,
     /// Paths that have to exist before the first command; looked for until the start times out.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub wait_file: Vec<String>,
     /// Descriptors that init keeps for it.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub fd_store: FdStore,
     /// SIGPIPE is ignored, not deadly.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub ignore_sigpipe: bool,
     /// From an imported file: a limit of its cgroup that can not be set is a warning, and its
     /// exec-stop is followed by the stop signal.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub lenient: bool,
 }
 
@@ -160,50 +140,40 @@ condition_kinds! {
 }
 
 /// capabilities(7), prctl(2).
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Privileges {
     /// PR_SET_NO_NEW_PRIVS.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub no_new: bool,
     /// The bounding set, bit n for capability n; None: as it is.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub bound: Option<u64>,
     /// The ambient set.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub ambient: u64,
     /// SECBIT_*.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub secure_bits: u8,
 }
 
 /// Where the three descriptors lead.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Stdio {
     /// 0.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub input: Input,
     /// 1.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub output: Output,
     /// 2.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub error: Output,
     /// The terminal, where one is asked for.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub tty: Terminal,
     /// The name its lines bear in the kernel's and the system's log; empty: its own.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub log_tag: String,
     /// The level and facility of its lines.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub log_priority: LogPriority,
     /// A place of output that stands still is waited for, however long; nothing is dropped.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub log_blocks: bool,
     /// The id of its record in utmp(5); empty: none.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub utmp_id: String,
 }
 
@@ -357,23 +327,19 @@ impl DirectoryKind {
 }
 
 /// Scheduling. None: as init's own.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Schedule {
     /// setpriority(2).
-    #[serde(default, skip_serializing_if = "is_default")]
     pub nice: Option<i8>,
     /// proc(5), oom_score_adj.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub oom_score_adjust: Option<i16>,
     /// ioprio_set(2): the class and the priority, as one number.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub io_priority: Option<u16>,
     /// sched_setscheduler(2): the policy and the priority.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub cpu_policy: Option<(u8, u8)>,
     /// sched_setaffinity(2): numbers of processors; empty: all.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub cpu_affinity: Vec<u16>,
 }
 

@@ -4,6 +4,7 @@
 //! defines and prints them; the parsers and [`crate::unit::generation`] create them.
 
 use serde::{Deserialize, Serialize};
+use serde_with::apply;
 use std::fmt;
 
 /// The severity.
@@ -47,27 +48,23 @@ impl fmt::Display for Place {
 }
 
 /// One diagnostic.
+#[apply(_ => #[serde(default)])]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnostic {
     /// The severity.
+    #[serde_with(skip_apply)]
     pub severity: Severity,
     /// The code, a short stable word for programs: `unknown-key`, `ring`, `double-claim` …
-    #[serde(default)]
     pub code: String,
     /// The place.
-    #[serde(default)]
     pub at: Place,
     /// The message, in lower case without a full stop.
-    #[serde(default)]
     pub message: String,
     /// The hint; may be empty.
-    #[serde(default)]
     pub hint: String,
     /// Related places: each link of a ring, each claim.
-    #[serde(default)]
     pub related: Vec<Place>,
     /// The line of the file, shortened; empty if not available.
-    #[serde(default)]
     pub excerpt: String,
 }
 

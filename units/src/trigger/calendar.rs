@@ -5,6 +5,7 @@
 use crate::spec::value::{Mistake, mistake};
 use crate::text::fields::is_default;
 use serde::{Deserialize, Serialize};
+use serde_with::apply;
 
 /// Microseconds per second. Seconds are counted in microseconds because they may have a fraction.
 pub(crate) const SECOND: u32 = 1_000_000;
@@ -44,33 +45,27 @@ pub enum ZoneName {
 }
 
 /// One expression.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Calendar {
     /// Days of the week; bit 0 is Monday, 0 means any day.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub weekdays: u8,
     /// Years.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub year: Field,
     /// 1 to 12.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub month: Field,
     /// 1 to 31; with `from_end`, 1 is the last day of the month.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub day: Field,
     /// The days count from the end of the month.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub from_end: bool,
     /// 0 to 23.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub hour: Field,
     /// 0 to 59.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub minute: Field,
     /// In microseconds; at least one part.
+    #[serde_with(skip_apply)]
     pub second: Field,
     /// The clock.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub zone: ZoneName,
 }
 

@@ -18,6 +18,7 @@ use crate::text::fields::{self, is_default};
 use address::Listen;
 use calendar::Calendar;
 use serde::{Deserialize, Serialize};
+use serde_with::apply;
 use std::time::Duration;
 
 /// One trigger.
@@ -68,153 +69,110 @@ pub enum Timestamping {
 }
 
 /// The keys of a socket unit. Names of options are those of socket(7), unix(7), tcp(7), ip(7).
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Socket {
     /// Listeners in the order of the file, which is the order of the descriptors.
+    #[serde_with(skip_apply)]
     pub listen: Vec<Listen>,
     /// The owner of created paths; `None` for the user of init.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub owner: Option<Credentials>,
     /// Permission bits of sockets and FIFOs.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub mode: u32,
     /// Permission bits of created parent directories.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub directory_mode: u32,
     /// Backlog of listen(2).
-    #[serde(default, skip_serializing_if = "is_default")]
     pub backlog: u32,
     /// See [`V6Only`].
-    #[serde(default, skip_serializing_if = "is_default")]
     pub v6only: V6Only,
     /// The name in LISTEN_FDNAMES; `None` for the unit's name.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub fd_name: Option<String>,
     /// Run one instance for each connection.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub accept: bool,
     /// Limit of concurrent connections.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub max_connections: u32,
     /// Limit of concurrent connections of one address or uid; 0 for no separate limit.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub max_per_source: u32,
     /// SO_KEEPALIVE.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub keepalive: bool,
     /// TCP_KEEPIDLE.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub keepalive_time: Option<Duration>,
     /// TCP_KEEPINTVL.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub keepalive_interval: Option<Duration>,
     /// TCP_KEEPCNT.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub keepalive_probes: Option<u32>,
     /// TCP_NODELAY.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub nodelay: bool,
     /// SO_REUSEPORT.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub reuse_port: bool,
     /// IP_FREEBIND.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub free_bind: bool,
     /// IP_TRANSPARENT.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub transparent: bool,
     /// SO_BROADCAST.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub broadcast: bool,
     /// SO_BINDTODEVICE.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub device: Option<String>,
     /// TCP_DEFER_ACCEPT.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub defer_accept: Option<Duration>,
     /// SO_PRIORITY.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub priority: Option<u32>,
     /// SO_MARK.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub mark: Option<u32>,
     /// IP_TOS, IPV6_TCLASS.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub tos: Option<u32>,
     /// IP_TTL, IPV6_UNICAST_HOPS.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub ttl: Option<u32>,
     /// TCP_CONGESTION.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub congestion: Option<String>,
     /// SO_RCVBUF.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub receive_buffer: Option<u64>,
     /// SO_SNDBUF.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub send_buffer: Option<u64>,
     /// F_SETPIPE_SZ of FIFOs.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub pipe_size: Option<u64>,
     /// SO_PASSCRED.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub pass_credentials: bool,
     /// SO_PASSSEC.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub pass_security: bool,
     /// IP_PKTINFO, IPV6_RECVPKTINFO, NETLINK_PKTINFO.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub pass_packet_info: bool,
     /// See [`Timestamping`].
-    #[serde(default, skip_serializing_if = "is_default")]
     pub timestamping: Timestamping,
     /// Open special files for writing too.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub writable: bool,
     /// Discard pending data when the service has ended.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub flush: bool,
     /// Remove paths when the socket stops listening.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub remove: bool,
     /// Symbolic links to the only path.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub symlinks: Vec<String>,
 }
 
 /// The keys of a timer unit. Each adds times to fire.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Timer {
     /// Wall-clock times.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub calendar: Vec<Calendar>,
     /// Time after the boot of the machine.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub boot: Vec<Duration>,
     /// Time after the start of init.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub startup: Vec<Duration>,
     /// Time after the timer unit became active.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub active: Vec<Duration>,
     /// Time after the last start of the activated unit.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub unit_active: Vec<Duration>,
     /// Time after the last end of the activated unit.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub unit_inactive: Vec<Duration>,
     /// Limit of a random delay.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub jitter: Duration,
     /// Use the same random delay each time on this machine.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub jitter_fixed: bool,
     /// Limit of a delay that lets timers fire together.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub accuracy: Duration,
     /// Fire once for calendar times that passed while the timer was inactive.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub persistent: bool,
 }
 

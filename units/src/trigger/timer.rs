@@ -8,32 +8,27 @@ use crate::limit;
 use crate::text::fields::is_default;
 use crate::text::time::Time;
 use serde::{Deserialize, Serialize};
+use serde_with::apply;
 use std::time::Duration;
 
 /// Past events that a timer needs.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct History {
     /// The start of init.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub startup: Time,
     /// The time at which the timer unit became active.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub active: Time,
     /// The same time on the wall clock, in microseconds since 1970.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub active_wall: i64,
     /// The last start of the activated unit.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub unit_active: Option<Time>,
     /// The last end of the activated unit; `None` if it is up or never ran.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub unit_inactive: Option<Time>,
     /// The last firing of the timer in this activation.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub fired: Option<Time>,
     /// The last firing on the wall clock, possibly before this boot.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub fired_wall: Option<i64>,
 }
 

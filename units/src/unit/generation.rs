@@ -11,6 +11,7 @@ use crate::text::name::Name;
 use crate::unit::policy::Policy;
 use crate::unit::settings::Settings;
 use serde::{Deserialize, Serialize};
+use serde_with::apply;
 use std::sync::Arc;
 
 /// Index into [`Generation::units`].
@@ -69,74 +70,70 @@ pub struct Fault {
 const LIVES: usize = 16;
 
 /// One unit.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unit {
     /// Its name.
+    #[serde_with(skip_apply)]
     pub name: Name,
     /// The place of its `unit:` line.
+    #[serde_with(skip_apply)]
     #[serde(default)]
     pub at: Place,
     /// Its type.
+    #[serde_with(skip_apply)]
     pub kind: Kind,
     /// The targets it provides, sorted; at least one.
+    #[serde_with(skip_apply)]
     pub provides: Vec<TargetId>,
     /// All dependencies except wanted-by and required-by, in the order of the file.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub dependencies: Vec<Dependency>,
     /// While the unit is enabled, the provider of each of these targets waits-for all targets of
     /// this unit.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub wanted_by: Box<[TargetId]>,
     /// While the unit is enabled, the provider of each of these targets depends-ms on all targets
     /// of this unit.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub required_by: Box<[TargetId]>,
     /// While the unit is enabled, the provider of each of these targets wants all targets of this
     /// unit, like a systemd link in `web.service.wants/`: only a target also waits for units
     /// installed into it, see systemd.target(5).
-    #[serde(default, skip_serializing_if = "is_default")]
     pub pulled_by: Box<[TargetId]>,
     /// The target that a trigger activates.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub activates: Option<TargetId>,
     /// Keys of class *live*. Most units have equal ones and share them.
+    #[serde_with(skip_apply)]
     #[serde(default)]
     pub live: Arc<Live>,
     /// The readiness protocol, from the keys of class *run*.
+    #[serde_with(skip_apply)]
     pub readiness: Readiness,
     /// The unit has an exec-stop, an exec-stop-post, or other work left for the stop of its run.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub has_exec_stop: bool,
     /// The unit has an exec-reload or a reload-signal.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub has_exec_reload: bool,
     /// A successful run stays active as `exited`. Otherwise the run is over.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub remains: bool,
     /// Standard input is a terminal: a person uses the unit.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub at_terminal: bool,
     /// Hash of the keys of class *run*.
+    #[serde_with(skip_apply)]
     #[serde(default)]
     pub run_hash: u64,
     /// The encoded [`crate::spec::Run`], decoded when a process is started. Empty for instant
     /// kinds.
+    #[serde_with(skip_apply)]
     #[serde(default, with = "bytes", skip_serializing_if = "is_default")]
     pub run: Arc<[u8]>,
     /// The error of a unit with an invalid text: everything else here is a placeholder, except the
     /// name and the targets.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub fault: Option<Box<Fault>>,
     /// The source of the unit; `None` for the unit directories.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub source: Option<Name>,
     /// The unit's wanted-by and required-by count only if the policy names it, whatever the
     /// default.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub opt_in: bool,
     /// The targets are names of one thing, as those of a systemd unit are: masking one of them
     /// masks the unit.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub is_one: bool,
 }
 

@@ -4,23 +4,21 @@
 use crate::text::fields::is_default;
 use crate::text::name::Name;
 use serde::{Deserialize, Serialize};
+use serde_with::apply;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The policy. Names in `mask`, `enable`, `disable` are targets, or units if there is no target of
 /// that name.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Policy {
     /// Masked: never started, and provides no target.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub mask: BTreeSet<Name>,
     /// Units whose `wanted-by` and `required-by` count.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub enable: BTreeSet<Name>,
     /// Units whose `wanted-by` and `required-by` do not count.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub disable: BTreeSet<Name>,
     /// Target → preferred unit, if several provide it.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub prefer: BTreeMap<Name, Name>,
 }

@@ -90,8 +90,8 @@ impl Init {
             return Err(FOREIGN);
         }
         let of = Pid::from_raw(pid);
-        // Without pidfds (old kernel, no descriptors), init's own child needs none: its pid stays
-        // reserved until it is reaped.
+        // Without a free descriptor, init's own child needs no pidfd: its pid stays reserved until
+        // it is reaped.
         let pidfd = match signal::pidfd(of) {
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
                 return Err("does not exist");
@@ -105,9 +105,7 @@ impl Init {
         // An exited process keeps its cgroup until it is reaped. Init reaps its own child and
         // learns the exit code; a foreign parent may never reap.
         let is_over = |pidfd: &OwnedFd| {
-            let ours =
-                || wait::is_child_behind(pidfd.as_fd()).unwrap_or_else(|| wait::is_child(of));
-            signal::has_ended(pidfd.as_fd()) && !ours()
+            signal::has_ended(pidfd.as_fd()) && wait::is_child_behind(pidfd.as_fd()) != Some(true)
         };
         if pidfd.as_ref().is_some_and(is_over) {
             return Err("has exited");

@@ -1,6 +1,5 @@
 //! Carries out the machine's orders about runs and reports the outcome to the machine.
 
-use crate::base::retry::retry_now;
 use crate::base::{Level, limit};
 use crate::event_loop::Init;
 use crate::logger;
@@ -211,7 +210,7 @@ impl Init {
 
     /// The earliest deadline of a run that the machine does not know.
     pub(crate) fn runs_deadline(&self) -> Option<Time> {
-        let idle = self.nobody_is_before_the_idle().then_some(self.now);
+        let idle = (!self.idle_due().is_empty()).then_some(self.now);
         idle.or_else(|| self.runs.next_due())
     }
 
@@ -308,11 +307,6 @@ impl Init {
         }
     }
 
-    /// Returns true if an idle run waits for other starts and none is in progress.
-    fn nobody_is_before_the_idle(&self) -> bool {
-        !self.idle_due().is_empty()
-    }
-
     fn idle_due(&self) -> Vec<(RunId, Alarm)> {
         let idle = self
             .idle
@@ -348,7 +342,8 @@ impl Init {
                 // Registering again makes the poll report remaining data.
                 let source = &mut SourceFd(&ready.pipe.as_raw_fd());
                 let registry = self.poll.registry();
-                let _ = retry_now(|| registry.reregister(source, Token(token), Interest::READABLE));
+                // It fails only for a descriptor that the poll does not know.
+                let _ = registry.reregister(source, Token(token), Interest::READABLE);
                 running.ready_pipe = Some(ready);
             }
         }

@@ -23,6 +23,7 @@ use groundstate_units::machine::event::{Event, ExecFailure, RunId};
 use groundstate_units::spec::{ExecLine, Exit, Kind, Live, Particular, Prefixes, Run};
 use groundstate_units::text::fields::is_default;
 use serde::{Deserialize, Serialize};
+use serde_with::apply;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,53 +54,45 @@ enum Step {
 }
 
 /// The command sequence of one run.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct CommandSequence {
+    #[serde_with(skip_apply)]
     run: RunId,
+    #[serde_with(skip_apply)]
     plan: Plan,
+    #[serde_with(skip_apply)]
     stop_signal: u8,
     /// The live settings at the start.
+    #[serde_with(skip_apply)]
     #[serde(default)]
     live: Arc<Live>,
+    #[serde_with(skip_apply)]
     step: Step,
-    #[serde(default, skip_serializing_if = "is_default")]
     main_alive: bool,
     /// Up without a main process.
-    #[serde(default, skip_serializing_if = "is_default")]
     headless: bool,
-    #[serde(default, skip_serializing_if = "is_default")]
     reloading: bool,
     /// Reload commands that have not ended.
-    #[serde(default, skip_serializing_if = "is_default")]
     reloads: u8,
     /// The main process has exited during a reload, which may name another one.
-    #[serde(default, skip_serializing_if = "is_default")]
     ended_in_reload: Option<Exit>,
-    #[serde(default, skip_serializing_if = "is_default")]
     was_ready: bool,
     /// exec-start-post has started.
-    #[serde(default, skip_serializing_if = "is_default")]
     posted: bool,
-    #[serde(default, skip_serializing_if = "is_default")]
     executed_told: bool,
-    #[serde(default, skip_serializing_if = "is_default")]
     exit_told: bool,
-    #[serde(default, skip_serializing_if = "is_default")]
     gone_told: bool,
-    #[serde(default, skip_serializing_if = "is_default")]
     stopping: bool,
-    #[serde(default, skip_serializing_if = "is_default")]
     failure: Option<Box<ExecFailure>>,
     /// The condition that skips the run.
-    #[serde(default, skip_serializing_if = "is_default")]
     skipped: Option<Box<str>>,
     /// The exit of the main process, until the check for other processes.
-    #[serde(default, skip_serializing_if = "is_default")]
     ended: Option<Exit>,
     /// The exit of the main process, for the final commands.
-    #[serde(default, skip_serializing_if = "is_default")]
     exit: Option<Exit>,
     /// The result, if it differs from the exit.
+    #[serde_with(skip_apply)]
     #[serde(
         default,
         deserialize_with = "carried::word::maybe",
@@ -107,22 +100,16 @@ pub(crate) struct CommandSequence {
     )]
     result: Option<Word>,
     /// A oneshot without `remain` has done its work and is ending by itself.
-    #[serde(default, skip_serializing_if = "is_default")]
     closing: bool,
     /// Remaining processes are not tracked any more.
-    #[serde(default, skip_serializing_if = "is_default")]
     abandoned: bool,
     /// Number of exec-stop-post commands started.
-    #[serde(default, skip_serializing_if = "is_default")]
     last: usize,
     /// The files of the unit have been removed.
-    #[serde(default, skip_serializing_if = "is_default")]
     cleaned: bool,
     /// The unit is started again after this stop.
-    #[serde(default, skip_serializing_if = "is_default")]
     again: bool,
     /// The stop has taken too long.
-    #[serde(default, skip_serializing_if = "is_default")]
     killed: bool,
 }
 
@@ -532,25 +519,22 @@ pub(crate) enum Effect {
 // the whole definition.
 
 /// The number of commands for each key, and related settings.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Plan {
+    #[serde_with(skip_apply)]
     kind: Kind,
     /// A oneshot stays up after its last command until it is stopped.
-    #[serde(default, skip_serializing_if = "is_default")]
     remain: bool,
-    #[serde(default, skip_serializing_if = "is_default")]
     has_grep: bool,
-    #[serde(default, skip_serializing_if = "is_default")]
     has_pid_file: bool,
     /// [`Run::has_stop_work`].
-    #[serde(default, skip_serializing_if = "is_default")]
     has_stop_work: bool,
+    #[serde_with(skip_apply)]
     lines: [u16; 7],
     /// Commands whose failure counts as success.
-    #[serde(default, skip_serializing_if = "is_default")]
     forgiven: Box<[CommandKind]>,
     /// Rarely used settings.
-    #[serde(default, skip_serializing_if = "is_default")]
     particular: Option<Box<Particular>>,
 }
 

@@ -27,23 +27,6 @@ pub(crate) fn is_alone(test: &str) -> bool {
     is_alone_under(&[], test)
 }
 
-/// The same with this system call failing as missing. Returns `None` without strace(1).
-fn is_alone_without(call: &str, test: &str) -> Option<bool> {
-    std::process::Command::new("strace").arg("-V").output().ok()?;
-    let name = format!("groundstate-without-{call}-{}", std::process::id());
-    let lines = std::env::temp_dir().join(name);
-    let (trace, inject) = (format!("trace={call}"), format!("inject={call}:error=ENOSYS"));
-    // strace stops only at this call, because of --seccomp-bpf.
-    let words = ["strace", "-f", "-qq", "--seccomp-bpf", "-o", lines.to_str()?];
-    let alone = is_alone_under(&[&words[..], &["-e", &trace, "-e", &inject]].concat(), test);
-    if !alone {
-        let said = std::fs::read_to_string(&lines).unwrap();
-        std::fs::remove_file(&lines).unwrap();
-        assert!(said.contains("INJECTED"), "nobody asked for {call}");
-    }
-    Some(alone)
-}
-
 fn is_alone_under(wrapper: &[&str], test: &str) -> bool {
     const ALONE: &str = "GROUNDSTATE_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {

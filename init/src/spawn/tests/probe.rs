@@ -232,13 +232,3 @@ fn no_descriptor_leaks_while_others_are_opened_and_closed() {
         nothing_leaks(turns(500, 10_000));
     }
 }
-
-#[test]
-fn no_descriptor_leaks_where_they_are_closed_one_by_one() {
-    let own = "spawn::tests::probe::no_descriptor_leaks_where_they_are_closed_one_by_one";
-    match is_alone_without("close_range", own) {
-        Some(true) => nothing_leaks(turns(50, 1_000)),
-        Some(false) => {}
-        None => crate::not_run!("there is no strace"),
-    }
-}

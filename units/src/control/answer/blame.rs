@@ -1,6 +1,7 @@
 //! `blame`: the duration of starts. See [`super`].
 
 use serde::{Deserialize, Serialize};
+use serde_with::apply;
 
 /// Answer of `blame`; `critical-chain` and `plot` are drawn from it too.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -14,31 +15,28 @@ pub struct Blame {
 }
 
 /// Times of one unit's latest start: CLOCK_MONOTONIC, microseconds.
+#[apply(_ => #[serde(default)])]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Timing {
     /// The unit's name.
+    #[serde_with(skip_apply)]
     pub unit: String,
     /// The time at which the unit became needed, or was next tried.
-    #[serde(default)]
     pub waited_from_us: u64,
     /// The time of the start; null if the unit failed because of another one.
-    #[serde(default)]
     pub started_us: Option<u64>,
     /// The time at which the unit became ready; null if it is not.
-    #[serde(default)]
     pub ready_us: Option<u64>,
     /// The time of the first failure that let waiting units continue; null if there was none, or
     /// the unit was ready before.
-    #[serde(default)]
     pub failed_us: Option<u64>,
     /// The provider whose becoming ready let it start.
-    #[serde(default)]
     pub after: Option<String>,
     /// Number of automatic restarts since the last start or restart by hand.
-    #[serde(default)]
     pub restarts: u32,
     /// The first start that became ready, if the unit has started again since.
+    #[serde_with(skip_apply)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<Box<Timing>>,
 }

@@ -5,21 +5,19 @@ use super::Reason;
 use crate::machine::reason::State;
 use crate::spec::{DependencyKind, Kind};
 use serde::{Deserialize, Serialize};
+use serde_with::apply;
 
 /// Answer of `tree` and `graph`.
+#[apply(_ => #[serde(default)])]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Graph {
     /// [`super::SCHEMA`].
-    #[serde(default)]
     pub schema: u32,
     /// The goal with the overlay.
-    #[serde(default)]
     pub goal: Vec<String>,
     /// Units, by name.
-    #[serde(default)]
     pub nodes: Vec<Node>,
     /// Edges, by unit, in the order of the file.
-    #[serde(default)]
     pub edges: Vec<Edge>,
 }
 

@@ -4,70 +4,56 @@
 use super::{Plan, Said, System};
 use crate::unit::generation::{FileRecord, Stamp};
 use serde::{Deserialize, Serialize};
+use serde_with::apply;
 
 /// Answer of `stats`.
+#[apply(_ => #[serde(default)])]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
     /// [`super::SCHEMA`].
-    #[serde(default)]
     pub schema: u32,
     /// Crashes survived.
-    #[serde(default)]
     pub crashes: u32,
     /// Open file descriptors of PID 1.
-    #[serde(default)]
     pub fds: u64,
     /// Resident bytes of PID 1.
-    #[serde(default)]
     pub rss: u64,
     /// Turns of the event loop.
-    #[serde(default)]
     pub wakeups: u64,
     /// Units in the generation.
-    #[serde(default)]
     pub units: u64,
     /// Runs that are up.
-    #[serde(default)]
     pub runs: u64,
     /// The process tracking: `cgroup2` or `process-group`.
-    #[serde(default)]
     pub tracking: String,
     /// Counts of dropped input and output.
-    #[serde(default)]
     pub dropped: Dropped,
 }
 
 /// Counts of what init has dropped since it started. They only grow, and stay at their maximum.
 /// `callers-turned-away`, `messages-refused` and `messages-unusable` survive an upgrade and a
 /// crash; the others restart at 0.
+#[apply(_ => #[serde(default)])]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Dropped {
     /// Connections to the control socket that were refused for lack of room, or closed in favour of
     /// another.
-    #[serde(default)]
     pub callers_turned_away: u64,
     /// Connections that were cut because the client did not read its answers, or did not complete a
     /// line.
-    #[serde(default)]
     pub callers_cut_off: u64,
     /// Notify datagrams from processes that may not notify for a unit.
-    #[serde(default)]
     pub messages_refused: u64,
     /// Notify datagrams that were too long or had no sender.
-    #[serde(default)]
     pub messages_unusable: u64,
     /// Descriptors that were passed on either socket and closed.
-    #[serde(default)]
     pub descriptors_closed: u64,
     /// Log lines of init that were lost: too many at once, or no reader.
-    #[serde(default)]
     pub lines_not_said: u64,
     /// Log lines of units that a blocked output (a console, a log) did not get.
-    #[serde(default)]
     pub lines_not_shown: u64,
     /// Reports about runs that were over already.
-    #[serde(default)]
     pub events_too_late: u64,
 }
 
@@ -89,56 +75,46 @@ impl Dropped {
 }
 
 /// Answer of `ping`.
+#[apply(_ => #[serde(default)])]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Pong {
     /// [`super::SCHEMA`].
-    #[serde(default)]
     pub schema: u32,
     /// The version of init.
-    #[serde(default)]
     pub version: String,
     /// The pid of init in its own namespace.
-    #[serde(default)]
     pub pid: u32,
     /// The time at which init started.
-    #[serde(default)]
     pub boot: String,
     /// The mode: `machine`, `container` or `supervisor`.
-    #[serde(default)]
     pub mode: String,
     /// `seq` of the latest event.
-    #[serde(default)]
     pub seq: u64,
     /// Start of the event count, CLOCK_MONOTONIC in microseconds. Another init process counts from
     /// 1 again and reports another time. 0 if init does not report it.
-    #[serde(default)]
     pub seq_mono_us: u64,
     /// The paths of this init.
+    #[serde_with(skip_apply)]
     pub paths: Paths,
 }
 
 /// The paths that init reads and writes.
+#[apply(_ => #[serde(default)])]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Paths {
     /// The file `init.yaml`.
-    #[serde(default)]
     pub config: String,
     /// The file `policy.yaml`.
-    #[serde(default)]
     pub policy: String,
     /// The policy that lasts until the next boot; null without a runtime directory.
-    #[serde(default)]
     pub runtime_policy: Option<String>,
     /// Directory of sockets and of files that last until the next boot; null if none is writable.
-    #[serde(default)]
     pub runtime_dir: Option<String>,
     /// Directory of log files.
-    #[serde(default)]
     pub log_dir: String,
     /// Unit directories; files of an earlier one hide those of a later one.
-    #[serde(default)]
     pub unit_dirs: Vec<String>,
 }
 
@@ -164,90 +140,74 @@ pub struct Sources {
 }
 
 /// One source.
+#[apply(_ => #[serde(default)])]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Source {
     /// The name of the source.
-    #[serde(default)]
     pub source: String,
     /// The uid that may put the source, besides root and init's uid.
-    #[serde(default)]
     pub uid: u32,
     /// The revision, which each put increments; 0 before the first put.
-    #[serde(default)]
     pub revision: u64,
     /// Names of the source's files.
-    #[serde(default)]
     pub files: Vec<String>,
     /// The roots of the source.
-    #[serde(default)]
     pub roots: Vec<String>,
 }
 
 /// Answer of `source-put` and `source-drop`.
+#[apply(_ => #[serde(default)])]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Put {
     /// [`super::SCHEMA`].
-    #[serde(default)]
     pub schema: u32,
     /// The source.
-    #[serde(default)]
     pub source: String,
     /// The present revision, which the next put may expect.
-    #[serde(default)]
     pub revision: u64,
     /// The present generation.
-    #[serde(default)]
     pub generation: u32,
     /// The plan; null if it was not requested.
-    #[serde(default)]
     pub plan: Option<Plan>,
     /// Diagnostics about the files of the source.
-    #[serde(default)]
     pub diagnostics: Vec<Said>,
 }
 
 /// Answer of `whose`.
+#[apply(_ => #[serde(default)])]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Whose {
     /// [`super::SCHEMA`].
-    #[serde(default)]
     pub schema: u32,
     /// The pid of the request.
-    #[serde(default)]
     pub pid: u32,
     /// The unit; null if the process belongs to none.
     pub unit: Option<String>,
     /// The targets of the unit.
-    #[serde(default)]
     pub targets: Vec<String>,
     /// The run.
-    #[serde(default)]
     pub run: Option<u64>,
     /// `main`, `helper` (exec-stop …) or `child`.
-    #[serde(default)]
     pub role: Option<String>,
 }
 
 /// Answer of `cat`: the place of the text, because init does not keep it.
+#[apply(_ => #[serde(default)])]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Located {
     /// [`super::SCHEMA`].
-    #[serde(default)]
     pub schema: u32,
     /// The unit.
+    #[serde_with(skip_apply)]
     pub unit: String,
     /// The file with the unit's text.
-    #[serde(default)]
     pub file: String,
     /// The first line of the text.
-    #[serde(default)]
     pub line: u32,
     /// The drop-ins, in order.
-    #[serde(default)]
     pub drop_ins: Vec<String>,
     /// Stamps of the file and the drop-ins at the time they were read.
-    #[serde(default)]
     pub stamps: Vec<Stamp>,
 }
 

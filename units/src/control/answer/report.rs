@@ -3,52 +3,44 @@
 use super::SCHEMA;
 use crate::text::diagnostic::{Diagnostic, Severity};
 use serde::{Deserialize, Serialize};
+use serde_with::apply;
 
 /// Answer of `check`, and the report of a refused reload.
+#[apply(_ => #[serde(default)])]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// [`SCHEMA`].
-    #[serde(default)]
     pub schema: u32,
     /// Number of errors.
-    #[serde(default)]
     pub errors: usize,
     /// Number of warnings.
-    #[serde(default)]
     pub warnings: usize,
     /// All diagnostics.
-    #[serde(default)]
     pub diagnostics: Vec<Said>,
 }
 
 /// One diagnostic of a [`Report`].
+#[apply(_ => #[serde(default)])]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Said {
     /// The severity.
+    #[serde_with(skip_apply)]
     pub severity: Severity,
     /// The code, a short stable word.
-    #[serde(default)]
     pub code: String,
     /// The path as given.
-    #[serde(default)]
     pub file: String,
     /// The line, from 1; 0 for the whole file.
-    #[serde(default)]
     pub line: u32,
     /// The column, from 1; 0 for the whole line.
-    #[serde(default)]
     pub column: u32,
     /// The message.
-    #[serde(default)]
     pub message: String,
     /// The hint: what to do; may be empty.
-    #[serde(default)]
     pub hint: String,
     /// Related places.
-    #[serde(default)]
     pub related: Vec<Spot>,
     /// The line of the file, shortened; empty if not available.
-    #[serde(default)]
     pub excerpt: String,
 }
 

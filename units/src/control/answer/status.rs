@@ -5,6 +5,7 @@ use super::Reason;
 use crate::machine::reason::{State, System};
 use crate::spec::Kind;
 use serde::{Deserialize, Serialize};
+use serde_with::apply;
 
 /// The overlay: changes of the goal by hand.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -21,48 +22,39 @@ pub struct Overlay {
 }
 
 /// Answer of `status`.
+#[apply(_ => #[serde(default)])]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// [`super::SCHEMA`].
-    #[serde(default)]
     pub schema: u32,
     /// Number of the present generation.
-    #[serde(default)]
     pub generation: u32,
     /// The goal's targets, without the overlay.
-    #[serde(default)]
     pub goal: Vec<String>,
     /// The overlay.
+    #[serde_with(skip_apply)]
     pub overlay: Overlay,
     /// Sources that were put, by name.
-    #[serde(default)]
     pub sources: Vec<SourceStatus>,
     /// The state of the system.
+    #[serde_with(skip_apply)]
     pub system: System,
     /// True if nothing is starting, stopping or waiting, except for retries after a verdict.
     /// `--wait` waits for this.
-    #[serde(default)]
     pub settled: bool,
     /// The process tracking: `cgroup2` or `process-group`.
-    #[serde(default)]
     pub tracking: String,
     /// Number of crashes that PID 1 survived.
-    #[serde(default)]
     pub crashes: u32,
     /// The time of the last recovery from a crash.
-    #[serde(default)]
     pub resumed: Option<String>,
     /// The time at which init started.
-    #[serde(default)]
     pub booted: String,
     /// The time of this answer.
-    #[serde(default)]
     pub now: String,
     /// The requested units, or all; by name.
-    #[serde(default)]
     pub units: Vec<UnitStatus>,
     /// The requested targets, or all; by name.
-    #[serde(default)]
     pub targets: Vec<TargetStatus>,
 }
 
@@ -81,73 +73,62 @@ pub struct SourceStatus {
 }
 
 /// One unit of a [`Status`].
+#[apply(_ => #[serde(default)])]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct UnitStatus {
     /// Its name.
+    #[serde_with(skip_apply)]
     pub unit: String,
     /// The type.
+    #[serde_with(skip_apply)]
     #[serde(rename = "type")]
     pub kind: Kind,
     /// The description; may be empty.
-    #[serde(default)]
     pub description: String,
     /// The targets the unit provides.
-    #[serde(default)]
     pub provides: Vec<String>,
     /// The shown state.
+    #[serde_with(skip_apply)]
     pub state: State,
     /// The unit is active, but a soft dependency is not.
-    #[serde(default)]
     pub degraded: bool,
     /// The pid of the main process, if there is one.
-    #[serde(default)]
     pub main_pid: Option<u32>,
     /// The present run, if there is one.
-    #[serde(default)]
     pub run: Option<u64>,
     /// The start of this state.
-    #[serde(default)]
     pub since: String,
     /// Consecutive failures.
-    #[serde(default)]
     pub attempt: u32,
     /// The time of the next automatic try; null if there is none.
-    #[serde(default)]
     pub next_try: Option<String>,
     /// The unit counts as failed for its dependents, even while it is retried.
-    #[serde(default)]
     pub verdict: bool,
     /// The run has an older definition.
-    #[serde(default)]
     pub stale: bool,
     /// The goal needs the unit, directly or indirectly.
-    #[serde(default)]
     pub needed: bool,
     /// Targets of needed units and goals that pull the unit in: a handful at most, for display.
-    #[serde(default)]
     pub needed_by: Vec<String>,
     /// The last STATUS= of the run; may be empty.
-    #[serde(default)]
     pub status: String,
     /// The reason why the unit is not simply running.
-    #[serde(default)]
     pub reason: Option<Reason>,
     /// The unit can reload its configuration.
-    #[serde(default)]
     pub can_reload: bool,
     /// The last reload failed or timed out.
+    #[serde_with(skip_apply)]
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reload_failed: bool,
     /// The exited run counts as active. False if it is over, so that the unit is inactive although
     /// its success stands.
+    #[serde_with(skip_apply)]
     #[serde(default = "yes")]
     pub remains: bool,
     /// The file of the definition; may be empty for built-in units.
-    #[serde(default)]
     pub file: String,
     /// The source of the unit.
-    #[serde(default)]
     pub source: Option<String>,
 }
 

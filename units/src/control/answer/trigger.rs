@@ -2,6 +2,7 @@
 
 use crate::machine::reason::State;
 use serde::{Deserialize, Serialize};
+use serde_with::apply;
 
 /// Answer of `timers`: all timer units, by name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -91,19 +92,16 @@ pub struct Accepts {
 }
 
 /// A connection whose run failed.
+#[apply(_ => #[serde(default)])]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrokenOff {
     /// The unit of the run.
-    #[serde(default)]
     pub unit: String,
     /// The peer.
-    #[serde(default)]
     pub peer: String,
     /// The end of the run.
-    #[serde(default)]
     pub time: String,
     /// The reason, in words.
-    #[serde(default)]
     pub reason: String,
 }
 

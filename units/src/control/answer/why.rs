@@ -4,38 +4,35 @@ use super::{Reason, UnitStatus};
 use crate::machine::reason::State;
 use crate::spec::DependencyKind;
 use serde::{Deserialize, Serialize};
+use serde_with::apply;
 
 /// Answer of `why`.
+#[apply(_ => #[serde(default)])]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Why {
     /// [`super::SCHEMA`].
-    #[serde(default)]
     pub schema: u32,
     /// The name in the request.
+    #[serde_with(skip_apply)]
     pub target: String,
     /// The provider.
     pub unit: Option<String>,
     /// The state, as in [`super::TargetStatus`].
+    #[serde_with(skip_apply)]
     pub state: State,
     /// See [`UnitStatus::degraded`].
-    #[serde(default)]
     pub degraded: bool,
     /// The chain from the unit itself to the root cause, which is last. The `reason` of a link
     /// explains its state; its `target` is the name by which the previous link depends on it.
-    #[serde(default)]
     pub chain: Vec<Link>,
     /// Pulling edges to the unit, from the nearest to the goal.
-    #[serde(default)]
     pub needed_by: Vec<Need>,
     /// Triggers that start the unit when they fire: timers, sockets and paths.
-    #[serde(default)]
     pub activated_by: Vec<Affected>,
     /// Needed units that are not active, or degraded, because of this unit.
-    #[serde(default)]
     pub affects: Vec<Affected>,
     /// The unit itself, as in `status`; null if no unit provides the target.
-    #[serde(default)]
     pub detail: Option<UnitStatus>,
 }
 
