@@ -271,6 +271,23 @@ fn upgrade_to_a_binary_with_another_field_of_the_state_works_both_ways() {
         }
     }
     comes_to_its_end(&init);
+    // A binary that misses a field of a unit decides otherwise than the one that replays.
+    init.finish_after_crash();
+}
+
+/// The other binary does not know a key of the unit file, which does not change.
+#[test]
+fn first_reload_after_an_upgrade_parses_unchanged_files_again() {
+    let files = Sandbox::new();
+    files.unit("all", "restart-delay-max: 7s\nexec-start: DAEMON");
+    let init = Boot::new(files).unrecorded().start("all");
+    init.when_state("all", "running");
+    init.tell("reload", &json!({}));
+    let renamed: (&[u8], &[u8]) = (b"restart-delay-max", b"restart-delay-maX");
+    let other = copy_of_init(&init.sandbox, "other", Some(renamed));
+    init.tell("upgrade", &json!({"binary": other}));
+    let told = init.ask("reload", &json!({}));
+    assert!(format!("{told:?}").contains("restart-delay-max"), "{told:?}");
     init.finish();
 }
 
