@@ -2,7 +2,7 @@
 //!
 //! Pure except for the questions it asks through [`Files`]. The order in which a directory lists
 //! its names does not affect the result. A file is not parsed again if its stamp and those of its
-//! drop-ins are unchanged since the previous generation. An error breaks the unit it is in and is
+//! drop-ins are unchanged since the previous generation and the same program parsed it. An error breaks the unit it is in and is
 //! reported. [`Loaded::refused`] tells that more than single units is wrong, which a reload
 //! refuses. The machine decides whether a *broken unit* is needed.
 //!
@@ -52,6 +52,9 @@ use source::read_source;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+/// The running program: after an upgrade, another one may understand a file differently.
+const PROGRAM: &str = "/proc/self/exe";
+
 /// A loaded generation.
 #[derive(Clone, Debug)]
 pub struct Loaded {
@@ -70,17 +73,16 @@ pub fn load(files: &dyn Files, options: &Options, in_force: Option<&Generation>)
     let mut loader = Loader { files, options, found: Vec::new(), refused: false };
     let settings = loader.settings();
     let policy = loader.policy();
-    let (accounts, account_records) = loader.accounts();
+    let (accounts, mut records) = loader.accounts();
+    records.push(program(files));
+    let is_known = |previous: &&Generation| records.iter().all(|r| previous.files.contains(r));
+    let previous = in_force.filter(|previous| previous.settings == settings).filter(is_known);
     let folders = loader.folders(&settings);
-    let mut set = Set { records: account_records, around: around(files), ..Set::default() };
+    let mut set = Set { records, around: around(files), ..Set::default() };
     let sources = loader.sources(&settings, in_force, &mut set);
     let overlaid = Overlaid { below: files, sources: &sources };
     let (accounts, trust) = (&accounts, options.trust);
     let context = Context { files: &overlaid, settings: &settings, accounts, trust };
-    let previous = in_force.filter(|previous| {
-        let accounts = set.records.iter().filter(|record| is_account(options, record));
-        previous.settings == settings && accounts.into_iter().all(|r| previous.files.contains(r))
-    });
     let before = Before::of(previous);
     loader.read_units(&context, &folders, &before, &mut set);
     set.read_imported(&context, &folders.foreign, &before, None);
@@ -106,7 +108,8 @@ pub fn put(files: &dyn Files, options: &Options, previous: &Generation, source: 
     let overlaid = Overlaid { below: files, sources: &sources };
     let (accounts, trust) = (&accounts, options.trust);
     let context = Context { files: &overlaid, settings: &settings, accounts, trust };
-    let before = Before::of(Some(previous)).by_texts_alone();
+    let is_known = previous.files.contains(&program(files));
+    let before = Before::of(is_known.then_some(previous)).by_texts_alone();
     // A reload reports errors of directories.
     let mut silent = Loader { files, options, found: Vec::new(), refused: false };
     let folders = silent.folders(&settings);
@@ -130,8 +133,14 @@ fn wanted(options: &Options, settings: &Settings, policy: &Policy) -> Vec<String
     names.chain(&policy.enable).map(Name::to_string).collect()
 }
 
-fn is_account(options: &Options, record: &FileRecord) -> bool {
-    [&options.passwd, &options.group].iter().any(|path| ***path == *record.path)
+fn program(files: &dyn Files) -> FileRecord {
+    record(PROGRAM, files.stat(PROGRAM).map_or_else(|_| Stamp::default(), |found| found.stamp))
+}
+
+/// The record of a file that holds no units.
+fn record(path: &str, stamp: Stamp) -> FileRecord {
+    let (drop_ins, diagnostics) = (Vec::new(), Vec::new());
+    FileRecord { path: path.into(), stamp, drop_ins, diagnostics, again: false, source: None }
 }
 
 /// Loads a unit file: from the previous generation, or by reading it.
@@ -275,14 +284,7 @@ impl Loader<'_> {
                 Err(_) => (String::new(), Stamp::default()),
             };
             texts.push(text);
-            records.push(FileRecord {
-                path: path.as_str().into(),
-                stamp,
-                drop_ins: Vec::new(),
-                diagnostics: Vec::new(),
-                again: false,
-                source: None,
-            });
+            records.push(record(path, stamp));
         }
         let [passwd, group] = texts.as_slice() else { return (Accounts::default(), records) };
         (Accounts::parse(passwd, group), records)

@@ -87,6 +87,10 @@ fn a_put_adds_its_units_and_roots_and_parses_what_changed_alone() {
     );
     assert_eq!(second.parsed, 1, "db did not change");
     assert_eq!(roots(&second.generation), [("fleet", vec!["db"])]);
+    let files = || set(&[("db.yaml", DB), ("web.yaml", other)], &["db"]);
+    assert_eq!(put_in(&mut memory, &second.generation, files()).parsed, 0);
+    memory.program("/proc/self/exe");
+    assert_eq!(put_in(&mut memory, &second.generation, files()).parsed, 2, "another program");
     let third = put_in(&mut memory, &second.generation, set(&[], &[]));
     assert_eq!((units(&third.generation), third.parsed), (vec!["a"], 0));
     assert_eq!(third.generation.revision(&name("fleet")), 3);

@@ -150,6 +150,20 @@ fn only_changed_files_are_parsed_again() {
 }
 
 #[test]
+fn another_program_parses_all_files_again() {
+    let mut memory = Memory::new(&[
+        ("/etc/groundstate/units/a.yaml", "unit: a\n"),
+        ("/etc/groundstate/units/b.yaml", "unit: b\n"),
+    ]);
+    let first = memory.load(None);
+    assert_eq!(memory.load(Some(&first.generation)).parsed, 0);
+    memory.program("/proc/self/exe");
+    let second = memory.load(Some(&first.generation));
+    assert_eq!(second.parsed, 2);
+    assert_eq!(memory.load(Some(&second.generation)).parsed, 0);
+}
+
+#[test]
 fn the_order_of_a_listing_makes_no_difference() {
     let files: Vec<(String, String)> = (0..40)
         .map(|n| {

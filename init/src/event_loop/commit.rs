@@ -89,11 +89,14 @@ impl Init {
         let changed = match self.machine.take_changes() {
             Changes::Units(changed) => changed,
             Changes::All => {
-                let is_there = |key: &[u8]| {
-                    let place = key.get(1..).and_then(|place| place.try_into().ok());
-                    place.is_some_and(|place| u32::from_be_bytes(place) < count)
-                };
-                store.retain(Kind::Unit as u8, is_there);
+                store.retain(|key| match key.split_first() {
+                    Some((kind, place)) if *kind == Kind::Unit as u8 => {
+                        place.try_into().is_ok_and(|place| u32::from_be_bytes(place) < count)
+                    }
+                    // A newer init wrote the others, and the next one would read them.
+                    Some((kind, _)) => *kind <= Kind::LAST,
+                    None => false,
+                });
                 (0..count).collect()
             }
         };

@@ -219,9 +219,8 @@ impl Init {
                 Input::Ready(run) => self.ready_before(run),
             }
         }
-        if !ended.is_empty() {
-            self.tracker.adopt_left();
-        }
+        // Also without inputs: the crash may have come between a commit and this look.
+        self.tracker.adopt_left();
         // A loader may bring a generation that starts units: all other exits come before that.
         ended.sort_by_key(|ended| self.loader.knows(ended.pid));
         for Ended { pid, exit } in ended {

@@ -11,6 +11,7 @@ use crate::spawn::ExecResult;
 use crate::spawn::tests::{PATIENCE, Running, is_alone, plain, start, ways};
 use crate::sys::{Pid, process, wait};
 use groundstate_units::machine::event::RunId;
+use groundstate_units::text::fields;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::AddWatchFlags;
 use std::time::Instant;
@@ -66,7 +67,12 @@ fn reap(tracker: &mut Tracker, pid: Pid) {
 }
 
 /// The main process was reaped here, so `Running` must not reap it again.
-fn end(tracker: &mut Tracker, mut running: Running) {
+fn end(tracker: &mut Tracker, running: Running) {
+    reap_main(tracker, running);
+    tracker.adopt_left();
+}
+
+fn reap_main(tracker: &mut Tracker, mut running: Running) {
     let pid = running.pid;
     let deadline = Instant::now() + PATIENCE;
     while wait::peek_one(pid).unwrap().is_none() {
@@ -75,7 +81,24 @@ fn end(tracker: &mut Tracker, mut running: Running) {
     }
     running.end();
     tracker.ended(pid);
-    tracker.adopt_left();
+}
+
+#[test]
+fn an_orphan_belongs_to_the_run_of_a_process_that_the_previous_image_reaped() {
+    let own = "process_tracking::tests::an_orphan_belongs_to_the_run_of_a_process_that_the_previous_image_reaped";
+    if !is_alone(own) {
+        return;
+    }
+    process::become_subreaper().unwrap();
+    let mut before = Tracker::without_cgroups();
+    let running = run(&mut before, RUN, "setsid setsid sleep 600 & sleep 0.2");
+    reap_main(&mut before, running);
+    let mut next: Tracker = fields::decode(&fields::encode(&before).unwrap()).unwrap();
+    (next.runs, next.families) = (before.runs, before.families);
+    next.adopt_left();
+    assert!(!next.is_empty(RUN));
+    next.kill(RUN);
+    until(&mut next, |next| next.is_empty(RUN));
 }
 
 #[test]

@@ -66,6 +66,9 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// The highest number in use.
+    pub(crate) const LAST: u8 = Kind::Order as u8;
+
     /// The key of the only record of this kind.
     pub(crate) fn key(self) -> [u8; 1] {
         [self as u8]

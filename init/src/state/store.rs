@@ -287,11 +287,10 @@ impl Store {
         frames.insert(Box::from(key), (at, 0));
     }
 
-    /// Stages the removal of all records that begin with this byte and for which this is false.
-    pub(crate) fn retain(&mut self, kind: u8, stays: impl Fn(&[u8]) -> bool) {
+    /// Stages the removal of all records for whose key this is false.
+    pub(crate) fn retain(&mut self, stays: impl Fn(&[u8]) -> bool) {
         let keys = self.index.keys().chain(self.staged.frames.keys());
-        let gone: BTreeSet<Box<[u8]>> =
-            keys.filter(|key| key.first() == Some(&kind) && !stays(key)).cloned().collect();
+        let gone: BTreeSet<Box<[u8]>> = keys.filter(|key| !stays(key)).cloned().collect();
         gone.iter().for_each(|key| self.remove(key));
     }
 
@@ -638,7 +637,7 @@ mod tests {
         let mut store = full();
         assert!((40..60).all(|number| store.put(&key(number), &(1000 + number))));
         assert!(store.commit().is_err());
-        store.retain(7, |name| name == key(44) || name == key(45));
+        store.retain(|name| name == key(44) || name == key(45));
         store.limit = HALF_MOST;
         store.commit().unwrap();
         assert_eq!(found(&store), [(key(44), 1044), (key(45), 1045)]);

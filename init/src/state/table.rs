@@ -79,9 +79,11 @@ impl<K: Ord + Clone, V> Table<K, V> {
         });
     }
 
-    /// A table of stored entries without changes.
+    /// A table of stored entries. All count as changed: a record of another version of init may
+    /// have fields that this one does not know, and would keep them.
     pub(crate) fn of(entries: BTreeMap<K, V>) -> Table<K, V> {
-        Table { entries, changed: BTreeSet::new() }
+        let changed = entries.keys().cloned().collect();
+        Table { entries, changed }
     }
 
     /// The keys that [`Table::take_changes`] would return.
@@ -191,7 +193,7 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// A queue of stored entries without changes.
+    /// A queue of stored entries, as [`Table::of`].
     pub(crate) fn of(entries: BTreeMap<u64, T>) -> Queue<T> {
         let next = entries.last_key_value().map_or(0, |(last, _)| last.saturating_add(1));
         Queue { entries: Table::of(entries), next }
@@ -257,7 +259,7 @@ mod tests {
     fn a_queue_of_stored_entries_goes_on_in_their_order() {
         let mut queue = Queue::of(BTreeMap::from([(7, 'a'), (9, 'b')]));
         queue.extend(['c']);
-        assert_eq!(queue.table().take_changes().into_iter().collect::<Vec<_>>(), [10]);
+        assert_eq!(queue.table().take_changes().into_iter().collect::<Vec<_>>(), [7, 9, 10]);
         let all: Vec<char> = std::iter::from_fn(|| queue.pop_front()).collect();
         assert_eq!(all, ['a', 'b', 'c']);
         assert_eq!(queue.table().take_changes().len(), 3, "each removal is a change");

@@ -6,7 +6,7 @@ use super::crash::{has_survived, starts, until_begun};
 use super::crash_after_change::keeps_no_more;
 use super::hierarchy::BARE;
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{commit_word, crash, crash_when};
+use groundstate_tests::crash::{Steps, commit_word, crash, crash_when};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
@@ -125,5 +125,43 @@ fn orphan_of_a_service_survives_repeated_crashes() {
         s.state("web") == "running" && init.main_of("web") != main
     });
     assert!(!sent.is_alive(), "{}", init.output());
+    init.finish_after_crash();
+}
+
+/// One round of reaping takes the main process and then the loader, whose units it starts. At the
+/// crash the exit of the main process is committed, and no image has looked for its orphans.
+#[test]
+fn orphan_of_a_process_reaped_just_before_a_crash_belongs_to_its_unit() {
+    let init = at_work(&format!("restart-delay: 10ms\n{SENDS}"));
+    let sent = sent_away(&init);
+    let main = init.main_of("web");
+    init.sandbox.unit("next", "exec-start: DAEMON --trace DIR/next.trace");
+    init.sandbox.unit("all", "type: virtual\nwaits-for: web, next");
+    keeps_no_more(&init);
+    let mut client = init.client().unwrap();
+    let mut steps = Steps::of(&init);
+    client.send("reload", &json!({}));
+    let loader = steps.until_forked(|_| true);
+    drop(steps);
+    init.process().signal(Signal::SIGSTOP);
+    until("init is stopped", || (init.process().state() == Some('T')).then_some(()));
+    main.signal(Signal::SIGKILL);
+    loader.signal(Signal::SIGCONT);
+    for process in [main, loader] {
+        until("it has exited", || (process.state() == Some('Z')).then_some(()));
+    }
+    let mut steps = Steps::of(&init);
+    init.process().signal(Signal::SIGCONT);
+    steps.until(|call| call.number == libc::SYS_clone3 && call.result > 0);
+    steps.crash();
+    // The exit of a helper would make the next image look for orphans.
+    let helpers = [(); 2].map(|()| steps.until_forked(|_| true));
+    drop(steps);
+    has_survived(&init, 1);
+    init.when("it has another main process", |s| {
+        s.state("web") == "running" && init.main_of("web") != main
+    });
+    assert!(!sent.is_alive(), "{}", init.output());
+    helpers.into_iter().for_each(|helper| helper.signal(Signal::SIGCONT));
     init.finish_after_crash();
 }

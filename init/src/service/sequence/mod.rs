@@ -518,7 +518,7 @@ pub(crate) enum Effect {
 // The parts of a definition that the sequence needs while the run is up, so that init need not keep
 // the whole definition.
 
-/// The number of commands for each key, and related settings.
+/// The numbers of commands, and related settings.
 #[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Plan {
@@ -531,11 +531,24 @@ struct Plan {
     /// [`Run::has_stop_work`].
     has_stop_work: bool,
     #[serde_with(skip_apply)]
-    lines: [u16; 7],
+    counts: Counts,
     /// Commands whose failure counts as success.
     forgiven: Box<[CommandKind]>,
     /// Rarely used settings.
     particular: Option<Box<Particular>>,
+}
+
+/// The number of commands of each key.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Counts {
+    condition: u16,
+    pre: u16,
+    start: u16,
+    post: u16,
+    stop: u16,
+    stop_post: u16,
+    reload: u16,
 }
 
 impl Plan {
@@ -563,13 +576,15 @@ impl Plan {
             let those = those.filter(|(_, line)| line.prefixes.has(Prefixes::FORGIVEN));
             those.map(move |(n, _)| part(n))
         });
+        let [condition, pre, start, post, stop, stop_post, reload] =
+            keys.map(|lines| u16::try_from(lines.len()).unwrap_or(u16::MAX));
         Plan {
             kind: spec.kind,
             remain: spec.remain,
             has_grep: spec.ready_grep.is_some(),
             has_pid_file: spec.pid_file.is_some(),
             has_stop_work: spec.has_stop_work(),
-            lines: keys.map(|lines| u16::try_from(lines.len()).unwrap_or(u16::MAX)),
+            counts: Counts { condition, pre, start, post, stop, stop_post, reload },
             forgiven: forgiven.collect(),
             particular: spec.particular.clone(),
         }
@@ -577,7 +592,7 @@ impl Plan {
 
     /// Returns true if the unit has this command.
     fn has(&self, part: CommandKind) -> bool {
-        let [condition, pre, start, post, stop, stop_post, reload] = self.lines;
+        let Counts { condition, pre, start, post, stop, stop_post, reload } = self.counts;
         let (n, count) = match part {
             CommandKind::Condition(n) => (n, condition),
             CommandKind::Pre(n) => (n, pre),
