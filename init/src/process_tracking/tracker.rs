@@ -62,7 +62,6 @@ pub(crate) struct Tracker {
     #[serde(skip)]
     pub(crate) families: Table<RunId, ProcessTree>,
     /// Runs of reaped processes whose orphans must be found, with the start time of each process.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) parted: Vec<(RunId, u64)>,
     /// Pids that were just reaped: a process with such a pid now is a new one.
     #[serde(skip)]
