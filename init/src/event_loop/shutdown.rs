@@ -12,7 +12,9 @@ use crate::sys::Pid;
 use crate::sys::no_linger::close_without_linger;
 use groundstate_units::control::place;
 use groundstate_units::machine::event::{Event, RunId, Shutdown};
+use groundstate_units::machine::reason::State;
 use groundstate_units::spec::Exit;
+use groundstate_units::text::time::Time;
 use groundstate_units::unit::reaction::Reaction;
 use std::fs;
 
@@ -110,33 +112,61 @@ fn name(how: Shutdown, mode: Mode) -> &'static str {
     }
 }
 
-// Progress messages of a shutdown
+// Progress messages of a boot and of a shutdown
 
 impl Init {
-    /// Every few seconds, names the units that block the shutdown: process, state, waiting time,
-    /// and the key that ends the wait.
+    /// Every few seconds, names the units that block the boot or the shutdown: process, state,
+    /// waiting time, and how to learn more or to end the wait.
     pub(crate) fn name_blockers(&mut self) {
         if !self.ending.is_to_tell(self.now) {
             return;
         }
-        let waited = self.ending.wait_to_tell(self.runs.len() > 0, self.now);
-        let Some(waited) = waited.map(|waited| waited.as_secs()) else { return };
-        let all: Vec<String> = self.runs.iter().map(|(_, running)| blocker(running)).collect();
-        let reactions = &self.machine.generation().settings.reactions;
-        let key = match (self.mode, &reactions.ctrl_alt_del) {
-            (Mode::Machine, Reaction::Nothing) => "`initctl poweroff --force`",
-            (Mode::Machine, Reaction::End(_) | Reaction::Goal(_)) => "Ctrl-Alt-Del",
-            (Mode::Container | Mode::Supervisor, _) => "SIGINT",
+        let blockers: Vec<String> = match self.ending.begun() {
+            Some(begun) => self.runs.iter().map(|(_, run)| self.blocker(run, begun)).collect(),
+            None => self.slow_starts(),
         };
-        for text in all.iter().take(limit::BLOCKERS_NAMED) {
-            self.say(
-                Level::Warning,
-                format_args!("waiting for {waited} s for {text}; {key} ends the wait"),
-            );
+        let is_boot = self.ending.begun().is_none();
+        let waits = if is_boot { self.said.is_none() } else { !blockers.is_empty() };
+        self.ending.tell_again(waits, self.now);
+        if !waits || self.ending.haste().is_some() {
+            return;
         }
-        if let Some(more) = all.len().checked_sub(limit::BLOCKERS_NAMED).filter(|more| *more > 0) {
+        let reactions = &self.machine.generation().settings.reactions;
+        let hint = match (self.mode, &reactions.ctrl_alt_del) {
+            _ if is_boot => "`initctl why` explains it",
+            (Mode::Machine, Reaction::Nothing) => "`initctl poweroff --force` ends the wait",
+            (Mode::Machine, Reaction::End(_) | Reaction::Goal(_)) => "Ctrl-Alt-Del ends the wait",
+            (Mode::Container | Mode::Supervisor, _) => "SIGINT ends the wait",
+        };
+        for text in blockers.iter().take(limit::BLOCKERS_NAMED) {
+            self.say(Level::Warning, format_args!("waiting {text}; {hint}"));
+        }
+        if let Some(more) = blockers.len().checked_sub(limit::BLOCKERS_NAMED).filter(|n| *n > 0) {
             self.say(Level::Warning, format_args!("… and for {more} more units"));
         }
+    }
+
+    /// The units that have been starting for as long as a boot is slow, with the time they may take.
+    fn slow_starts(&self) -> Vec<String> {
+        let generation = self.machine.generation();
+        let mut texts = Vec::new();
+        for (_, running) in self.runs.iter() {
+            let Some(unit) = generation.find_unit(running.name.as_str()) else { continue };
+            let since = self.machine.since(unit);
+            if self.machine.state(unit) == State::Starting
+                && self.now.since(since) >= limit::SLOW_BOOT
+            {
+                let most = generation.unit(unit).and_then(|unit| unit.live.start_timeout);
+                let most = most.map(|most| format!(", at most {} s", most.as_secs()));
+                texts.push(self.blocker(running, since) + &most.unwrap_or_default());
+            }
+        }
+        texts
+    }
+
+    fn blocker(&self, running: &Running, since: Time) -> String {
+        let waited = self.now.since(since).as_secs();
+        format!("for {waited} s for {}", blocker(running))
     }
 }
 

@@ -20,6 +20,7 @@ use crate::output::parent_notify::Outer;
 use crate::process_tracking::Tracker;
 use crate::service::effects::Effects;
 use crate::service::run_table::Runs;
+use crate::shutdown::Ending;
 use crate::shutdown::emergency_shell::EmergencyShell;
 use crate::shutdown::watchdog::Watch;
 use crate::spawn::{Base, Null, Spawner};
@@ -95,7 +96,7 @@ impl Init {
             triggers: Triggers::new().into(),
             record,
             reserve,
-            ending: Watched::default(),
+            ending: Ending::at_boot(now).into(),
             idle: std::collections::BTreeSet::new(),
             ends: std::collections::BTreeMap::new(),
             more_to_reap: true,

@@ -33,7 +33,7 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-/// The progress of a shutdown.
+/// The progress of a shutdown, and the time of the next progress message of a boot or a shutdown.
 #[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -62,6 +62,11 @@ pub(crate) enum Haste {
 }
 
 impl Ending {
+    /// No shutdown is in progress; the first progress message is that of the boot.
+    pub(crate) fn at_boot(now: Time) -> Ending {
+        Ending { tell_at: Some(now.after(limit::SLOW_BOOT)), ..Ending::default() }
+    }
+
     /// The kind with which init ends, once it does.
     pub(crate) fn reached(&self) -> Option<Shutdown> {
         self.reached
@@ -85,8 +90,10 @@ impl Ending {
     /// Starts a shutdown, or changes its kind.
     pub(crate) fn begin(&mut self, how: Shutdown, now: Time) {
         self.asked = Some(how);
+        if self.begun.is_none() {
+            self.tell_at = Some(now.after(limit::BLOCKERS));
+        }
         self.begun.get_or_insert(now);
-        self.tell_at.get_or_insert(now.after(limit::BLOCKERS));
     }
 
     /// Hastens the shutdown by this step. Returns `None` if no shutdown is in progress, and false
@@ -125,16 +132,15 @@ impl Ending {
         self.tell_at.is_some_and(|at| at <= now)
     }
 
-    /// Schedules the next progress message. Returns the time waited so far, or `None` if the
-    /// shutdown no longer waits for units.
-    pub(crate) fn wait_to_tell(&mut self, waits: bool, now: Time) -> Option<Duration> {
-        let at = self.tell_at.filter(|at| *at <= now)?;
-        if self.haste.is_some() || !waits {
-            self.tell_at = None;
-            return None;
-        }
-        self.tell_at = Some(at.max(now).after(limit::BLOCKERS));
-        Some(self.begun.map_or(Duration::ZERO, |begun| now.since(begun)))
+    /// Schedules the next progress message, unless no unit is waited for any more.
+    pub(crate) fn tell_again(&mut self, waits: bool, now: Time) {
+        let waits = waits && self.haste.is_none();
+        self.tell_at = waits.then(|| now.after(limit::BLOCKERS));
+    }
+
+    /// The time of the first request.
+    pub(crate) fn begun(&self) -> Option<Time> {
+        self.begun
     }
 
     /// The next step of haste.

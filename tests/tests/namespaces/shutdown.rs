@@ -364,3 +364,20 @@ fn shutdown_hastened_again_after_a_crash_does_not_wait() {
     init.client().expect("it listens").send("hasten", &json!({}));
     assert_eq!(init.ended().code(), Some(3), "{}", init.output());
 }
+
+#[test]
+fn slow_boot_names_the_unit_it_waits_for_and_its_limit() {
+    let files = Sandbox::new();
+    files.unit("quick", "exec-start: DAEMON");
+    files.unit(
+        "slow",
+        "type: foreground-notified\nstart-timeout: 5min\nwaits-for: quick\nexec-start: DAEMON",
+    );
+    let init = Boot::new(files).start("slow");
+    let pid = init.status().main_pid("slow").unwrap();
+    until("it is named", || {
+        let text = format!("s for slow: pid {pid} (daemon), waiting, at most 300 s;");
+        init.output().contains(&text).then_some(())
+    });
+    assert!(!init.output().contains("s for quick"), "{}", init.output());
+}
