@@ -16,7 +16,7 @@ use crate::output::console_log;
 use crate::output::console_log::ConsoleLog;
 use crate::output::parent_notify::Outer;
 use crate::restore::records::State;
-use crate::restore::{end_helpers, inherited, numbers, open_store, state};
+use crate::restore::{end_helpers, go_on_as_newer, inherited, numbers, open_store, state};
 use crate::service::run_table::Main;
 use crate::service::sequence::Alarm;
 use crate::shutdown::emergency_shell::EmergencyShell;
@@ -140,6 +140,7 @@ impl Init {
             signals::raise_ends(Inbox::read(&bytes, 0).rung);
             io::Error::other(why)
         })?;
+        go_on_as_newer(&store, word, &numbers);
         let state = state(&store).map_err(|why| gives_way(mode, why))?;
         let committed = state.pending.inputs;
         let found = Inbox::read(&bytes, committed);
