@@ -239,7 +239,11 @@ const TOLD: &[(&str, &str, &[&str])] = &[
         &["1:3 error: `rel` is no absolute path", "2:3 error: `/a/../b` is no absolute path"],
     ),
     ("none none swap\n", "", &["1:1 error: `none` is no path of swap space"]),
-    ("t /a\\000 tmpfs\nt /\u{e4} tmpfs\n", "\\xc3\\xa4.mount", &["1:3 error: NUL"]),
+    (
+        "t /a\\000 tmpfs\nt /\u{e4} tmpfs\n",
+        "\\xc3\\xa4.mount",
+        &["1:3 error: an escape is no text"],
+    ),
     (
         "/dev/a /x ext4 ro\n /dev/b  /x// ext4\n",
         "x.mount",
@@ -283,6 +287,8 @@ fn what_a_line_does_not_do_is_told_at_its_place() {
             "{text}"
         );
     }
+    let options = format!("t /x tmpfs {}\n", "x-systemd.after=?,".repeat(5000));
+    assert_eq!(read(&options).1, ["1:12 error: more than 4096 options"]);
     let (units, said) = fstab::read(&FSTAB.into(), b"/dev/\xff /x ext4\n# \xff\n");
     assert_eq!((units.len(), said.len()), (0, 1));
 }

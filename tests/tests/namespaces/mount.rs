@@ -7,6 +7,7 @@ use super::imported::{systemd, wants};
 use groundstate_tests::boot::Boot;
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
+use groundstate_units::text::unit_name::escape_path;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
@@ -67,5 +68,46 @@ fn mount_and_swap_units_run_their_programs_with_the_right_arguments() {
     ] {
         assert!(called.lines().any(|seen| seen == line), "`{line}` is not in\n{called}");
     }
+    init.finish();
+}
+
+/// mount(8) itself runs, in the mount namespace of the test's init.
+#[test]
+fn lines_of_fstab_are_mounted_and_the_lost_device_of_one_holds_up_nothing() {
+    if !is_root() {
+        return groundstate_tests::not_run!("this needs root");
+    }
+    let files = Sandbox::new();
+    let (a, b, c) = (files.at("a b"), files.at("bound"), files.at("lost"));
+    let line = |fields: &str| fields.replace("A_B", &a.replace(' ', "\\040"));
+    let first = line("tmpfs A_B tmpfs size=64k,x-systemd.mount-timeout=20 0 0\nbroken\n");
+    let lost = format!("/dev/none {c} ext4 nofail,x-systemd.device-timeout=300ms 0 2\n");
+    let bound = line(&format!("A_B {b} none bind 0 0\n"));
+    files.put("fstab", &format!("{first}{bound}{lost}"));
+    files.put("init.yaml", &format!("import-dirs: [{}]\n", files.at("fstab")));
+    wants(&files, &["local-fs.target"]);
+    let init = Boot::new(files).start("all");
+    let unit = |path: &str| format!("{}.mount", escape_path(path));
+    let state = init.when_state("dev-none.device", "failed");
+    assert_eq!(state.reason("dev-none.device"), "start-timeout");
+    for path in [&a, &b] {
+        init.when_state(&unit(path), "exited");
+    }
+    init.when_state("local-fs.target", "running");
+    init.when_state(&unit(&c), "failed");
+    let mounted = |path: &str| {
+        let table = fs::read_to_string(format!("/proc/{}/mountinfo", init.process().0)).unwrap();
+        table.contains(&format!(" {} ", path.replace(' ', "\\040")))
+    };
+    assert!(mounted(&a) && mounted(&b) && !mounted(&c));
+    let told = init.initctl(&["check", &init.sandbox.at("fstab")]);
+    assert!(String::from_utf8_lossy(&told.stdout).contains("fstab:2:1: error"), "{told:?}");
+    // Without its line, the file system is unmounted; a comment more changes nothing.
+    init.sandbox.put("fstab", &format!("# new\n{first}{lost}"));
+    init.tell("reload", &serde_json::json!({}));
+    until("the line that is gone is unmounted", || (!mounted(&b)).then_some(()));
+    assert!(mounted(&a));
+    drop_all(&init);
+    until("all is unmounted", || (!mounted(&a)).then_some(()));
     init.finish();
 }

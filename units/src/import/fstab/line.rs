@@ -2,6 +2,7 @@
 
 use crate::import::systemd::is_remote;
 use crate::import::systemd::span::{self, Span};
+use crate::limit;
 use crate::text::diagnostic::Severity;
 use crate::text::yaml::Spot;
 
@@ -13,6 +14,7 @@ const TAGS: [(&str, &str); 5] = [
     ("PARTLABEL=", "by-partlabel"),
     ("ID=", "by-id"),
 ];
+const NO_TEXT: &str = "an escape is no text";
 const SHAPE: &str = "write `DEVICE MOUNTPOINT TYPE OPTIONS 0 0`; a space in a path is \\040";
 
 /// A diagnostic with its place and hint.
@@ -52,15 +54,19 @@ impl Line {
         }
         let text = std::str::from_utf8(bytes).map_err(|_| wrong(start, "this is no UTF-8"))?;
         let mut fields = parts(text, start, &[' ', '\t', '\r'], false).into_iter();
-        let mut next = || fields.next().map(|field| decode(field).map_err(|at| wrong(at, "NUL")));
+        let mut next = || fields.next().map(|field| decode(field).map_err(|at| wrong(at, NO_TEXT)));
         let (Some(spec), Some(place)) = (next().transpose()?, next().transpose()?) else {
             return Err(wrong(start, "a line has a device and a mount point"));
         };
         let or = |text: &str| Field { at: place.at, text: text.to_string() };
         let kind = next().transpose()?.unwrap_or_else(|| or("auto"));
         let options = fields.next().unwrap_or_else(|| or("defaults"));
-        let options = parts(&options.text, options.at, &[','], true).into_iter().map(decode);
-        let options = options.collect::<Result<_, _>>().map_err(|at| wrong(at, "NUL"))?;
+        let (at, options) = (options.at, parts(&options.text, options.at, &[','], true));
+        if options.len() > limit::DEPENDENCIES {
+            return Err(wrong(at, "more than 4096 options"));
+        }
+        let options = options.into_iter().map(decode).collect::<Result<_, _>>();
+        let options = options.map_err(|at| wrong(at, NO_TEXT))?;
         let (device_timeout, mount_timeout, said) = (None, None, Vec::new());
         let check = false;
         let mut line =
