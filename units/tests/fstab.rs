@@ -90,7 +90,7 @@ const LINES: &[(&str, &str, &[&str])] = &[
         "srv-a\\x20b.mount",
         &[
             r#"exec-start: /bin/mount -o noatime "/dev/disk/by-label/my\\x20disk" "/srv/a b""#,
-            "wanted-by: local-fs.target",
+            "wanted-by: multi-user",
             "!before",
             "!required-by",
             "!on-failure",
@@ -120,7 +120,7 @@ const LINES: &[(&str, &str, &[&str])] = &[
         &[
             "exec-start: '/bin/mount -t nfs4 -o fg,retry=10000,soft nas:/y /srv'",
             "start-timeout: none",
-            "wanted-by: remote-fs.target",
+            "wanted-by: multi-user",
         ],
     ),
     (
@@ -131,7 +131,7 @@ const LINES: &[(&str, &str, &[&str])] = &[
     (
         "/dev/sdc /srv ext4 _netdev,nofail 0 2",
         "srv.mount",
-        &["wanted-by: remote-fs.target", "depends-ms: systemd-fsck@dev-sdc.service"],
+        &["wanted-by: multi-user", "depends-ms: systemd-fsck@dev-sdc.service"],
     ),
     (
         "/srv//data/ /srv/bind none bind",
@@ -162,7 +162,7 @@ const LINES: &[(&str, &str, &[&str])] = &[
     (
         "/dev/sdd /auto ext4 noauto,x-systemd.automount",
         "auto.mount",
-        &["wanted-by: local-fs.target", "!before"],
+        &["wanted-by: multi-user", "!before"],
     ),
     (
         "/dev/sde /w ext4 x-systemd.wanted-by=foo.service,x-systemd.requires=/srv/data,\
@@ -201,7 +201,7 @@ const LINES: &[(&str, &str, &[&str])] = &[
         &[
             "needs-path: /var/swap",
             "exec-start: /sbin/swapon -d /var/swap",
-            "wanted-by: swap.target",
+            "wanted-by: multi-user",
         ],
     ),
     ("/dev/sdf none swap noauto", "dev-sdf.swap", &["!wanted-by", "!required-by"]),

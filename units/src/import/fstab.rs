@@ -29,6 +29,8 @@ const HELD: [&str; 4] = ["/etc", "/usr", "/var", "/var/log"];
 /// fsck(8) of util-linux refuses a type without a checker; status 1 says that errors are repaired.
 const CHECK: &str = "t=$1; [ $t != auto ] || t=$(blkid -o value -s TYPE $0); \
     command -v fsck.$t >/dev/null || exit 0; fsck -a -l -T -M -C0 $0; s=$?; [ $s -le 1 ] || exit $s";
+/// The goal of a boot; [`super::set`] puts the default target in its place where it has no unit.
+const GOAL: &str = "multi-user";
 const LEFT_OUT: &str = "the line is left out";
 
 /// Returns true for a file that is read as fstab(5).
@@ -298,8 +300,9 @@ fn install(line: &Line, target: &str, unit: &mut Manifest) {
     }
     let broken = unit.diagnostics.iter().any(|said| said.severity == Severity::Error);
     if line.is_at_boot() && !broken {
-        // What is only wanted is not waited for: see `import::set`.
-        let key = if line.is_soft() { "wanted-by" } else { "required-by" };
+        // The goal wants a `nofail` line: the failure of its disk degrades no other unit.
+        let (key, target) =
+            if line.is_soft() { ("wanted-by", GOAL) } else { ("required-by", target) };
         put(unit, line.spec.at, key, target);
     }
     if !line.is_soft() {
