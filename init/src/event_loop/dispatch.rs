@@ -42,7 +42,7 @@ impl Init {
         let edits_policy = matches!(event, Event::SetPolicy(_));
         let refused = self.step(event);
         if edits_policy && refused.is_none() {
-            self.loader.policy_edited();
+            self.loader.policy_edited = Some(true);
         }
         self.settle();
         refused.map_or(Ok(()), Err)
