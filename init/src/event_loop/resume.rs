@@ -16,7 +16,7 @@ use crate::output::console_log;
 use crate::output::console_log::ConsoleLog;
 use crate::output::parent_notify::Outer;
 use crate::restore::records::State;
-use crate::restore::{end_helpers, inherited, numbers, open_store, state};
+use crate::restore::{end_helpers, go_on_as_newer, inherited, numbers, open_store, state};
 use crate::service::run_table::Main;
 use crate::service::sequence::Alarm;
 use crate::shutdown::emergency_shell::EmergencyShell;
@@ -127,6 +127,7 @@ impl Init {
     pub(crate) fn rescue(options: Options, mode: Mode, word: &str) -> io::Result<Init> {
         let _ = process::set_name(c"init");
         let numbers = numbers(word).map_err(io::Error::other)?;
+        go_on_as_newer(word, &numbers);
         let count = |at: usize| {
             numbers.get(at).and_then(|number| u32::try_from(*number).ok()).unwrap_or(u32::MAX)
         };

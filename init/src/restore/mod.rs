@@ -4,12 +4,15 @@
 
 pub(crate) mod records;
 
-use crate::base::procfs;
+use crate::base::reexec::{arguments, environment};
+use crate::base::{limit, procfs};
 use crate::logger::Handle;
 use crate::restore::records::State;
 use crate::state::store::Store;
-use crate::sys::{Pid, inherit, signal, socket, wait};
+use crate::sys::{Pid, inherit, process, signal, socket, wait};
 use crate::upgrade::{PASSED, PASSED_ROOT};
+use groundstate_units::spec::Exit;
+use nix::unistd::alarm;
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::process::ExitCode;
@@ -61,6 +64,28 @@ pub(crate) fn check(word: &str) -> ExitCode {
     // Without a socket it was called by hand.
     let told = said.map(|said| socket::send(said.as_fd(), text.as_bytes(), &[]));
     if told.is_some_and(|told| told.is_ok()) { status } else { ExitCode::from(65) }
+}
+
+/// Executes the newer binary that `word` of `--rescue` names, if this image cannot read the state.
+/// That image is no longer in probation. Returns if this image is to continue.
+pub(crate) fn go_on_as_newer(word: &str, numbers: &[u64]) {
+    // Behind the first four come limits of three numbers each.
+    let newer = numbers.len().checked_sub(1).filter(|last| *last >= 4 && last % 3 == 1);
+    let newer = newer.and_then(|last| inherited(numbers, last));
+    let (Some(newer), Some((word, _))) = (newer, word.rsplit_once(',')) else { return };
+    // In a child, because a failed read closes descriptors of the state.
+    let reader = process::fork_whole(|| {
+        alarm::set(u32::try_from(limit::UPGRADE_TRIAL.as_secs()).unwrap_or(1));
+        let store = open_store(inherited(numbers, 0));
+        u8::from(store.and_then(|store| State::read(&store)).map(std::mem::forget).is_err())
+    });
+    if reader.and_then(wait::await_end).is_ok_and(|exit| exit == Exit::Code(0)) {
+        return;
+    }
+    inherit::keep_all();
+    let word = format!("--rescue={word}");
+    let _ = process::execute(newer.as_fd(), &arguments(word), &environment());
+    inherit::keep_none();
 }
 
 // After a crash: kills helpers that were forked after the commit, and reconciles the logger and the

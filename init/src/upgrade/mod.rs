@@ -308,14 +308,16 @@ impl Images {
         let (store, inbox) =
             memory.ok_or_else(|| io::Error::other("the kernel has no memfd_create(2)"))?;
         let previous = self.previous.as_ref().map(|(binary, _)| binary);
-        // During probation, a crash falls back to the previous binary.
+        // During probation, a crash falls back to the previous binary, which continues as the newer
+        // one if only that can read the state.
         let binary = previous.unwrap_or(own);
+        let newer = previous.map_or(String::new(), |_| format!(",{}", own.as_raw_fd()));
         let (store, number) = (store.number(), inbox.as_raw_fd());
         let (crashes, row) = (self.crashes.saturating_add(1), self.row.saturating_add(1));
         let given = self.given.iter();
         let given: String =
             given.map(|(number, soft, hard)| format!(",{number},{soft},{hard}")).collect();
-        let word = format!("--rescue={store},{number},{crashes},{row}{given}");
+        let word = format!("--rescue={store},{number},{crashes},{row}{given}{newer}");
         fault::arm(binary.as_fd(), Some(inbox.as_fd()), arguments(word), environment())
     }
 
