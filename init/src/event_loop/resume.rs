@@ -124,6 +124,7 @@ impl Init {
     pub(crate) fn rescue(options: Options, mode: Mode, word: &str) -> io::Result<Init> {
         let _ = process::set_name(c"init");
         let numbers = numbers(word).map_err(io::Error::other)?;
+        go_on_as_newer(word, &numbers);
         let count = |at: usize| {
             numbers.get(at).and_then(|number| u32::try_from(*number).ok()).unwrap_or(u32::MAX)
         };

@@ -89,7 +89,7 @@ fn an_orphan_belongs_to_the_run_of_a_process_that_the_previous_image_reaped() {
     if !is_alone(own) {
         return;
     }
-    process::become_subreaper().unwrap();
+    process::set_child_subreaper(true).unwrap();
     let mut before = Tracker::without_cgroups();
     let running = run(&mut before, RUN, "setsid setsid sleep 600 & sleep 0.2");
     reap_main(&mut before, running);

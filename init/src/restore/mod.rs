@@ -68,7 +68,7 @@ pub(crate) fn check(word: &str) -> ExitCode {
 
 /// Executes the newer binary that `word` of `--rescue` names, if this image cannot read the state.
 /// That image is no longer in probation. Returns if this image is to continue.
-pub(crate) fn go_on_as_newer(store: &Store, word: &str, numbers: &[u64]) {
+pub(crate) fn go_on_as_newer(word: &str, numbers: &[u64]) {
     // Behind the first four come limits of three numbers each.
     let newer = numbers.len().checked_sub(1).filter(|last| *last >= 4 && last % 3 == 1);
     let newer = newer.and_then(|last| inherited(numbers, last));
@@ -76,7 +76,8 @@ pub(crate) fn go_on_as_newer(store: &Store, word: &str, numbers: &[u64]) {
     // In a child, because a failed read closes descriptors of the state.
     let reader = process::fork_whole(|| {
         alarm::set(u32::try_from(limit::UPGRADE_TRIAL.as_secs()).unwrap_or(1));
-        u8::from(State::read(store).map(std::mem::forget).is_err())
+        let store = open_store(inherited(numbers, 0));
+        u8::from(store.and_then(|store| State::read(&store)).map(std::mem::forget).is_err())
     });
     if reader.and_then(wait::await_end).is_ok_and(|exit| exit == Exit::Code(0)) {
         return;

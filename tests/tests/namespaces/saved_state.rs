@@ -8,7 +8,7 @@ use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{Fault, Steps, crash, is_committed, state_memory};
 use groundstate_tests::deadline::{until, within};
 use groundstate_tests::process::Process;
-use groundstate_tests::sandbox::{copy_of_init, program};
+use groundstate_tests::sandbox::{Sandbox, copy_of_init, program};
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::fs::{self, File};
@@ -254,4 +254,32 @@ fn new_image_that_crashes_during_its_restore_gives_way_to_the_old_one() {
     assert_eq!(fixed(&init.status()), fixed(&before));
     comes_to_its_end(&init);
     init.finish();
+}
+
+/// The new binary has committed a state that only it can read.
+#[test]
+fn crash_soon_after_an_upgrade_continues_with_the_binary_that_can_read_the_state() {
+    let files = Sandbox::new();
+    files.unit("web", "exec-start: DAEMON --trace DIR/web.trace");
+    files.unit("all", "type: virtual\nwaits-for: web");
+    let mut init = Boot::new(files).start("all");
+    init.expect_crashes();
+    init.when_state("web", "running");
+    let renamed: (&[u8], &[u8]) = (b"foreground-notified", b"foreground-notifieX");
+    let other = copy_of_init(&init.sandbox, "other", Some(renamed));
+    init.tell("upgrade", &json!({"binary": other}));
+    init.sandbox.unit("late", "type: foreground-notifieX\nexec-start: DAEMON --notify");
+    init.sandbox.unit("all", "type: virtual\nwaits-for: web, late");
+    init.tell("reload", &json!({}));
+    init.when_state("late", "running");
+    let mains = || ["web", "late"].map(|unit| init.main_of(unit));
+    let before = mains();
+    for crashes in 1..=2 {
+        is_committed(&init);
+        crash(&init, Signal::SIGSEGV);
+        has_survived(&init, crashes);
+        let program = init.process().link("exe").expect("a program");
+        assert_eq!((program.to_str(), mains()), (Some(&*other), before));
+    }
+    init.finish_after_crash();
 }
