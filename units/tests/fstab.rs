@@ -49,6 +49,7 @@ fn a_checked_device_is_three_units() {
          wait-file: /dev/disk/by-uuid/b-2\n\
          start-timeout: 90s\n\
          on-change: keep\n\
+         after: systemd-udev-trigger.service\n\
          on-failure: emergency.target\n",
         "unit: srv-data.mount\n\
          description: /srv/data of /etc/fstab\n\
@@ -126,7 +127,10 @@ const LINES: &[(&str, &str, &[&str])] = &[
     (
         "/dev/sdc /srv ext4 _netdev,nofail 0 2",
         "dev-sdc.device",
-        &["waits-for: network-online.target?", "after: network.target"],
+        &[
+            "waits-for: network-online.target?",
+            "after: [systemd-udev-trigger.service, network.target]",
+        ],
     ),
     (
         "/dev/sdc /srv ext4 _netdev,nofail 0 2",

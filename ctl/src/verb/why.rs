@@ -193,11 +193,22 @@ fn chain(links: &[Link], style: &Style) -> String {
         let unit = unit.map(|unit| format!(" (unit {unit})")).unwrap_or_default();
         let said = link.reason.as_ref().map(|reason| reason.text.as_str()).unwrap_or_default();
         let used = indent.len() + 2 + width + 2 + words + 2;
-        let said = style.cut(&format!("{said}{unit}"), used);
+        let whole = format!("{said}{unit}");
+        let cut = style.cut(&whole, used);
+        // The cause at the end of the chain is shown whole.
+        let below = if depth + 1 == links.len() && cut != whole {
+            style.wrap(&whole, indent.len() + 4)
+        } else {
+            Vec::new()
+        };
+        let said = if below.is_empty() { cut } else { String::new() };
         let glyph = style.paint(tone, &style::glyph(link.state, link.degraded).to_string());
         let word = style.paint(tone, &style::pad(&word, words));
         let line = format!("{indent}{glyph} {name}  {word}  {said}");
         let _ = writeln!(text, "{}", line.trim_end());
+        for part in below {
+            let _ = writeln!(text, "{indent}    {part}");
+        }
     }
     text
 }

@@ -119,36 +119,21 @@ fn all_meanings() -> impl Iterator<Item = (i32, Asked)> {
 /// The signal pipe, and whether the poll reported it.
 pub(crate) struct Signals {
     bell: SignalPipe,
-    token: Token,
     ready: bool,
 }
 
 impl Signals {
-    /// Installs the handlers. Also returns the signals that failed, with the reason.
-    pub(crate) fn listen(
-        registry: &Registry,
-        token: usize,
-    ) -> io::Result<(Signals, Vec<(i32, io::Error)>)> {
-        let listening = Signals::listen_held(registry, token)?;
-        // The parent may have blocked signals, and the mask survives an exec.
-        signal::unblock_all();
-        Ok(listening)
-    }
-
-    /// Like `listen`, but leaves the signal mask as it is.
-    pub(crate) fn listen_held(
-        registry: &Registry,
-        token: usize,
-    ) -> io::Result<(Signals, Vec<(i32, io::Error)>)> {
-        let bell = retry_now(SignalPipe::hang)?;
-        let token = Token(token);
-        token::watch(registry, bell.descriptor(), token.0)?;
+    /// Installs the handlers and leaves the signal mask as it is. Also returns the signals that
+    /// failed, with the reason.
+    pub(crate) fn listen(registry: &Registry) -> io::Result<(Signals, Vec<(i32, io::Error)>)> {
+        let bell = SignalPipe::hang()?;
+        token::watch(registry, bell.descriptor(), token::SIGNALS)?;
         let deaf =
             |(number, _)| retry_now(|| bell.listen(number)).err().map(|error| (number, error));
         // Without this, a file size limit imposed by another process would kill init with SIGXFSZ.
         let _ = signal::ignore(signal::XFSZ);
         let missing = all_meanings().filter_map(deaf).collect();
-        Ok((Signals { bell, token, ready: true }, missing))
+        Ok((Signals { bell, ready: true }, missing))
     }
 
     /// Takes the signals that have arrived, as a bit set; they count as handled.
@@ -158,8 +143,9 @@ impl Signals {
 
     /// Handles a readable token. Returns false if it is not the signal pipe's.
     pub(crate) fn readable(&mut self, token: Token) -> bool {
-        self.ready |= token == self.token;
-        token == self.token
+        let is_it = token == Token(token::SIGNALS);
+        self.ready |= is_it;
+        is_it
     }
 
     /// The requests since the last call, each once, however often the signal arrived.

@@ -48,10 +48,7 @@ pub(crate) fn find_mode(container: bool) -> Mode {
 /// Ends a start that failed for lack of memory or descriptors. PID 1 of a machine must not exit,
 /// because the kernel would panic.
 pub(crate) fn impossible(mode: Mode, error: &std::io::Error) -> std::process::ExitCode {
-    let mut voice =
-        if mode == Mode::Machine { ConsoleLog::console() } else { ConsoleLog::stderr() };
-    voice.say(clock::now(), Level::Error, format_args!("cannot start: {error}"));
-    voice.flush();
+    last_word(mode, format_args!("cannot start: {error}"));
     if mode == Mode::Machine {
         shutdown::park();
     }
@@ -84,7 +81,7 @@ pub(crate) fn duties(mode: Mode) -> Vec<String> {
     let mut wrong = match mode {
         Mode::Machine => machine(),
         Mode::Container => Vec::new(),
-        Mode::Supervisor => process::become_subreaper()
+        Mode::Supervisor => process::set_child_subreaper(true)
             .err()
             .map(|error| format!("cannot become the subreaper of orphans: {error}"))
             .into_iter()
@@ -189,13 +186,6 @@ impl Wanted {
         let (kind, data) = (Some(self.kind), Some(self.data).filter(|data| !data.is_empty()));
         match mount(kind, self.at, kind, self.flags, data) {
             Ok(()) | Err(Errno::EBUSY) => Ok(()),
-            // Older kernels do not know every option.
-            Err(Errno::EINVAL) if data.is_some() => {
-                match mount(kind, self.at, kind, self.flags, None::<&str>) {
-                    Ok(()) => Ok(()),
-                    Err(error) => failed("mount", &error),
-                }
-            }
             Err(error) => failed("mount", &error),
         }
     }

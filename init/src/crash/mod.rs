@@ -174,7 +174,7 @@ impl Drain {
 
 /// Runs in the child until no process has a write end any more.
 fn empty(mut open: Vec<BorrowedFd<'_>>, notify: Option<BorrowedFd<'_>>) -> u8 {
-    let _ = maker::die_with_parent(KILL);
+    let _ = maker::die_with_parent();
     let _ = maker::set_name(c"init: drains");
     while !open.is_empty() || notify.is_some() {
         let all = open.iter().copied().chain(notify);

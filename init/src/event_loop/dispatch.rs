@@ -24,8 +24,12 @@ impl Init {
         loop {
             if self.effects.is_full() {
                 self.carry_out_effects();
-            } else if let Some(order) = self.orders.pop_front() {
-                self.carry_out(order);
+            } else if let Some(order) = self.orders.front() {
+                if self.ends_sockets(order) {
+                    // A crash before the next commit carries the order out again.
+                    self.commit();
+                }
+                self.orders.pop_front().into_iter().for_each(|order| self.carry_out(order));
             } else if let Some(event) = self.facts.pop_front() {
                 self.step(event);
             } else if !self.effects.is_empty() {
@@ -42,7 +46,7 @@ impl Init {
         let edits_policy = matches!(event, Event::SetPolicy(_));
         let refused = self.step(event);
         if edits_policy && refused.is_none() {
-            self.loader.policy_edited();
+            self.loader.policy_edited = Some(true);
         }
         self.settle();
         refused.map_or(Ok(()), Err)
@@ -119,6 +123,14 @@ impl Init {
         if has_ended && self.machine.name_of_run(run).is_none() {
             self.follow(run, vec![Effect::Forget]);
         }
+    }
+
+    /// Returns true if the order closes sockets, or kills the child that opens them, at once.
+    fn ends_sockets(&self, order: &Order) -> bool {
+        let Order::Machine(Action::Stop { run, .. } | Action::Kill { run, .. }) = order else {
+            return false;
+        };
+        self.triggers.is_opening(*run) || self.triggers.listening.contains_key(run)
     }
 
     fn carry_out(&mut self, order: Order) {

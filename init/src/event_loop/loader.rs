@@ -25,23 +25,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Init {
-    /// Reloads on SIGHUP.
-    pub(crate) fn reload_by_signal(&mut self) {
-        self.load(Purpose::Reload { no_restart: false, asker: None });
-    }
-
     /// Starts a load, or queues it behind the one in flight.
     pub(crate) fn load(&mut self, purpose: Purpose) {
         if self.loader.is_at_work() {
-            let rank = self.rank_of(&purpose);
-            self.let_root_pass(rank);
+            self.let_root_pass(self.rank_of(&purpose));
             self.drop_unasked_loads();
-            if let Err(purpose) = self.loader.queue(rank, purpose)
-                && let Some(asker) = purpose.asker()
-            {
-                self.turn_away(asker);
-            }
-            return;
+            return self.load_later(purpose);
         }
         if let Some(why) = self.source_must_wait(&purpose) {
             return self.not_loaded(purpose, Vec::new(), &why);
@@ -105,7 +94,8 @@ impl Init {
 
     pub(crate) fn next_load(&mut self) {
         self.drop_unasked_loads();
-        if self.images.waits_for_loader() {
+        if self.images.upgrade.as_ref().is_some_and(|upgrade| upgrade.passed.is_some()) {
+            // The binary has passed its trial and waits only for the load in flight.
             return;
         }
         // A load that fails to start is answered at once and starts no successor, hence the loop.
@@ -176,7 +166,7 @@ impl Init {
             Purpose::Put { asker, source, plan, .. } => match refusal {
                 Some(refusal) => self.refuse_source(asker, refusal),
                 None => {
-                    self.loader.source_loaded(&source);
+                    self.loader.slow.forget(&source);
                     self.take_source(asker, &source, plan, generation);
                 }
             },
@@ -306,7 +296,7 @@ impl Init {
         generation: &mut Generation,
     ) -> Option<Purpose> {
         let present = self.machine.policy();
-        match (&purpose, self.loader.is_policy_edited()) {
+        match (&purpose, self.loader.policy_edited) {
             (Purpose::Put { .. } | Purpose::Instances { .. }, _) | (_, Some(true)) => {
                 generation.policy.clone_from(present);
             }
@@ -451,7 +441,7 @@ impl Init {
     /// The reason why the source may not be loaded yet, if any.
     pub(crate) fn source_must_wait(&self, purpose: &Purpose) -> Option<String> {
         let Purpose::Put { source, .. } = purpose else { return None };
-        let until = self.loader.waits_until(source).filter(|until| *until > self.now)?;
+        let until = self.loader.slow.until(source).filter(|until| *until > self.now)?;
         let is_slow = self.rank_of(purpose) != Rank::Trusted;
         let seconds = until.since(self.now).as_secs() + 1;
         is_slow.then(|| format!("source {source} took too long to load: retry in {seconds} s"))
@@ -459,7 +449,7 @@ impl Init {
 
     /// Handles a loader that exited or was abandoned without a result.
     pub(crate) fn loader_failed(&mut self, load: Working, exit: Exit) {
-        let patience = self.patience_with(load.purpose());
+        let patience = self.patience_with(&load.purpose);
         match self.loader.failed(load, exit, patience, self.now) {
             Next::Wait(purpose) => self.load_later(purpose),
             Next::Again(purpose, why) => {
@@ -474,7 +464,7 @@ impl Init {
         }
     }
 
-    /// Queues a load that was interrupted in favour of root.
+    /// Queues a load behind the one in flight, or one that was interrupted in favour of root.
     fn load_later(&mut self, purpose: Purpose) {
         let rank = self.rank_of(&purpose);
         if let Err(purpose) = self.loader.queue(rank, purpose)

@@ -24,7 +24,7 @@ use crate::base::signals::{Asked, Signals};
 use crate::base::token::Tokens;
 use crate::base::{Level, Mode, clock, limit, token};
 use crate::control::Control;
-use crate::loader::Loader;
+use crate::loader::{Loader, Purpose};
 use crate::notify::Notify;
 use crate::options::Options;
 use crate::output::boot_timings::Timings;
@@ -33,9 +33,9 @@ use crate::output::console_log::ConsoleLog;
 use crate::output::event_log::{History, Record};
 use crate::output::parent_notify::Outer;
 use crate::process_tracking::Tracker;
-use crate::restore::records::Order;
+use crate::restore::records::{Components, Order, State};
 use crate::service::effects::Effects;
-use crate::service::run_table::{Reaped, Runs};
+use crate::service::run_table::{LastEnd, Reaped, Runs};
 use crate::shutdown::emergency_shell::EmergencyShell;
 use crate::shutdown::watchdog::Watch;
 use crate::shutdown::{End, Ending};
@@ -50,11 +50,12 @@ use crate::upgrade::Images;
 use crate::{fd, logger};
 use groundstate_units::control::answer::{Dropped, System};
 use groundstate_units::machine::Machine;
-use groundstate_units::machine::event::{Event, Goal, Shutdown};
+use groundstate_units::machine::event::{Event, Goal, RunId, Shutdown};
+use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use groundstate_units::unit::reaction::Reaction;
 use mio::{Events, Poll, Token};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -109,12 +110,9 @@ pub(crate) struct Init {
     pub(crate) reserve: Option<File>,
     pub(crate) ending: Watched<Ending>,
     /// Runs that let others start first.
-    pub(crate) idle: std::collections::BTreeSet<groundstate_units::machine::event::RunId>,
+    pub(crate) idle: BTreeSet<RunId>,
     /// The last end of each unit that other units react to.
-    pub(crate) ends: std::collections::BTreeMap<
-        groundstate_units::text::name::Name,
-        crate::service::run_table::LastEnd,
-    >,
+    pub(crate) ends: BTreeMap<Name, LastEnd>,
     pub(crate) more_to_reap: bool,
     /// Counts down the log ids of helper commands outside a start, each of which has its own pipe.
     pub(crate) helper_outputs: u64,
@@ -126,7 +124,7 @@ pub(crate) struct Init {
     pub(crate) said: Option<System>,
     pub(crate) shell: EmergencyShell,
     /// Goal of the kernel command line.
-    pub(crate) kernel_target: Option<groundstate_units::text::name::Name>,
+    pub(crate) kernel_target: Option<Name>,
     /// The previous, current and next image of init.
     pub(crate) images: Images,
     /// Units whose event was in progress when an image crashed.
@@ -135,7 +133,78 @@ pub(crate) struct Init {
     pub(crate) watchdog: Watch,
 }
 
+/// The parts that each image makes itself.
+struct Own {
+    options: Options,
+    mode: Mode,
+    paths: Paths,
+    voice: ConsoleLog,
+    poll: Poll,
+    signals: Signals,
+    null: Null,
+    images: Images,
+}
+
 impl Init {
+    /// Combines the parts of this image with the state, which is empty at the first start.
+    fn with(own: Own, state: State) -> Init {
+        let Own { options, mode, paths, voice, poll, signals, null, images } = own;
+        let State { components, machine, runs, spawner, record } = state;
+        let Components { head, pending, orders, tracker, control, notify, .. } = components;
+        let Components { logger, loader, history, timings, triggers, .. } = components;
+        let Components { ending, suspects, .. } = components;
+        Init {
+            options,
+            mode,
+            paths,
+            poll,
+            tokens: head.tokens,
+            voice,
+            outer: Outer::at(std::env::var("NOTIFY_SOCKET").ok().as_deref()),
+            now: clock::now(),
+            booted: head.booted,
+            on_the_wall: head.on_the_wall.into_owned(),
+            machine,
+            runs,
+            facts: pending.facts,
+            orders,
+            effects: pending.effects,
+            reaped: pending.reaped,
+            closing: Vec::new(),
+            spawner,
+            reports: head.reports.into_owned(),
+            null,
+            base: Base::default(),
+            own_limits: head.own_limits.into_owned(),
+            tracker: tracker.into(),
+            signals,
+            control: control.map(Watched::from),
+            notify: notify.map(Watched::from),
+            logger: logger.map(Watched::from),
+            log_is_finished: head.log_is_finished,
+            log_files_open: head.log_files_open,
+            loader: loader.into(),
+            history: history.into(),
+            timings,
+            triggers: triggers.into(),
+            record,
+            reserve: None,
+            ending: ending.into(),
+            idle: head.idle.into_owned(),
+            ends: BTreeMap::new(),
+            more_to_reap: true,
+            helper_outputs: head.helper_outputs,
+            dropped: Dropped { messages_refused: head.unheard, ..Dropped::default() },
+            wakeups: pending.wakeups,
+            said: head.said,
+            shell: EmergencyShell::of(head.shell, head.shell_again),
+            kernel_target: head.kernel_target.into_owned(),
+            images: Images { upgraded: head.upgraded, ..images },
+            suspects: suspects.into(),
+            watchdog: Watch::default(),
+        }
+    }
+
     /// Logs a line of init itself.
     pub(crate) fn say(&mut self, level: Level, text: std::fmt::Arguments<'_>) {
         self.voice.say(self.now, level, text);
@@ -154,7 +223,7 @@ impl Init {
             self.watchdog.feed(self.now);
             self.guarded_turn();
             self.go_on_as_another();
-            if let Some(how) = self.ending.reached() {
+            if let Some(how) = self.ending.reached {
                 return self.end_with(how);
             }
         }
@@ -362,7 +431,7 @@ impl Init {
             return self.react(asked, key, reaction);
         }
         match (asked, asked.end(self.mode)) {
-            (Asked::Reload, _) => self.reload_by_signal(),
+            (Asked::Reload, _) => self.load(Purpose::Reload { no_restart: false, asker: None }),
             (Asked::Sockets, _) => self.make_sockets(),
             (Asked::Noted(number), _) => {
                 let (level, what) = match FAULTS.contains(&number) {

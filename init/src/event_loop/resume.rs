@@ -6,24 +6,20 @@ use crate::base::crash_test;
 use crate::base::kernel_cmdline::KernelLine;
 use crate::base::paths::Paths;
 use crate::base::signals::Signals;
-use crate::base::{Level, Mode, clock, limit, own_limits, signals, token};
+use crate::base::{Level, Mode, limit, own_limits, signals, token};
 use crate::control::client::Client;
 use crate::control::{failed, now};
-use crate::event_loop::Init;
+use crate::event_loop::{Init, Own};
 use crate::loader::Asker;
 use crate::options::Options;
 use crate::output::console_log;
 use crate::output::console_log::ConsoleLog;
-use crate::output::parent_notify::Outer;
 use crate::restore::records::State;
 use crate::restore::{end_helpers, go_on_as_newer, inherited, numbers, open_store, state};
 use crate::service::run_table::Main;
 use crate::service::sequence::Alarm;
-use crate::shutdown::emergency_shell::EmergencyShell;
-use crate::shutdown::watchdog::Watch;
-use crate::spawn::{Base, Null};
+use crate::spawn::Null;
 use crate::state::event_in_progress;
-use crate::state::table::Watched;
 use crate::sys::inbox::{Inbox, Input};
 use crate::sys::no_linger::close_without_linger;
 use crate::sys::signal::SignalPipe;
@@ -31,7 +27,7 @@ use crate::sys::wait::Ended;
 use crate::sys::{Pid, fault, inbox, inherit, process, wait};
 use crate::upgrade::{Begins, Crashed, Images, cannot, gives_way_to};
 use crate::{boot, fd};
-use groundstate_units::control::answer::{Dropped, Told};
+use groundstate_units::control::answer::Told;
 use mio::Poll;
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -77,7 +73,8 @@ impl Init {
         let old_root = old_root.and_then(|number| inherit::take(number).ok());
         fd::close_rest();
         let mut images = Images::with(Some(store));
-        (images.crashes, images.resumed) = (state.head.crashes, state.head.resumed);
+        (images.crashes, images.resumed) =
+            (state.components.head.crashes, state.components.head.resumed);
         let mut init = Init::of(state, options, mode, images)?;
         init.images.previous =
             previous.map(|binary| (binary, init.now.after(limit::UPGRADE_PROBATION)));
@@ -142,7 +139,7 @@ impl Init {
         })?;
         go_on_as_newer(&store, word, &numbers);
         let state = state(&store).map_err(|why| gives_way(mode, why))?;
-        let committed = state.pending.inputs;
+        let committed = state.components.pending.inputs;
         let found = Inbox::read(&bytes, committed);
         if row > limit::CRASHES_IN_A_ROW {
             std::mem::forget(state);
@@ -150,11 +147,14 @@ impl Init {
             return Err(io::Error::other(format!("crashed {row} times in a row")));
         }
         let images = Images::after_crash(store, file, crashed);
-        let kept = state.pending.kept;
+        let kept = state.components.pending.kept;
         fd::close_rest();
         let mut init = Init::of(state, options, mode, images)?;
         init.images.resumed = Some(init.now);
-        init.number_asides();
+        // Skips the log ids that the crashed image may have used since the commit, because the logger
+        // already knows them.
+        let asides = u64::from(crashes).saturating_mul(limit::ASIDES_OF_AN_IMAGE);
+        init.helper_outputs = init.helper_outputs.min(u64::MAX.saturating_sub(asides));
         init.arm(row);
         #[cfg(debug_assertions)]
         {
@@ -194,7 +194,7 @@ impl Init {
     fn take_inputs(&mut self, inputs: Vec<Input>, row: u32, kept: u64) {
         for input in &inputs {
             if let Input::Ended { pid, .. } = input {
-                wait::reaped_before(Pid::from_raw(*pid));
+                wait::unmake(Pid::from_raw(*pid));
             }
         }
         let serials: Vec<u64> = self.effects.serials().collect();
@@ -246,76 +246,16 @@ impl Init {
         self.tracker.chase(killed);
     }
 
-    /// Skips the log ids that the crashed image may have used since the commit, because the logger
-    /// already knows them.
-    fn number_asides(&mut self) {
-        let before = u64::from(self.images.crashes).saturating_mul(limit::ASIDES_OF_AN_IMAGE);
-        self.helper_outputs = self.helper_outputs.min(u64::MAX.saturating_sub(before));
-    }
-
     fn of(state: State, options: Options, mode: Mode, images: Images) -> io::Result<Init> {
-        let State { head, machine, runs, tracker, spawner, control, notify, logger, .. } = state;
-        let State { loader, history, timings, triggers, ending, record, .. } = state;
-        let State { suspects, pending, orders, .. } = state;
         let kernel = if mode == Mode::Machine { KernelLine::read() } else { KernelLine::default() };
-        let voice = ConsoleLog::of(mode, kernel.level);
-        let (paths, _) = Paths::find(&options.paths);
         let poll = Poll::new().map_err(|why| gives_way(mode, why))?;
-        let (signals, _) = Signals::listen_held(poll.registry(), token::SIGNALS)
-            .map_err(|why| gives_way(mode, why))?;
+        let (signals, _) = Signals::listen(poll.registry()).map_err(|why| gives_way(mode, why))?;
         let null = Null::open().map_err(|why| gives_way(mode, why))?;
-        let settings = machine.generation().settings.clone();
-        let mut init = Init {
-            mode,
-            paths,
-            poll,
-            tokens: head.tokens,
-            voice,
-            outer: Outer::at(std::env::var("NOTIFY_SOCKET").ok().as_deref()),
-            now: clock::now(),
-            booted: head.booted,
-            on_the_wall: head.on_the_wall.into_owned(),
-            machine,
-            runs,
-            facts: pending.facts,
-            orders,
-            effects: pending.effects,
-            reaped: pending.reaped,
-            closing: Vec::new(),
-            spawner,
-            reports: head.reports.into_owned(),
-            null,
-            base: Base::default(),
-            own_limits: head.own_limits.into_owned(),
-            tracker: tracker.into(),
-            signals,
-            control: control.map(Watched::from),
-            notify: notify.map(Watched::from),
-            logger: logger.map(Watched::from),
-            log_is_finished: head.log_is_finished,
-            log_files_open: head.log_files_open,
-            loader: loader.into(),
-            history: history.into(),
-            timings,
-            triggers: triggers.into(),
-            record,
-            reserve: None,
-            ending: ending.into(),
-            idle: head.idle.into_owned(),
-            ends: std::collections::BTreeMap::new(),
-            more_to_reap: true,
-            helper_outputs: head.helper_outputs,
-            dropped: Dropped { messages_refused: head.unheard, ..Dropped::default() },
-            wakeups: pending.wakeups,
-            said: head.said,
-            shell: EmergencyShell::of(head.shell, head.shell_again),
-            kernel_target: head.kernel_target.into_owned(),
-            watchdog: Watch::default(),
-            images,
-            suspects: suspects.into(),
-            options,
-        };
-        init.images.upgraded = head.upgraded;
+        let (paths, _) = Paths::find(&options.paths);
+        let voice = ConsoleLog::of(mode, kernel.level);
+        let settings = state.machine.generation().settings.clone();
+        let own = Own { options, mode, paths, voice, poll, signals, null, images };
+        let mut init = Init::with(own, state);
         init.settle_in(&settings);
         Ok(init)
     }

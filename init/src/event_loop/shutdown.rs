@@ -35,8 +35,8 @@ impl Init {
         match self.ending.heeds_from() {
             None => self.shut_down(how),
             Some(from) if from <= self.now => {
-                let next = self.ending.next_haste();
-                self.hasten(next);
+                let is_hasty = self.ending.haste().is_some();
+                self.hasten(if is_hasty { Haste::AtOnce } else { Haste::Kill });
             }
             Some(_) => {}
         }
@@ -73,7 +73,7 @@ impl Init {
     pub(crate) fn finish(&mut self, how: Shutdown) {
         // The machine reports the kind that the shutdown started with; the latest request takes
         // precedence.
-        self.ending.asked_or(how);
+        self.ending.asked.get_or_insert(how);
         if self.ending.haste().is_none() {
             self.say(Level::Info, format_args!("all units are stopped"));
         }
@@ -82,11 +82,11 @@ impl Init {
 
     fn units_are_down(&mut self) {
         let now = self.now;
-        if self.ending.logger_until().is_some() || self.ending.reached().is_some() {
+        if self.ending.logger_until.is_some() || self.ending.reached.is_some() {
             return;
         }
         if self.logger.as_mut().is_some_and(|logger| logger.finish(now)) {
-            self.ending.await_logger(now);
+            self.ending.logger_until = Some(now.after(limit::LOGGER_FINISH));
         } else {
             self.ending.reach();
         }
@@ -94,7 +94,7 @@ impl Init {
 
     /// Runs at the end of each turn.
     pub(crate) fn look_at_ending(&mut self) {
-        let Some(until) = self.ending.logger_until() else { return };
+        let Some(until) = self.ending.logger_until else { return };
         let logger_is_gone = self.logger.as_ref().is_none_or(|logger| logger.pid().is_none());
         if (self.log_is_finished && logger_is_gone) || until <= self.now {
             self.ending.reach();
@@ -118,14 +118,14 @@ impl Init {
     /// Every few seconds, names the units that block the boot or the shutdown: process, state,
     /// waiting time, and how to learn more or to end the wait.
     pub(crate) fn name_blockers(&mut self) {
-        if !self.ending.is_to_tell(self.now) {
+        if self.ending.tell_at.is_none_or(|at| at > self.now) {
             return;
         }
-        let blockers: Vec<String> = match self.ending.begun() {
+        let blockers: Vec<String> = match self.ending.begun {
             Some(begun) => self.runs.iter().map(|(_, run)| self.blocker(run, begun)).collect(),
             None => self.slow_starts(),
         };
-        let is_boot = self.ending.begun().is_none();
+        let is_boot = self.ending.begun.is_none();
         let waits = if is_boot { self.said.is_none() } else { !blockers.is_empty() };
         self.ending.tell_again(waits, self.now);
         if !waits || self.ending.haste().is_some() {

@@ -6,34 +6,27 @@ use crate::base::own_limits::OwnLimits;
 use crate::base::paths::Paths;
 use crate::base::retry::{retry_now, retry_with_backoff};
 use crate::base::signals::Signals;
-use crate::base::token::Tokens;
 use crate::base::{Level, Mode, clock, limit, token};
 use crate::control::Control;
-use crate::event_loop::Init;
+use crate::event_loop::{Init, Own};
+use crate::loader::failed_load::LeftOut;
 use crate::notify::Notify;
 use crate::options::Options;
-use crate::output::boot_timings::Timings;
 use crate::output::console_log::ConsoleLog;
 use crate::output::event_log::Record;
 use crate::output::oom_score;
-use crate::output::parent_notify::Outer;
 use crate::process_tracking::Tracker;
-use crate::service::effects::Effects;
-use crate::service::run_table::Runs;
-use crate::shutdown::Ending;
-use crate::shutdown::emergency_shell::EmergencyShell;
-use crate::shutdown::watchdog::Watch;
-use crate::spawn::{Base, Null, Spawner};
-use crate::state::table::{Queue, Watched};
-use crate::trigger::Triggers;
+use crate::restore::records::{Head, State};
+use crate::spawn::{Null, Spawner};
+use crate::state::table::Watched;
+use crate::sys::signal;
 use crate::upgrade::Images;
 use crate::{boot, control, loader};
-use groundstate_units::control::answer::Dropped;
 use groundstate_units::control::place;
 use groundstate_units::machine::Machine;
 use mio::Poll;
 use nix::sys::socket::{Backlog, listen};
-use std::collections::VecDeque;
+use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 
@@ -52,65 +45,30 @@ impl Init {
         let poll = retry_with_backoff(Poll::new)?;
         // Start the loader first; init prepares the rest while the loader works.
         let targets = [options.target.as_ref(), kernel.target.as_ref()];
-        let loading = loader::send_first(&paths, mode, targets);
-        let listen = || Signals::listen(poll.registry(), token::SIGNALS);
-        let (signals, deaf) = retry_with_backoff(listen)?;
+        let loading = loader::send_without(&paths, mode, targets, LeftOut::default());
+        let (signals, deaf) = retry_with_backoff(|| Signals::listen(poll.registry()))?;
+        // The parent may have blocked signals, and the mask survives an exec.
+        signal::unblock_all();
         complaints
             .extend(deaf.iter().map(|(n, error)| format!("cannot handle signal {n}: {error}")));
         let (record, no_record) = record(&options);
         complaints.extend(no_record);
         let (tracker, no_cgroups) = Tracker::new(mode == Mode::Machine);
-        let (images, now) = (Images::begins(), clock::now());
-        let mut init = Init {
-            mode,
-            paths,
-            poll,
-            tokens: Tokens::default(),
-            voice,
-            outer: Outer::at(std::env::var("NOTIFY_SOCKET").ok().as_deref()),
-            now,
-            booted: now,
-            on_the_wall: clock::OnTheWall::default(),
-            machine: new_machine(mode),
-            runs: Runs::default(),
-            facts: VecDeque::new(),
-            orders: Queue::default(),
-            effects: Effects::default(),
-            reaped: VecDeque::new(),
-            closing: Vec::new(),
-            spawner: retry_with_backoff(Spawner::new)?,
-            reports: VecDeque::new(),
-            null: retry_with_backoff(Null::open)?,
-            base: Base::default(),
-            own_limits,
-            tracker: tracker.into(),
-            signals,
-            control: None,
-            notify: None,
-            logger: None,
-            log_is_finished: false,
-            log_files_open: false,
-            loader: Watched::default(),
-            history: Watched::default(),
-            timings: Timings::default(),
-            triggers: Triggers::new().into(),
-            record,
-            reserve,
-            ending: Ending::at_boot(now).into(),
-            idle: std::collections::BTreeSet::new(),
-            ends: std::collections::BTreeMap::new(),
-            more_to_reap: true,
+        let head = Head {
+            booted: clock::now(),
+            own_limits: Cow::Owned(own_limits),
             helper_outputs: u64::MAX,
-            dropped: Dropped::default(),
-            wakeups: 0,
-            said: None,
-            shell: EmergencyShell::default(),
-            kernel_target: kernel.target,
-            images,
-            suspects: Watched::default(),
-            watchdog: Watch::default(),
-            options,
+            kernel_target: Cow::Owned(kernel.target),
+            ..Head::default()
         };
+        let spawner = retry_with_backoff(Spawner::new)?;
+        let state = State::begins(head, new_machine(mode), tracker, spawner, record);
+        let null = retry_with_backoff(Null::open)?;
+        let images = Images::begins();
+        let own = Own { options, mode, paths, voice, poll, signals, null, images };
+        let mut init = Init::with(own, state);
+        init.reserve = reserve;
+        init.ending.tell_at = Some(init.now.after(limit::SLOW_BOOT));
         init.complain(&complaints, no_score.as_deref(), no_cgroups.as_deref());
         retry_with_backoff(|| init.watch_tracker())?;
         init.make_sockets();

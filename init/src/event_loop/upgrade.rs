@@ -12,6 +12,7 @@ use crate::output::console_log;
 use crate::state::store::Store;
 use crate::sys::signal::SignalPipe;
 use crate::sys::{Pid, fault, inbox, inherit, process, signal};
+use crate::trigger::watcher_process::Lookout;
 use crate::upgrade::switch_root::empty;
 use crate::upgrade::{Begins, Passed, Upgrade, Wanted, cannot, switch_root};
 use groundstate_units::control::answer::Failure;
@@ -122,7 +123,7 @@ impl Init {
 
     /// Handles a reaped child. Returns true if it was the trial of a binary.
     pub(crate) fn trial_ended(&mut self, pid: Pid, exit: Exit) -> bool {
-        let tried = self.images.upgrade.as_mut().filter(|upgrade| upgrade.is_tried_by(pid));
+        let tried = self.images.upgrade.as_mut().filter(|upgrade| upgrade.child == pid);
         let Some(tried) = tried.map(|upgrade| upgrade.tried(exit)) else { return false };
         if let Err(why) = tried {
             self.keep_present(&why);
@@ -134,7 +135,7 @@ impl Init {
     fn keep_present(&mut self, why: &str) {
         let Some(upgrade) = self.images.upgrade.take() else { return };
         self.say(Level::Error, format_args!("upgrade failed: {why}"));
-        let asker = upgrade.asker();
+        let asker = upgrade.asker;
         if self.recall(asker) {
             let line = failed(asker.id, cannot(why));
             self.queue(asker.client, &line);
@@ -145,15 +146,15 @@ impl Init {
     /// failed.
     pub(crate) fn go_on_as_another(&mut self) {
         let Some(upgrade) = self.images.upgrade.as_mut() else { return };
-        if upgrade.is_to_root() && self.loader.is_at_work() {
+        if upgrade.to_root && self.loader.is_at_work() {
             // The loader is reading the unit files of the old root.
             return;
         }
-        let Some(passed) = upgrade.take_passed() else { return };
-        if upgrade.is_to_root() && self.ending.is_under_way() {
+        let Some(passed) = upgrade.passed.take() else { return };
+        if upgrade.to_root && self.ending.is_under_way() {
             return self.keep_present("a shutdown is in progress");
         }
-        self.images.upgraded = self.images.upgrade.as_ref().map(Upgrade::asker);
+        self.images.upgraded = self.images.upgrade.as_ref().map(|upgrade| upgrade.asker);
         self.say(Level::Info, format_args!("re-executing init"));
         self.voice.flush();
         let (entered, error) = self.become_it(&passed);
@@ -257,7 +258,7 @@ impl Init {
         if let Some(logger) = &mut self.logger {
             logger.replace(self.now);
         }
-        self.triggers.replace_lookouts();
+        self.triggers.lookouts.values_mut().for_each(Lookout::give_up);
         let socket = self.paths.runtime_dir.as_deref().map(place::control_socket);
         if socket.is_some_and(|path| !Path::new(&path).exists()) {
             self.make_sockets();

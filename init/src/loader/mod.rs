@@ -36,7 +36,7 @@ pub(crate) struct Working {
     pid: Pid,
     parcel: Parcel,
     deadline: Time,
-    purpose: Purpose,
+    pub(crate) purpose: Purpose,
     #[serde(default)]
     killed: bool,
     /// True if root has requested another load: when this one is killed, it is queued behind that.
@@ -61,13 +61,13 @@ pub(crate) struct Loader {
     /// True if a policy edit was granted since the load in flight started. `None` if another image
     /// started it.
     #[serde(skip)]
-    policy_edited: Option<bool>,
+    pub(crate) policy_edited: Option<bool>,
     /// Files on which loaders of the load in flight failed.
     #[serde(skip)]
     left_out: LeftOut,
     /// Sources that took too long to load.
     #[serde(skip)]
-    slow: SlowSources,
+    pub(crate) slow: SlowSources,
     /// The memory that holds the present generation.
     pub(crate) origin: Origin,
 }
@@ -113,16 +113,10 @@ pub(crate) enum Next {
     GiveUp(Purpose, String),
 }
 
-impl Working {
-    pub(crate) fn purpose(&self) -> &Purpose {
-        &self.purpose
-    }
-}
-
 impl Loader {
     /// The purpose of the load in flight.
     pub(crate) fn purpose(&self) -> Option<&Purpose> {
-        self.working.as_ref().map(Working::purpose)
+        self.working.as_ref().map(|working| &working.purpose)
     }
 
     /// Queues a load. Returns it as an error if the queue is full.
@@ -238,27 +232,6 @@ impl Loader {
         Next::GiveUp(purpose, why)
     }
 
-    /// The time before which this source may not be loaded again, because it took too long.
-    pub(crate) fn waits_until(&self, source: &Name) -> Option<Time> {
-        self.slow.until(source)
-    }
-
-    /// Notes that this source was loaded.
-    pub(crate) fn source_loaded(&mut self, source: &Name) {
-        self.slow.forget(source);
-    }
-
-    /// Notes a granted policy edit: a loader in flight may have read an older policy.
-    pub(crate) fn policy_edited(&mut self) {
-        self.policy_edited = Some(true);
-    }
-
-    /// Returns true if a policy edit was granted since the load in flight started. Returns `None`
-    /// if another image started it.
-    pub(crate) fn is_policy_edited(&self) -> Option<bool> {
-        self.policy_edited
-    }
-
     /// Notes the start of the first load.
     pub(crate) fn boots(&mut self, now: Time) {
         self.since.get_or_insert(now);
@@ -291,7 +264,7 @@ pub(crate) fn send(errand: &LoadRequest<'_>) -> io::Result<(Pid, Parcel)> {
     let pid = process::fork(&kept, || {
         oom_score::protect_from_oom();
         // Without these limits, the deadline still applies.
-        let _ = process::die_with_parent(9);
+        let _ = process::die_with_parent();
         for (resource, most) in [
             (Resource::RLIMIT_CPU, limit::LOADER_CPU),
             (Resource::RLIMIT_AS, limit::LOADER_MEMORY),
@@ -313,16 +286,8 @@ pub(crate) fn send(errand: &LoadRequest<'_>) -> io::Result<(Pid, Parcel)> {
 
 // The first load, which the boot waits for.
 
-/// Forks the loader for the boot; `targets` may be instances of templates.
-pub(crate) fn send_first(
-    paths: &Paths,
-    mode: Mode,
-    targets: [Option<&Name>; 2],
-) -> io::Result<(Pid, Parcel)> {
-    send_without(paths, mode, targets, LeftOut::default())
-}
-
-/// Repeats it without the files on which earlier loaders failed.
+/// Forks the loader for the boot, without the files on which earlier loaders failed; `targets` may be
+/// instances of templates.
 pub(crate) fn send_without(
     paths: &Paths,
     mode: Mode,

@@ -33,7 +33,7 @@ pub(crate) struct Link {
     pub(crate) started: Time,
     socket: KeptFd<OwnedFd>,
     /// The time of the unanswered ping.
-    asked: Option<Time>,
+    pub(super) asked: Option<Time>,
     #[serde(default)]
     pings: u64,
     /// True if a message was sent since the last ping.
@@ -44,7 +44,7 @@ pub(crate) struct Link {
     over: bool,
     /// The number of kills that it has survived so far.
     #[serde(skip)]
-    killed: u32,
+    pub(super) killed: u32,
     /// Encoded orders that it has not accepted yet.
     #[serde(default)]
     unsent: VecDeque<Vec<u8>>,
@@ -121,11 +121,6 @@ impl Link {
         self.asked = Some(now);
     }
 
-    /// Forgets an unanswered ping: its answer may have gone to the crashed image.
-    pub(crate) fn owes_nothing(&mut self) {
-        self.asked = None;
-    }
-
     /// The time at which it counts as silent, if a ping is unanswered.
     pub(crate) fn silent_at(&self) -> Option<Time> {
         self.asked.map(|asked| asked.after(limit::SILENCE))
@@ -174,11 +169,6 @@ impl Link {
                 Some(report) => return Some(report),
             }
         }
-    }
-
-    /// Returns true at the second kill.
-    pub(crate) fn was_killed_twice(&self) -> bool {
-        self.killed == 2
     }
 
     /// Its pid, if its socket is closed and its process was reaped, perhaps by an image that

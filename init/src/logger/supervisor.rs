@@ -179,7 +179,7 @@ impl Handle {
             return if self.start(now).is_ok() { Ticked::Started } else { Ticked::Nothing };
         };
         link.kill(now);
-        if link.was_killed_twice() { Ticked::DoesNotEnd(link.pid) } else { Ticked::Nothing }
+        if link.killed == 2 { Ticked::DoesNotEnd(link.pid) } else { Ticked::Nothing }
     }
 
     pub(crate) fn pid(&self) -> Option<Pid> {
@@ -413,7 +413,7 @@ impl Handle {
         // The logger may not know a pipe in the stash. It ignores a run that it knows already.
         self.untold.extend(there.into_iter().filter(|run| self.runs.contains_key(run)));
         if let Some(link) = &mut self.link {
-            link.owes_nothing();
+            link.asked = None;
         }
     }
 

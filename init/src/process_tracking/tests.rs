@@ -21,7 +21,7 @@ const RUN: RunId = RunId(7);
 /// Both kinds of tracking. If only the second is available, the test says so.
 macro_rules! trackers {
     () => {{
-        process::become_subreaper().unwrap();
+        process::set_child_subreaper(true).unwrap();
         let (found, why) = Tracker::new(false);
         if why.is_some() {
             crate::not_run!("no cgroups of the second kind here");
@@ -339,7 +339,7 @@ fn what_is_begun_after_a_kill_is_not_killed_for_it() {
     if !is_alone("process_tracking::tests::what_is_begun_after_a_kill_is_not_killed_for_it") {
         return;
     }
-    process::become_subreaper().unwrap();
+    process::set_child_subreaper(true).unwrap();
     let mut tracker = Tracker::without_cgroups();
     let first = run(&mut tracker, RUN, "exec sleep 600");
     tracker.kill(RUN);

@@ -50,8 +50,8 @@ pub(crate) struct Tracked {
 }
 
 /// The processes of all runs.
-#[apply(_ => #[serde(default)])]
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Tracker {
     pub(super) hierarchy: Option<Hierarchy>,
     #[serde(skip)]
@@ -111,23 +111,7 @@ impl Tracker {
     pub(super) fn with(hierarchy: Option<Hierarchy>) -> Tracker {
         let flags = InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK;
         let inotify = hierarchy.as_ref().and_then(|_| Inotify::init(flags).ok());
-        Tracker {
-            hierarchy,
-            inotify,
-            runs: Table::default(),
-            families: Table::default(),
-            parted: Vec::new(),
-            reaped: BTreeSet::new(),
-            killed: BTreeSet::new(),
-            children: BTreeMap::new(),
-            watches: BTreeMap::new(),
-            memory_watches: BTreeMap::new(),
-            short: BTreeSet::new(),
-            complaints: Vec::new(),
-            leftovers: BTreeSet::new(),
-            look_again: false,
-            more: false,
-        }
+        Tracker { hierarchy, inotify, ..Tracker::default() }
     }
 
     /// The descriptor to poll; when it is readable, call [`Tracker::emptied`]. `None` without
@@ -421,29 +405,7 @@ fn refused(unit: &str, error: &io::Error) -> ExecFailure {
 
 const KILL: u8 = 9;
 
-// The two ways of tracking
-//
-// `status` shows which one is used. If another program removes init's cgroup directory, init may
-// have to change from the first to the second.
-
-/// How processes are tracked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tracking {
-    /// By cgroup: no process escapes.
-    Cgroup2,
-    /// By session, process group and parent.
-    ProcessGroup,
-}
-
-impl Tracking {
-    /// The word in `status` and `stats`.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Tracking::Cgroup2 => "cgroup2",
-            Tracking::ProcessGroup => "process-group",
-        }
-    }
-}
+// If another program removes init's cgroup directory, init creates it again.
 
 impl Tracker {
     /// Recreates init's cgroup directory if it was removed. Returns false if the start cannot be
@@ -571,12 +533,10 @@ impl Tracker {
         }
     }
 
-    /// The way of tracking.
-    pub(crate) fn tracking(&self) -> Tracking {
-        match self.hierarchy {
-            Some(_) => Tracking::Cgroup2,
-            None => Tracking::ProcessGroup,
-        }
+    /// The way of tracking, in a word for `status` and `stats`: by cgroup, which no process escapes,
+    /// or by session, process group and parent.
+    pub(crate) fn tracking(&self) -> &'static str {
+        if self.hierarchy.is_some() { "cgroup2" } else { "process-group" }
     }
 
     /// Checks all awaited runs in the next turn.

@@ -44,7 +44,7 @@ use std::sync::Arc;
 
 /// Small values.
 #[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Head<'a> {
     /// The present generation; the loader's record has its bytes.
     #[serde_with(skip_apply)]
@@ -87,7 +87,7 @@ pub(crate) enum Order {
 }
 
 /// Values that change with each commit: pending work, and the position of the commit.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Pending<F = VecDeque<Event>, E = Effects, R = VecDeque<Reaped>> {
     #[serde(default)]
     pub(crate) facts: F,
@@ -102,41 +102,15 @@ pub(crate) struct Pending<F = VecDeque<Event>, E = Effects, R = VecDeque<Reaped>
     pub(crate) kept: u64,
 }
 
-/// All records, decoded one by one and not yet combined.
-pub(crate) struct Parts {
-    head: Head<'static>,
-    pending: Pending,
-    orders: BTreeMap<u64, Order>,
-    machine: Records,
-    /// Children created by init.
-    children: BTreeMap<i32, ()>,
-    runs: BTreeMap<RunId, Running>,
-    store: Store,
-    looks: Looks,
-    suspects: Suspects,
-    tracker: Tracker,
-    ground: KeptGround,
-    control: Option<Control>,
-    /// The notify socket. Dropping it removes its file.
-    pub(crate) notify: Option<Notify>,
-    logger: Option<logger::Handle>,
-    loader: Loader,
-    history: History,
-    timings: Timings,
-    triggers: Triggers,
-    ending: Ending,
-}
-
-/// The whole state, decoded, with all its descriptors taken over.
-pub(crate) struct State {
+/// The components that are used as their records hold them.
+#[derive(Default)]
+pub(crate) struct Components {
     pub(crate) head: Head<'static>,
     pub(crate) pending: Pending,
     pub(crate) orders: Queue<Order>,
-    pub(crate) machine: Machine,
-    pub(crate) runs: Runs,
     pub(crate) tracker: Tracker,
-    pub(crate) spawner: Spawner,
     pub(crate) control: Option<Control>,
+    /// The notify socket. Dropping it removes its file.
     pub(crate) notify: Option<Notify>,
     pub(crate) logger: Option<logger::Handle>,
     pub(crate) loader: Loader,
@@ -144,8 +118,28 @@ pub(crate) struct State {
     pub(crate) timings: Timings,
     pub(crate) triggers: Triggers,
     pub(crate) ending: Ending,
-    pub(crate) record: Option<Record>,
     pub(crate) suspects: Suspects,
+}
+
+/// All records, decoded one by one and not yet combined.
+pub(crate) struct Parts {
+    pub(crate) components: Components,
+    machine: Records,
+    /// Children created by init.
+    children: BTreeMap<i32, ()>,
+    runs: BTreeMap<RunId, Running>,
+    store: Store,
+    looks: Looks,
+    ground: KeptGround,
+}
+
+/// The whole state, decoded, with all its descriptors taken over.
+pub(crate) struct State {
+    pub(crate) components: Components,
+    pub(crate) machine: Machine,
+    pub(crate) runs: Runs,
+    pub(crate) spawner: Spawner,
+    pub(crate) record: Option<Record>,
 }
 
 impl Parts {
@@ -174,18 +168,15 @@ impl Parts {
             let definition = store.get(&Kind::Definition.key_of(run));
             running.definition = definition.ok_or("a run has no definition")?.into();
         }
-        Ok(Parts {
+        let machine = Records { machine: of(store, Kind::Machine)?, units };
+        let children = store.read_table(Kind::Child)?;
+        let (kept, looks) = (of(store, Kind::Store)?, of(store, Kind::Looks)?);
+        let ground = of(store, Kind::Ground)?;
+        let components = Components {
             head: of(store, Kind::Head)?,
             pending: of(store, Kind::Pending)?,
-            orders: store.read_table(Kind::Order)?,
-            machine: Records { machine: of(store, Kind::Machine)?, units },
-            children: store.read_table(Kind::Child)?,
-            runs,
-            store: of(store, Kind::Store)?,
-            looks: of(store, Kind::Looks)?,
-            suspects: of(store, Kind::Suspects)?,
+            orders: Queue::of(store.read_table(Kind::Order)?),
             tracker,
-            ground: of(store, Kind::Ground)?,
             control: store.read(Kind::Control)?,
             notify: store.read(Kind::Notify)?,
             logger,
@@ -194,7 +185,9 @@ impl Parts {
             timings,
             triggers: of(store, Kind::Triggers)?,
             ending: of(store, Kind::Ending)?,
-        })
+            suspects: of(store, Kind::Suspects)?,
+        };
+        Ok(Parts { components, machine, children, runs, store: kept, looks, ground })
     }
 
     /// The machine, if it is consistent with its units.
@@ -206,14 +199,28 @@ impl Parts {
 
     /// The present generation.
     fn generation(&self) -> Result<Arc<Generation>, String> {
-        let mut generation = self.loader.origin.generation(self.head.generation)?;
-        generation.settings.exit_with.clone_from(&self.head.exit_with);
-        generation.policy = (*self.head.policy).clone();
+        let Components { head, loader, .. } = &self.components;
+        let mut generation = loader.origin.generation(head.generation)?;
+        generation.settings.exit_with.clone_from(&head.exit_with);
+        generation.policy = (*head.policy).clone();
         Ok(Arc::new(generation))
     }
 }
 
 impl State {
+    /// The state at the first start.
+    pub(crate) fn begins(
+        head: Head<'static>,
+        machine: Machine,
+        tracker: Tracker,
+        spawner: Spawner,
+        record: Option<Record>,
+    ) -> State {
+        let components =
+            Components { head, tracker, triggers: Triggers::new(), ..Components::default() };
+        State { components, machine, runs: Runs::default(), spawner, record }
+    }
+
     /// Reads and combines the records. Descriptors are handled as in [`Parts::read`].
     pub(crate) fn read(store: &records::Store) -> Result<State, String> {
         // If the generation cannot be decoded, the descriptors stay open for the next image.
@@ -221,38 +228,19 @@ impl State {
         let generation = parts.generation()?;
         let mut parts = ManuallyDrop::into_inner(parts);
         let machine = Machine::from_records(parts.machine, generation.clone())?;
-        let head = parts.head;
+        let Components { head, pending, .. } = &parts.components;
         if head.no_joining {
             launch::died_at_birth();
         }
         parts.runs.values_mut().for_each(|running| share(running, &generation));
-        let mut runs =
-            Runs::again(parts.runs, parts.store, parts.looks, parts.pending.reaped.iter());
+        let mut runs = Runs::again(parts.runs, parts.store, parts.looks, pending.reaped.iter());
         let reports = runs.iter_mut().flat_map(|(_, running)| &mut running.reports);
         let spawner = Spawner::again(parts.ground, reports.map(|started| &mut started.report))
             .map_err(|error| format!("cannot map the spawn slots: {error}"))?;
         let record = head.record.map(inherit::take).transpose();
         let record = record.ok().flatten().map(|fd| Record::go_on(File::from(fd)));
         wait::made_before(parts.children.into_keys());
-        Ok(State {
-            pending: parts.pending,
-            orders: Queue::of(parts.orders),
-            machine,
-            runs,
-            tracker: parts.tracker,
-            spawner,
-            control: parts.control,
-            notify: parts.notify,
-            logger: parts.logger,
-            loader: parts.loader,
-            history: parts.history,
-            timings: parts.timings,
-            triggers: parts.triggers,
-            ending: parts.ending,
-            record,
-            suspects: parts.suspects,
-            head,
-        })
+        Ok(State { components: parts.components, machine, runs, spawner, record })
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Effects {
     latest: u64,
     /// Starts by serial number. They are prepared again after a crash.
     #[serde(skip)]
-    prepared: BTreeMap<u64, Prepared>,
+    pub(crate) prepared: BTreeMap<u64, Prepared>,
     /// True after children of a crashed image were adopted: no pipe reports their exec.
     pub(crate) has_adopted: bool,
     /// True while init may reap a process of a run that the committed state does not name.
@@ -83,11 +83,5 @@ impl Effects {
     /// Records that all effects carried out so far are committed.
     pub(crate) fn committed(&mut self) {
         self.is_ahead = false;
-    }
-
-    /// Takes the prepared start with this number. Returns `None` if a crashed image had prepared
-    /// it.
-    pub(crate) fn take_prepared(&mut self, serial: u64) -> Option<Prepared> {
-        self.prepared.remove(&serial)
     }
 }

@@ -222,11 +222,6 @@ impl Runs {
         self.ended.remove(&pid);
     }
 
-    /// The run of a process that was reaped just now.
-    fn last_spoke(&self, pid: i32) -> Option<(RunId, CommandKind)> {
-        self.ended.get(&pid).copied()
-    }
-
     /// The run that a process may speak for, and the command that it is if init started it. `whose`
     /// gives the run of its cgroup.
     pub(crate) fn speaker(
@@ -237,7 +232,7 @@ impl Runs {
         if let Some(run) = self.made(pid) {
             return Some((run, self.get(run)?.line(pid)));
         }
-        if let Some((run, part)) = self.last_spoke(pid) {
+        if let Some((run, part)) = self.ended.get(&pid).copied() {
             return Some((run, Some(part)));
         }
         // A main process may have exited and its pid be reused, so the process's cgroup is checked

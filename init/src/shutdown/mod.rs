@@ -39,15 +39,15 @@ use std::time::Duration;
 #[serde(default)]
 pub(crate) struct Ending {
     /// The requested kind.
-    asked: Option<Shutdown>,
+    pub(crate) asked: Option<Shutdown>,
     /// The deadline of the logger, once all units are down.
-    logger_until: Option<Time>,
+    pub(crate) logger_until: Option<Time>,
     /// The kind with which init ends now.
-    reached: Option<Shutdown>,
+    pub(crate) reached: Option<Shutdown>,
     /// The time of the first request.
-    begun: Option<Time>,
+    pub(crate) begun: Option<Time>,
     /// The time of the next progress message.
-    tell_at: Option<Time>,
+    pub(crate) tell_at: Option<Time>,
     /// The last step of haste, and its time.
     haste: Option<(Haste, Time)>,
 }
@@ -62,16 +62,6 @@ pub(crate) enum Haste {
 }
 
 impl Ending {
-    /// No shutdown is in progress; the first progress message is that of the boot.
-    pub(crate) fn at_boot(now: Time) -> Ending {
-        Ending { tell_at: Some(now.after(limit::SLOW_BOOT)), ..Ending::default() }
-    }
-
-    /// The kind with which init ends, once it does.
-    pub(crate) fn reached(&self) -> Option<Shutdown> {
-        self.reached
-    }
-
     /// The present haste.
     pub(crate) fn haste(&self) -> Option<Haste> {
         self.haste.map(|(haste, _)| haste)
@@ -112,40 +102,10 @@ impl Ending {
         self.reached = self.asked;
     }
 
-    /// Sets the kind unless a request has set it.
-    pub(crate) fn asked_or(&mut self, how: Shutdown) {
-        self.asked.get_or_insert(how);
-    }
-
-    /// Sets the deadline for the logger to finish.
-    pub(crate) fn await_logger(&mut self, now: Time) {
-        self.logger_until = Some(now.after(limit::LOGGER_FINISH));
-    }
-
-    /// The deadline of the logger, once the units are down.
-    pub(crate) fn logger_until(&self) -> Option<Time> {
-        self.logger_until
-    }
-
-    /// Returns true if a progress message is due.
-    pub(crate) fn is_to_tell(&self, now: Time) -> bool {
-        self.tell_at.is_some_and(|at| at <= now)
-    }
-
     /// Schedules the next progress message, unless no unit is waited for any more.
     pub(crate) fn tell_again(&mut self, waits: bool, now: Time) {
         let waits = waits && self.haste.is_none();
         self.tell_at = waits.then(|| now.after(limit::BLOCKERS));
-    }
-
-    /// The time of the first request.
-    pub(crate) fn begun(&self) -> Option<Time> {
-        self.begun
-    }
-
-    /// The next step of haste.
-    pub(crate) fn next_haste(&self) -> Haste {
-        if self.haste.is_some() { Haste::AtOnce } else { Haste::Kill }
     }
 
     /// The time before which another request counts as the same one.

@@ -7,7 +7,7 @@ use crate::state::carried;
 use crate::state::carried::KeptFd;
 use crate::sys::child_setup::{Frame, Step};
 use crate::sys::launch::Shared;
-use crate::sys::spawn_slots::{Progress, SlotId, SpawnSlots, Stack};
+use crate::sys::spawn_slots::{SlotId, SpawnSlots, Stack};
 use crate::sys::{Pid, inherit, launch, signal, wait};
 use groundstate_units::machine::event::ExecFailure;
 use nix::fcntl::OFlag;
@@ -90,7 +90,7 @@ impl Spawner {
             orphans,
         };
         let ground = Rc::new(RefCell::new(ground));
-        reports.into_iter().for_each(|report| report.attach(&ground));
+        reports.into_iter().for_each(|report| report.ground = Some(ground.clone()));
         let dumpable = File::open("/proc/sys/fs/suid_dumpable").ok();
         dumpable.iter().for_each(|file| inherit::is_new(file.as_fd()));
         let way = if kernel_can_share() { Way::Shared } else { Way::Copied };
@@ -317,14 +317,6 @@ pub(crate) struct Ground {
 const STACKS: usize = 64;
 
 impl Ground {
-    pub(super) fn has_left(&self, slot: SlotId) -> bool {
-        self.board.has_left(slot)
-    }
-
-    pub(super) fn progress(&self, slot: SlotId) -> Progress {
-        self.board.progress(slot)
-    }
-
     /// Releases the slot of a dropped report.
     pub(super) fn close(&mut self, slot: SlotId, pid: Pid, memory: Option<Shared>, decided: bool) {
         if decided && memory.as_ref().is_none_or(Shared::is_over) {
@@ -399,11 +391,6 @@ impl Report {
         self.slot
     }
 
-    /// Attaches the report of an earlier image's child to the shared memory.
-    pub(super) fn attach(&mut self, ground: &Rc<RefCell<Ground>>) {
-        self.ground = Some(ground.clone());
-    }
-
     /// The pipe for the poll.
     pub(crate) fn pipe(&self) -> Option<BorrowedFd<'_>> {
         self.pipe.as_ref().map(AsFd::as_fd)
@@ -413,7 +400,7 @@ impl Report {
     pub(crate) fn verdict(&mut self) -> ExecResult {
         let has_left = match (&self.pipe, &self.ground) {
             (Some(pipe), _) => matches!((&**pipe).read(&mut [0; 1]), Ok(0)),
-            (None, Some(ground)) => ground.borrow().has_left(self.slot),
+            (None, Some(ground)) => ground.borrow().board.has_left(self.slot),
             (None, None) => false,
         };
         let decided = has_left || (self.pipe.is_none() && self.has_left_another());
@@ -431,7 +418,7 @@ impl Report {
     pub(crate) fn at_exit(&mut self) -> ExecResult {
         self.decided = true;
         let Some(ground) = &self.ground else { return ExecResult::Executed };
-        let progress = ground.borrow().progress(self.slot);
+        let progress = ground.borrow().board.progress(self.slot);
         match (progress.errno, progress.step) {
             (Some(errno), step) => {
                 ExecResult::Failed(self.said.failure((step, errno, progress.detail)))

@@ -2,67 +2,11 @@
 //! identity, because numbers are reused. The next image takes it over by both.
 
 use crate::sys::{Pid, inherit};
-use mio::net::{UnixListener, UnixStream};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::cell::Cell;
-use std::fs::File;
-use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::rc::Rc;
-
-/// A type that holds one descriptor.
-pub(crate) trait Carried: Sized {
-    fn number(&self) -> RawFd;
-    /// Takes the descriptor over. Fails with EBADF if it is not open.
-    fn of(number: RawFd, identity: u64) -> io::Result<Self>;
-}
-
-impl Carried for OwnedFd {
-    fn number(&self) -> RawFd {
-        self.as_raw_fd()
-    }
-    fn of(number: RawFd, identity: u64) -> io::Result<OwnedFd> {
-        inherit::take_same(number, identity)
-    }
-}
-
-impl Carried for File {
-    fn number(&self) -> RawFd {
-        self.as_raw_fd()
-    }
-    fn of(number: RawFd, identity: u64) -> io::Result<File> {
-        inherit::take_same(number, identity).map(File::from)
-    }
-}
-
-impl Carried for UnixListener {
-    fn number(&self) -> RawFd {
-        self.as_raw_fd()
-    }
-    fn of(number: RawFd, identity: u64) -> io::Result<UnixListener> {
-        inherit::take_same(number, identity).map(|fd| UnixListener::from_std(fd.into()))
-    }
-}
-
-impl Carried for UnixStream {
-    fn number(&self) -> RawFd {
-        self.as_raw_fd()
-    }
-    fn of(number: RawFd, identity: u64) -> io::Result<UnixStream> {
-        inherit::take_same(number, identity).map(|fd| UnixStream::from_std(fd.into()))
-    }
-}
-
-impl<T: Carried> Carried for Rc<T> {
-    fn number(&self) -> RawFd {
-        T::number(self)
-    }
-    fn of(number: RawFd, identity: u64) -> io::Result<Rc<T>> {
-        T::of(number, identity).map(Rc::new)
-    }
-}
 
 /// A descriptor that is part of the state. Its record is its number and its identity, which is read
 /// from the kernel once: at the first commit.
@@ -108,9 +52,9 @@ impl<T: AsFd> AsFd for KeptFd<T> {
     }
 }
 
-impl<T: Carried> Serialize for KeptFd<T> {
+impl<T: AsRawFd> Serialize for KeptFd<T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let number = self.held.number();
+        let number = self.held.as_raw_fd();
         if self.identity.get() == 0 {
             self.identity.set(inherit::identity(number));
         }
@@ -118,10 +62,12 @@ impl<T: Carried> Serialize for KeptFd<T> {
     }
 }
 
-impl<'de, T: Carried> Deserialize<'de> for KeptFd<T> {
+impl<'de, T: From<OwnedFd>> Deserialize<'de> for KeptFd<T> {
+    /// Takes the descriptor over. Fails if it is not open.
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<KeptFd<T>, D::Error> {
         let (number, identity) = <(RawFd, u64)>::deserialize(from)?;
-        T::of(number, identity).map(KeptFd::from).map_err(D::Error::custom)
+        let held = inherit::take_same(number, identity).map_err(D::Error::custom)?;
+        Ok(KeptFd::from(T::from(held)))
     }
 }
 

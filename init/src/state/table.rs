@@ -204,6 +204,10 @@ impl<T> Queue<T> {
         self.next = self.next.saturating_add(1);
     }
 
+    pub(crate) fn front(&self) -> Option<&T> {
+        self.entries.values().next()
+    }
+
     pub(crate) fn pop_front(&mut self) -> Option<T> {
         let (&first, _) = self.entries.first_key_value()?;
         self.entries.remove(&first)

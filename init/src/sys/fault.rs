@@ -61,14 +61,8 @@ pub(crate) fn arm(
 }
 
 fn install() -> io::Result<()> {
-    let (protection, flags) =
-        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a new anonymous mapping where the kernel likes.
-    let base = unsafe { libc::mmap(ptr::null_mut(), STACK, protection, flags, -1, 0) };
-    if base == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    let stack = libc::stack_t { ss_sp: base, ss_flags: 0, ss_size: STACK };
+    let base = super::map(STACK, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, None)?;
+    let stack = libc::stack_t { ss_sp: base.as_ptr().cast(), ss_flags: 0, ss_size: STACK };
     // SAFETY: the stack was just mapped and is never unmapped.
     super::check(unsafe { libc::sigaltstack(&raw const stack, ptr::null_mut()) })?;
     for fault in FAULTS {

@@ -58,17 +58,11 @@ fn map(file: BorrowedFd<'_>) -> io::Result<*mut u8> {
     let length = libc::off_t::try_from(BYTES).unwrap_or(0);
     // SAFETY: numbers only. Pages allocated here cannot be missing at a later write.
     super::check(unsafe { libc::fallocate(fd, 0, 0, length) })?;
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping at an address chosen by the kernel; the file belongs to init and never
-    // shrinks.
-    let base = unsafe { libc::mmap(ptr::null_mut(), BYTES, protection, libc::MAP_SHARED, fd, 0) };
-    if base == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
+    let base = super::map(BYTES, libc::MAP_SHARED, Some(file))?.as_ptr();
     // SAFETY: exactly the mapping just made. If this fails, children inherit the mapping and forget
     // it.
-    unsafe { libc::madvise(base, BYTES, libc::MADV_DONTFORK) };
-    Ok(base.cast())
+    unsafe { libc::madvise(base.cast(), BYTES, libc::MADV_DONTFORK) };
+    Ok(base)
 }
 
 /// Uses the [`BYTES`] bytes from `base` on as the inbox.

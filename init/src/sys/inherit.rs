@@ -132,14 +132,9 @@ pub(crate) fn identity(number: RawFd) -> u64 {
 }
 
 /// The pid of a pidfd, or -1 if the process was reaped. See proc_pid_fdinfo(5).
-fn pid_of(number: RawFd) -> Option<i64> {
+pub(crate) fn pid_of(number: RawFd) -> Option<i64> {
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).ok()?;
     info.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok())
-}
-
-/// Returns true for a pidfd, false for a stand-in.
-pub(crate) fn is_process(number: RawFd) -> bool {
-    pid_of(number).is_some()
 }
 
 /// Takes over the descriptor with this number and identity. If it was closed, returns a socket

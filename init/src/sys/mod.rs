@@ -22,7 +22,7 @@
 //! | [`listing`] | getdents64 | std's reader may panic |
 //! | [`inbox`] | fallocate mmap madvise | the kernel writes inputs into memory that survives a crash |
 //! | [`shared_memory`] | – | malloc_trim(3) |
-//! | [`process`] | prctl execveat fork close_range fcntl setpriority ioprio_set sched_setscheduler sched_setaffinity | a fork that continues in Rust code (the loader); `nix` lacks them or wraps them differently |
+//! | [`process`] | execveat fork close_range fcntl setpriority ioprio_set sched_setscheduler sched_setaffinity | a fork that continues in Rust code (the loader); `nix` lacks them or wraps them differently |
 //! | [`device`] | swapoff ioctl pututxline | devices released at the end, and the watchdog; TIOCSCTTY, TIOCVHANGUP, KDSIGACCEPT, SIOCSIFFLAGS; utmp(5) is the C library's own format |
 //!
 //! Code that only works on memory is tested on plain memory, which Miri runs too (`tests/soak miri`).
@@ -54,6 +54,22 @@ pub(crate) mod wait;
 pub(crate) use nix::unistd::Pid;
 
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::{NonNull, null_mut};
+
+/// Maps memory for reading and writing at an address chosen by the kernel: of a file, or anonymous.
+/// mmap(2).
+fn map(bytes: usize, flags: libc::c_int, file: Option<BorrowedFd<'_>>) -> io::Result<NonNull<u8>> {
+    let (protection, fd) =
+        (libc::PROT_READ | libc::PROT_WRITE, file.map_or(-1, |file| file.as_raw_fd()));
+    // SAFETY: a new mapping at an address chosen by the kernel; a file mapped here belongs to init
+    // and never shrinks.
+    let base = unsafe { libc::mmap(null_mut(), bytes, protection, flags, fd, 0) };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(base.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+}
 
 /// Turns `-1` with errno into an error.
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {

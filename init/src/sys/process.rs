@@ -2,28 +2,17 @@
 //! [`super::launch`] starts the programs of units.
 
 use crate::sys::{Pid, check, check_long, signal};
-use std::ffi::{CStr, CString};
+use nix::sys::prctl::set_pdeathsig;
+pub(crate) use nix::sys::prctl::{set_child_subreaper, set_name};
+use nix::sys::signal::Signal;
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Makes orphaned descendants children of this process. prctl(2).
-pub(crate) fn become_subreaper() -> io::Result<()> {
-    // SAFETY: PR_SET_CHILD_SUBREAPER takes numbers only.
-    check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }).map(drop)
-}
-
-/// Sets the name shown by `ps` and `top`; the kernel truncates it to 15 bytes.
-pub(crate) fn set_name(name: &CStr) -> io::Result<()> {
-    // SAFETY: PR_SET_NAME reads a terminated string.
-    check(unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) }).map(drop)
-}
-
-/// Lets the kernel kill this process with `signal` when its parent exits: for helpers of PID 1.
-pub(crate) fn die_with_parent(signal: u8) -> io::Result<()> {
-    // SAFETY: PR_SET_PDEATHSIG takes numbers only.
-    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::c_ulong::from(signal), 0, 0, 0) })
-        .map(drop)
+/// Lets the kernel kill this process when its parent exits: for helpers of PID 1.
+pub(crate) fn die_with_parent() -> nix::Result<()> {
+    set_pdeathsig(Signal::SIGKILL)
 }
 
 /// Runs `work` in a forked child, which then exits with the returned status (70 after a panic). The

@@ -8,7 +8,7 @@ use crate::sys::memfd;
 use nix::fcntl::{FallocateFlags, OFlag, fallocate};
 use nix::sys::stat::fstat;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -37,19 +37,10 @@ impl SharedMemory {
     }
 
     fn map(file: OwnedFd, length: usize) -> io::Result<SharedMemory> {
-        let (protection, fd) = (libc::PROT_READ | libc::PROT_WRITE, file.as_raw_fd());
-        // SAFETY: a new mapping at an address chosen by the kernel; only init has the file, and
-        // never shrinks it.
-        let base = unsafe {
-            libc::mmap(std::ptr::null_mut(), length, protection, libc::MAP_SHARED, fd, 0)
-        };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
+        let base = super::map(length, libc::MAP_SHARED, Some(file.as_fd()))?;
         // SAFETY: exactly the mapping just made. If it fails, children inherit the mapping and do
         // not use it.
-        unsafe { libc::madvise(base, length, libc::MADV_DONTFORK) };
-        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        unsafe { libc::madvise(base.as_ptr().cast(), length, libc::MADV_DONTFORK) };
         Ok(SharedMemory { base, length, file })
     }
 

@@ -8,6 +8,7 @@ use crate::sys::{Pid, check, check_long, raw};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::unistd::{pipe2, read};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -88,10 +89,10 @@ pub(crate) struct Awaited(libc::sigset_t);
 impl Awaited {
     /// Blocks these signals.
     pub(crate) fn block(signals: impl IntoIterator<Item = i32>) -> Awaited {
-        let mut set = zeroed();
+        // SAFETY: sigset_t is plain data; all zeroes is the empty set on Linux.
+        let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
         // SAFETY: the set is valid for writing, then for reading. Invalid numbers are refused.
         unsafe {
-            libc::sigemptyset(&raw mut set);
             for signal in signals {
                 libc::sigaddset(&raw mut set, signal);
             }
@@ -133,63 +134,39 @@ pub(crate) fn ignored() -> u64 {
 
 /// Blocks signals of this process while it exists.
 #[derive(Debug)]
-pub(crate) struct Held(libc::sigset_t);
+pub(crate) struct Held(SigSet);
 
 /// Blocks every signal except faults: the kernel kills PID 1 for a blocked fault.
 pub(crate) fn hold() -> Held {
-    let mut old = zeroed();
-    let mut set = zeroed();
-    // SAFETY: both sets are valid for writing; the numbers are signals. The calls cannot fail with
-    // these arguments (sigsetops(3), pthread_sigmask(3)).
-    unsafe {
-        libc::sigfillset(&raw mut set);
-        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT] {
-            libc::sigdelset(&raw mut set, fault);
-        }
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const set, &raw mut old);
+    let mut set = SigSet::all();
+    for fault in [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGILL, Signal::SIGFPE, Signal::SIGABRT]
+    {
+        set.remove(fault);
     }
-    Held(old)
+    // The call cannot fail with these arguments.
+    Held(set.thread_swap_mask(SigmaskHow::SIG_SETMASK).unwrap_or_else(|_| SigSet::empty()))
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // SAFETY: the set was filled by the kernel in `hold`.
-        unsafe {
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut());
-        }
+        let _ = self.0.thread_set_mask();
     }
 }
 
 /// Empties the signal mask: the parent may have started init with signals blocked.
 pub(crate) fn unblock_all() {
-    let mut set = zeroed();
-    // SAFETY: the set is valid for writing, then for reading.
-    unsafe {
-        libc::sigemptyset(&raw mut set);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut());
-    }
+    let _ = SigSet::empty().thread_set_mask();
 }
 
 /// Lets SIGCHLD interrupt this process, or blocks it. It is unblocked while the loop waits;
 /// otherwise hundreds of exits in a burst would each run the handler without new information.
 pub(crate) fn children_are_told(told: bool) {
-    let mut set = zeroed();
-    let how = if told { libc::SIG_UNBLOCK } else { libc::SIG_BLOCK };
-    // SAFETY: the set is valid for writing, then for reading; SIGCHLD is a signal.
-    unsafe {
-        libc::sigemptyset(&raw mut set);
-        libc::sigaddset(&raw mut set, libc::SIGCHLD);
-        libc::pthread_sigmask(how, &raw const set, std::ptr::null_mut());
-    }
-}
-
-fn zeroed() -> libc::sigset_t {
-    // SAFETY: sigset_t is plain data; all zeroes is the empty set on Linux.
-    unsafe { std::mem::zeroed() }
+    let set = SigSet::from(Signal::SIGCHLD);
+    let _ = if told { set.thread_unblock() } else { set.thread_block() };
 }
 
 fn bit_of(signal: u8) -> u64 {
-    if (1..=LAST).contains(&signal) { 1 << (signal - 1) } else { 0 }
+    bit(i32::from(signal))
 }
 
 fn set(signal: u8, handler: libc::sighandler_t) -> io::Result<()> {

@@ -7,11 +7,12 @@
 use crate::sys::no_linger::Impatience;
 use crate::sys::{Pid, check, inbox};
 use mio::net::UnixStream;
+use nix::errno::Errno;
 use nix::sys::socket::{
-    AddressFamily, SockFlag, SockType, SockaddrStorage, UnixAddr, getsockname, getsockopt,
-    setsockopt, socketpair, sockopt,
+    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, SockaddrStorage, UnixAddr,
+    getsockname, getsockopt, sendmsg, setsockopt, socketpair, sockopt,
 };
-use std::io;
+use std::io::{self, IoSlice};
 use std::mem::{offset_of, size_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
@@ -57,7 +58,7 @@ pub(crate) fn accept(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 /// Accepts from a socket with a path; the connection does not block. It does not ask for the peer's
 /// path: the length of a 108-byte path exceeds its buffer, on which mio's own `accept` panics.
 pub(crate) fn accept_stream(socket: BorrowedFd<'_>) -> io::Result<UnixStream> {
-    accept_with(socket, libc::SOCK_NONBLOCK).map(|fd| UnixStream::from_std(fd.into()))
+    accept_with(socket, libc::SOCK_NONBLOCK).map(UnixStream::from)
 }
 
 fn accept_with(socket: BorrowedFd<'_>, flags: i32) -> io::Result<OwnedFd> {
@@ -122,28 +123,13 @@ pub(crate) fn send(
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
     let numbers: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
-    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    let mut control = Control([0; CONTROL]);
-    // SAFETY: msghdr is plain data; all zeroes is a value of it.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = &raw mut part;
-    message.msg_iovlen = 1;
-    if !numbers.is_empty() {
-        message.msg_controllen = write_descriptors(&numbers, &mut control.0) as _;
-        message.msg_control = control.0.as_mut_ptr().cast();
-    }
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    let rights = [ControlMessage::ScmRights(&numbers)];
+    let control = if numbers.is_empty() { &[] } else { rights.as_slice() };
+    let (part, flags) = ([IoSlice::new(bytes)], MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL);
     loop {
-        // SAFETY: `message` points at buffers that live past the call.
-        let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) };
-        match usize::try_from(sent) {
-            Ok(sent) => return Ok(sent),
-            Err(_) => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
+        match sendmsg::<()>(socket.as_raw_fd(), &part, control, flags, None) {
+            Err(Errno::EINTR) => {}
+            sent => return Ok(sent?),
         }
     }
 }
@@ -162,13 +148,7 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<R
 
 /// Makes [`look`] start with the oldest message. socket(7), SO_PEEK_OFF.
 pub(crate) fn look_from_the_first(socket: BorrowedFd<'_>) -> io::Result<()> {
-    let (first, size) = (0 as libc::c_int, size_of::<libc::c_int>() as libc::socklen_t);
-    let (level, option) = (libc::SOL_SOCKET, libc::SO_PEEK_OFF);
-    // SAFETY: the kernel reads `size` bytes at `first`, which lives past the call.
-    let set = unsafe {
-        libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const first).cast(), size)
-    };
-    check(set).map(drop)
+    set_option(socket, libc::SOL_SOCKET, libc::SO_PEEK_OFF, 0)
 }
 
 /// Reads the next message without removing it; its descriptors are duplicates. `WouldBlock` means
@@ -215,17 +195,9 @@ fn receive_with(
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC | how;
     // The kernel closes excess descriptors in this call.
     let _impatience = (room < CONTROL).then(Impatience::begin);
-    let length = loop {
-        // SAFETY: `message` points at buffers that live past the call and are valid for writing.
-        let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
-        if let Ok(got) = usize::try_from(got) {
-            break got;
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    };
+    // SAFETY: `message` points at buffers that live past the call and are valid for writing.
+    let receive = || unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
+    let length = uninterrupted(receive)?;
     let truncated = message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
     let (fds, peer) = unpack(written(&control.0, message.msg_controllen));
     Ok(Received { length, truncated, fds, peer })
@@ -239,15 +211,18 @@ fn carries_descriptors(socket: BorrowedFd<'_>) -> io::Result<bool> {
     message.msg_control = control.0.as_mut_ptr().cast();
     message.msg_controllen = CREDENTIALS as _;
     let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
+    // SAFETY: `message` points at a buffer that lives past the call and is valid for writing.
+    let receive = || unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
+    uninterrupted(receive)?;
+    Ok(message.msg_flags & libc::MSG_CTRUNC != 0)
+}
+
+/// Repeats a call that a signal has interrupted.
+fn uninterrupted(mut call: impl FnMut() -> libc::ssize_t) -> io::Result<usize> {
     loop {
-        // SAFETY: `message` points at a buffer that lives past the call and is valid for writing.
-        let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
-        if got >= 0 {
-            return Ok(message.msg_flags & libc::MSG_CTRUNC != 0);
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
+        match usize::try_from(call()).map_err(|_| io::Error::last_os_error()) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            got => return got,
         }
     }
 }
@@ -273,15 +248,9 @@ pub(crate) fn receive_into_inbox(
     }
     // SAFETY: one message, as above; without a timeout.
     let receive = || unsafe {
-        libc::recvmmsg(socket.as_raw_fd(), hand.header, 1, flags as _, std::ptr::null_mut())
+        libc::recvmmsg(socket.as_raw_fd(), hand.header, 1, flags as _, std::ptr::null_mut()) as _
     };
-    loop {
-        match check(receive()) {
-            Ok(_) => break,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
+    uninterrupted(receive)?;
     // SAFETY: as above; the kernel has written it.
     let header = unsafe { &mut *hand.header };
     let length = (header.msg_len as usize).min(buffer.len());
@@ -409,18 +378,6 @@ fn sender(data: &[u8]) -> Option<Peer> {
 
 fn int(bytes: &[u8], at: usize) -> Option<i32> {
     bytes.get(at..)?.first_chunk().copied().map(i32::from_ne_bytes)
-}
-
-/// Writes a part with these descriptors to the start of `to`. Returns its length, or 0 if there are
-/// no descriptors or no room.
-pub(super) fn write_descriptors(numbers: &[RawFd], to: &mut [u8]) -> usize {
-    let data = size_of_val(numbers);
-    let Some(room) = to.get_mut(..space(data)).filter(|_| data > 0) else { return 0 };
-    let length = HEAD.saturating_add(data).to_ne_bytes();
-    let what = [libc::SOL_SOCKET, libc::SCM_RIGHTS];
-    let ints = what.iter().chain(numbers).flat_map(|number| number.to_ne_bytes());
-    room.iter_mut().zip(length.into_iter().chain(ints)).for_each(|(to, from)| *to = from);
-    room.len()
 }
 
 // Credentials of the process that made a connection: unix(7). The kernel records them at
@@ -673,12 +630,6 @@ pub(crate) mod tests {
         assert_eq!(seen(&bytes), (vec![3, 4, 5], Some(sender)));
         // The last part is not rounded up if there is no room.
         assert_eq!(seen(&bytes[..bytes.len() - 4]), (vec![3, 4, 5], Some(sender)));
-        let mut written = [0; 64];
-        let length = write_descriptors(&[3, 4, 5], &mut written);
-        assert_eq!((length, seen(&written[..length])), (space(12), (vec![3, 4, 5], None)));
-        assert_eq!(&written[..length - 4], &of(libc::SCM_RIGHTS, &[3, 4, 5])[..length - 4]);
-        assert_eq!(write_descriptors(&[], &mut written), 0);
-        assert_eq!(write_descriptors(&[1; 20], &mut written), 0, "no room");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use nix::unistd::ftruncate;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
@@ -97,10 +97,10 @@ impl SpawnSlots {
 
     fn on(memory: Option<OwnedFd>, used: &[SlotId]) -> io::Result<SpawnSlots> {
         let slots = match &memory {
-            Some(memory) => map_file(BYTES, memory)?.cast(),
-            None => map(BYTES, libc::MAP_SHARED)?.cast(),
+            Some(memory) => super::map(BYTES, libc::MAP_SHARED, Some(memory.as_fd()))?,
+            None => super::map(BYTES, libc::MAP_SHARED | libc::MAP_ANONYMOUS, None)?,
         };
-        Ok(SpawnSlots::over(slots, memory, used))
+        Ok(SpawnSlots::over(slots.cast(), memory, used))
     }
 
     /// `slots` points at [`SLOTS`] slots, which are never moved.
@@ -188,7 +188,8 @@ pub(crate) struct Stack(NonNull<u8>);
 impl Stack {
     /// Maps a stack. Fails with ENOMEM.
     pub(crate) fn new() -> io::Result<Stack> {
-        let base = map(GUARD + STACK, libc::MAP_PRIVATE | libc::MAP_STACK)?;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
+        let base = super::map(GUARD + STACK, flags, None)?;
         // SAFETY: the guard lies within the mapping just made.
         super::check(unsafe { libc::mprotect(base.as_ptr().cast(), GUARD, libc::PROT_NONE) })?;
         Ok(Stack(base))
@@ -209,28 +210,6 @@ impl Drop for Stack {
             libc::munmap(self.0.as_ptr().cast(), GUARD + STACK);
         }
     }
-}
-
-fn map_file(bytes: usize, file: &OwnedFd) -> io::Result<NonNull<u8>> {
-    let (protection, fd) = (libc::PROT_READ | libc::PROT_WRITE, file.as_raw_fd());
-    // SAFETY: a new mapping at an address chosen by the kernel; the file belongs to init and never
-    // shrinks.
-    let base =
-        unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_SHARED, fd, 0) };
-    if base == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    NonNull::new(base.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))
-}
-
-fn map(bytes: usize, flags: libc::c_int) -> io::Result<NonNull<u8>> {
-    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, flags | libc::MAP_ANONYMOUS);
-    // SAFETY: a new anonymous mapping at an address chosen by the kernel.
-    let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
-    if base == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    NonNull::new(base.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))
 }
 
 #[cfg(test)]

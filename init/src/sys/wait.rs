@@ -130,18 +130,14 @@ pub(crate) fn made_before(pids: impl IntoIterator<Item = i32>) {
     pids.into_iter().for_each(|pid| made(Pid::from_raw(pid)));
 }
 
-/// Records that the previous image has reaped this child.
-pub(crate) fn reaped_before(pid: Pid) {
-    unmake(pid);
-}
-
 pub(super) fn made(pid: Pid) {
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
     made.all.insert(pid.as_raw());
     made.changed.insert(pid.as_raw());
 }
 
-fn unmake(pid: Pid) {
+/// Records that this child is reaped.
+pub(crate) fn unmake(pid: Pid) {
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
     if made.all.remove(&pid.as_raw()) {
         made.changed.insert(pid.as_raw());

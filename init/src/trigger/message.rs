@@ -104,7 +104,7 @@ impl<'o> Link<'o> {
     /// Sets up a lookout in the calling process: its name, and the kill when PID 1 exits.
     pub(super) fn begin(name: &CStr, socket: &'o OwnedFd) -> Link<'o> {
         let _ = process::set_name(name);
-        let _ = process::die_with_parent(9);
+        let _ = process::die_with_parent();
         nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
         Link { socket, buffer: vec![0; MESSAGE] }
     }

@@ -27,7 +27,6 @@ use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use mio::Registry;
 use serde::{Deserialize, Serialize};
-use serde_with::apply;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -44,8 +43,8 @@ pub(crate) enum Subject {
 }
 
 /// All triggers.
-#[apply(_ => #[serde(default)])]
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Triggers {
     pub(crate) opening: BTreeMap<RunId, Opening>,
     pub(crate) listening: BTreeMap<RunId, Listening>,
@@ -72,19 +71,8 @@ impl Triggers {
     /// No triggers.
     pub(crate) fn new() -> Triggers {
         let seed = crate::base::clock::wall().as_nanos() ^ u128::from(std::process::id()) << 64;
-        Triggers {
-            opening: BTreeMap::new(),
-            listening: BTreeMap::new(),
-            watched: BTreeMap::new(),
-            connections: BTreeMap::new(),
-            lookouts: BTreeMap::new(),
-            leaving: BTreeMap::new(),
-            seed: groundstate_units::unit::assembly::hash(&seed.to_le_bytes()),
-            by_token: BTreeMap::new(),
-            unheard: BTreeSet::new(),
-            unsettled: false,
-            rested_at: None,
-        }
+        let seed = groundstate_units::unit::assembly::hash(&seed.to_le_bytes());
+        Triggers { seed, ..Triggers::default() }
     }
 
     /// The earliest deadline of a trigger.
@@ -165,10 +153,5 @@ impl Triggers {
                 let _ = lookout.order(&Order::Past(*run, (**history).clone()));
             }
         }
-    }
-
-    /// Replaces all lookouts, because they still use the previous root.
-    pub(crate) fn replace_lookouts(&mut self) {
-        self.lookouts.values_mut().for_each(Lookout::give_up);
     }
 }

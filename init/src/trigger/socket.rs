@@ -101,11 +101,6 @@ impl Listening {
 }
 
 impl Triggers {
-    /// Returns true if no other trigger's pause ends earlier.
-    pub(crate) fn is_first_to_rest(&self, until: Time) -> bool {
-        self.rested_at.is_none_or(|at| until < at)
-    }
-
     /// The run whose sockets this child flushes.
     pub(crate) fn flushed_by(&self, pid: Pid) -> Option<RunId> {
         let mut all = self.listening.iter();

@@ -30,13 +30,13 @@ pub(crate) struct Passed {
 
 /// A binary that is being tried.
 pub(crate) struct Upgrade {
-    asker: Asker,
-    child: Pid,
+    pub(crate) asker: Asker,
+    pub(crate) child: Pid,
     said: OwnedFd,
     until: Time,
     /// True if init is to enter another root.
-    to_root: bool,
-    passed: Option<Passed>,
+    pub(crate) to_root: bool,
+    pub(crate) passed: Option<Passed>,
 }
 
 impl Upgrade {
@@ -49,22 +49,12 @@ impl Upgrade {
     ) -> io::Result<Upgrade> {
         let (said, theirs) = socket::pair()?;
         let child = process::fork_whole(|| {
-            let _ = process::die_with_parent(9);
+            let _ = process::die_with_parent();
             try_it(wanted, state, &theirs)
         })?;
         let until = now.after(limit::UPGRADE_TRIAL);
         let to_root = matches!(wanted, Wanted::InRoot(..));
         Ok(Upgrade { asker, child, said, until, to_root, passed: None })
-    }
-
-    /// The client that asked for it.
-    pub(crate) fn asker(&self) -> Asker {
-        self.asker
-    }
-
-    /// Returns true if init is to enter another root.
-    pub(crate) fn is_to_root(&self) -> bool {
-        self.to_root
     }
 
     /// The deadline of the trial.
@@ -80,11 +70,6 @@ impl Upgrade {
             let _ = wait::kill_made(self.child, 9);
         }
         is_overdue
-    }
-
-    /// Returns true if this child tries the binary.
-    pub(crate) fn is_tried_by(&self, pid: Pid) -> bool {
-        self.child == pid
     }
 
     /// Handles the reaped child. An error says why the binary cannot be used.
@@ -117,16 +102,6 @@ impl Upgrade {
                 Err(format!("its trial was killed by signal {signal}"))
             }
         }
-    }
-
-    /// Takes the binary that passed.
-    pub(crate) fn take_passed(&mut self) -> Option<Passed> {
-        self.passed.take()
-    }
-
-    /// Returns true if a binary has passed.
-    pub(crate) fn has_passed(&self) -> bool {
-        self.passed.is_some()
     }
 }
 
@@ -319,11 +294,6 @@ impl Images {
             given.map(|(number, soft, hard)| format!(",{number},{soft},{hard}")).collect();
         let word = format!("--rescue={store},{number},{crashes},{row}{given}{newer}");
         fault::arm(binary.as_fd(), Some(inbox.as_fd()), arguments(word), environment())
-    }
-
-    /// Returns true if a binary has passed its trial and waits only for the load in flight.
-    pub(crate) fn waits_for_loader(&self) -> bool {
-        self.upgrade.as_ref().is_some_and(Upgrade::has_passed)
     }
 
     /// The earliest deadline.

@@ -43,7 +43,7 @@ const KINDS: [Kind; 18] = [
 /// Whether all records can be read. Panics if a promise is broken.
 pub fn state_records(bytes: &[u8]) -> Option<()> {
     let mut parts = read(&composed(bytes)).ok()?;
-    let notify = parts.notify.take();
+    let notify = parts.components.notify.take();
     // Refused or built, without a panic.
     let _ = parts.machine();
     if let Some(notify) = notify {

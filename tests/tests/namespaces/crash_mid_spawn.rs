@@ -175,6 +175,35 @@ fn socket_received_at_the_moment_of_a_crash_is_kept() {
     init.finish_after_crash();
 }
 
+/// The sockets are closed, and a child starts to remove their paths.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn stop_of_a_socket_that_a_crash_interrupts_is_completed() {
+    let files = Sandbox::new();
+    files.unit(
+        "front",
+        "type: socket\nlisten-stream: DIR/front.sock\nsocket-remove: yes\nactivates: echo",
+    );
+    files.unit("echo", "exec-start: LISTENER");
+    files.unit("all", "type: virtual");
+    let mut init = Boot::new(files).start("all");
+    init.expect_crashes();
+    init.when_system("running");
+    init.tell("want", &json!({"target": "front"}));
+    init.when_state("front", "running");
+    keeps(&init);
+    let mut client = init.client().expect("it listens");
+    let mut steps = Steps::of(&init);
+    client.send("unwant", &json!({"target": "front"}));
+    steps.until_forked(|_| true);
+    steps.crash();
+    drop(steps);
+    has_survived(&init, 1);
+    init.when_state("front", "disabled");
+    until("its path is removed", || (!init.sandbox.path("front.sock").exists()).then_some(()));
+    init.finish_after_crash();
+}
+
 /// Crashes init after it has started the unit's process a second time, and checks that it is not
 /// started again.
 fn is_started_once(mut init: Init, begin: impl FnOnce(&Init)) {

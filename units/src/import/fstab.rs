@@ -204,6 +204,8 @@ impl Table<'_> {
         if let Some(unit) = self.part(line, &name, at, &format!("device {path}")) {
             put(unit, at, "wait-file", path);
             put(unit, at, "exec-start", "/bin/true");
+            // The time limit counts from when udev knows the devices of the boot.
+            put(unit, at, "after", "systemd-udev-trigger.service");
             if line.is_remote() {
                 online(unit, at);
             }

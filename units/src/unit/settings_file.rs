@@ -235,9 +235,11 @@ fn import_dirs(field: Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<Stri
     let owned = |words: &[&str]| words.iter().map(|word| (*word).to_string()).collect::<Vec<_>>();
     if let Some(scalar) = field.node.scalar() {
         let words: Option<Vec<_>> = scalar.text.split(',').map(own).collect();
-        if let Some(words) = words {
-            return Some(owned(&words.concat()));
+        if words.is_none() {
+            // Other texts are no list.
+            field.list(found);
         }
+        return words.map(|words| owned(&words.concat()));
     }
     let mut all = Vec::new();
     for node in field.list(found) {

@@ -191,3 +191,24 @@ fn what_is_degraded_says_by_what_and_not_that_it_was_so_from_the_beginning() {
     assert!(text.starts_with("all is DEGRADED because web is masked, up for 1m\n"), "{text}");
     assert!(text.ends_with("next         `initctl unmask web` lets it be started\n"), "{text}");
 }
+
+#[test]
+fn cause_at_the_end_of_the_chain_is_shown_whole_in_a_narrow_terminal() {
+    let link = |target: &str, text: &str| {
+        json!({"unit": target, "target": target, "state": "failed", "degraded": false,
+            "reason": {"kind": "exit", "text": text, "code": 1}, "next-try": null})
+    };
+    let answer = why(json!({
+        "schema": 1, "target": "srv-data.mount", "unit": "srv-data.mount", "state": "failed",
+        "degraded": false,
+        "chain": [
+            link("srv-data.mount", "dev-disk-by-label-wrong.device is failed"),
+            link("dev-disk-by-label-wrong.device", "it was not ready within its start-timeout"),
+        ],
+        "needed-by": [], "affects": [], "detail": null,
+    }));
+    let text = render(&answer, &[], now(), &Style { width: Some(60), ..Style::PLAIN });
+    assert!(text.contains("failed  dev-disk-by-lab…\n"), "{text}");
+    let cause = "failed\n        it was not ready within its start-timeout\n";
+    assert!(text.contains(cause), "{text}");
+}

@@ -9,7 +9,9 @@ use crate::fd::Foreign;
 use crate::loader::{Asker, Purpose};
 use crate::shutdown::Haste;
 use crate::{control, fd};
-use groundstate_units::control::answer::{Changed, Failure, Line, Plan, Report, Told};
+use groundstate_units::control::answer::{
+    Blame, Changed, Failure, Line, Plan, Report, SCHEMA, Told,
+};
 use groundstate_units::control::request::{Malformed, Request, Role, Verb};
 use groundstate_units::control::view;
 use groundstate_units::graph::Provider;
@@ -88,7 +90,7 @@ impl Init {
         match verb {
             Verb::Ping {} => now(self.pong()),
             Verb::Status { targets } => now(self.show_status(&targets)?),
-            Verb::Why { target } => now(self.show_why(&target)?),
+            Verb::Why { target } => now(view::why(&self.machine, &self.shown_by(), &target)?),
             Verb::Plan { reload: true, .. } => self.later(asker, Purpose::Plan { asker }),
             Verb::Plan { targets, want, drop, .. } => {
                 let want = want.into_iter().map(|name| (name, None)).collect();
@@ -97,7 +99,7 @@ impl Init {
             Verb::Graph {} => now(view::graph(&self.machine, &self.shown_by())),
             Verb::Timers {} => now(self.show_timers()),
             Verb::Sockets {} => now(self.show_sockets()),
-            Verb::Blame {} => now(self.show_blame()),
+            Verb::Blame {} => now(Blame { schema: SCHEMA, units: self.timings.shown() }),
             Verb::Events { follow, after } => self.answer_events(asker, follow, after),
             Verb::Wait {} => {
                 if let Some(client) = self.client(asker.client) {

@@ -8,7 +8,7 @@ use crate::service::run_table::Running;
 use crate::state::event_in_progress;
 use crate::sys::{Pid, listing};
 use groundstate_units::control::answer::{
-    Blame, Dropped, Failure, Paths, Plan, Pong, SCHEMA, Stats, Status, Whose, Why,
+    Dropped, Failure, Paths, Plan, Pong, SCHEMA, Stats, Status, Whose,
 };
 use groundstate_units::control::view::{self, Facts};
 use groundstate_units::graph::Provider;
@@ -101,7 +101,7 @@ impl Init {
             wakeups: self.wakeups,
             units: count(self.machine.generation().units.len()),
             runs: count(self.runs.len()),
-            tracking: self.tracker.tracking().as_str().to_string(),
+            tracking: self.tracker.tracking().to_string(),
             dropped: self.dropped(),
         }
     }
@@ -143,14 +143,6 @@ impl Init {
         Ok(status)
     }
 
-    pub(crate) fn show_why(&self, name: &Name) -> Result<Why, Failure> {
-        view::why(&self.machine, &self.shown_by(), name)
-    }
-
-    pub(crate) fn show_blame(&self) -> Blame {
-        Blame { schema: SCHEMA, units: self.timings.shown() }
-    }
-
     /// Facts for the views that the machine does not know.
     pub(crate) fn shown_by(&self) -> Facts {
         // Before its exec the process is a copy of init, so its pid is not shown.
@@ -165,7 +157,7 @@ impl Init {
             booted: self.booted,
             crashes: self.images.crashes,
             resumed: self.images.resumed,
-            tracking: self.tracker.tracking().as_str().to_string(),
+            tracking: self.tracker.tracking().to_string(),
             main_pids: self.runs.iter().filter_map(|(run, r)| Some((run, main(r)?))).collect(),
             waits: std::collections::BTreeMap::new(),
         };

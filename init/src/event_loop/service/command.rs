@@ -33,7 +33,7 @@ impl Init {
 
     /// Starts a prepared command. After a crash, its child may already exist; then it is adopted.
     pub(crate) fn start_line(&mut self, run: RunId, part: CommandKind, serial: u64) -> Vec<Effect> {
-        let prepared = self.effects.take_prepared(serial);
+        let prepared = self.effects.prepared.remove(&serial);
         let Some(running) = self.runs.get(run) else { return Vec::new() };
         let (name, Some(spec)) = (running.name.clone(), running.spec()) else { return Vec::new() };
         let child = match prepared {
@@ -417,17 +417,7 @@ fn extra(run: RunId, procedure: &CommandSequence, part: CommandKind) -> Vec<(Str
 // Output of a run: a pipe to the logger, /dev/null, or init's own output
 
 impl Init {
-    /// Opens the output of a run.
-    pub(crate) fn output(
-        &mut self,
-        run: RunId,
-        name: &Name,
-        targets: &Arc<[Name]>,
-        spec: &Run,
-    ) -> std::io::Result<Rc<OwnedFd>> {
-        self.output_to(run, name, targets, spec, spec.log)
-    }
-
+    /// Opens the output of a run or of a helper command.
     pub(crate) fn output_to(
         &mut self,
         run: RunId,

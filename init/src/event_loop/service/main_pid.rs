@@ -178,7 +178,7 @@ impl Init {
         let ours = ours.unwrap_or_else(|| {
             let (own, of) = (nix::unistd::getpid().as_raw(), Pid::from_raw(pid));
             // A pidfd that was lost in a crash cannot report a running process.
-            let tells = inherit::is_process(number);
+            let tells = inherit::pid_of(number).is_some();
             let is_left = |stat: procfs::Stat| stat.parent == own && (stat.ended || !tells);
             !wait::is_made(of) && procfs::stat(of).is_some_and(is_left)
         });

@@ -2,9 +2,8 @@
 
 use crate::base::{Level, limit, mount_table};
 use crate::event_loop::Init;
-use crate::service::main_pid::KILL;
 use crate::service::pid_file::{By, Fault, Look, Question, Said, look, remove, status};
-use crate::service::run_table::{Main, Search};
+use crate::service::run_table::{Main, Running, Search};
 use crate::service::sequence::{CommandKind, CommandSequence, Effect};
 use crate::sys::{Pid, process};
 use groundstate_units::machine::event::RunId;
@@ -38,12 +37,9 @@ impl Init {
             }
         };
         self.pid_file_removed(run, status(removed));
-        self.go_on_from(run, CommandKind::Unlink, Exit::Code(0))
-    }
-
-    fn go_on_from(&mut self, run: RunId, part: CommandKind, exit: Exit) -> Vec<Effect> {
         let running = self.runs.get_mut(run);
-        running.map(|running| running.procedure.exited(part, exit)).unwrap_or_default()
+        let ended = |it: &mut Running| it.procedure.exited(CommandKind::Unlink, Exit::Code(0));
+        running.map(ended).unwrap_or_default()
     }
 
     fn pid_file_removed(&mut self, run: RunId, status: u8) {
@@ -271,7 +267,7 @@ fn child(path: &str) -> io::Result<(Pid, OwnedFd)> {
     let (answer, theirs) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
     let pid = process::fork(&[theirs.as_fd()], || {
         // The answer is useless once PID 1 is gone.
-        let _ = process::die_with_parent(KILL);
+        let _ = process::die_with_parent();
         let said = fields::encode(&look(path, By::Child));
         u8::from(!said.is_ok_and(|said| write(&theirs, &said).is_ok()))
     })?;

@@ -52,7 +52,7 @@ impl Init {
         let target = |id| generation.target(id).map(|target| target.name.clone());
         let targets: Arc<[Name]> = unit.provides.iter().filter_map(|id| target(*id)).collect();
         let procedure = CommandSequence::new(run, &spec, &unit.live);
-        let output = match self.output(run, name, &targets, &spec) {
+        let output = match self.output_to(run, name, &targets, &spec, spec.log) {
             Ok(output) => output,
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(libc::EIO);

@@ -25,6 +25,7 @@ use std::io;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
+use std::time::Duration;
 
 impl Init {
     /// Polls the sockets whose activity would start a unit, and no others.
@@ -71,7 +72,7 @@ impl Init {
 
     /// Schedules the end of a trigger's pause after too many firings.
     pub(crate) fn triggers_rest(&mut self, until: Time) {
-        if self.triggers.is_first_to_rest(until) {
+        if self.triggers.rested_at.is_none_or(|at| until < at) {
             self.triggers.rested_at = Some(until);
         }
     }
@@ -110,7 +111,7 @@ impl Init {
     fn flush(&mut self, listening: &Listening) -> Option<Pid> {
         let kept: Vec<_> = listening.fds.iter().map(|fd| fd.as_fd()).collect();
         let errand = process::fork(&kept, || {
-            let _ = process::die_with_parent(9);
+            let _ = process::die_with_parent();
             for (one, fd) in listening.socket.listen.iter().zip(&listening.fds) {
                 open::flush(one, fd.as_fd());
             }
@@ -147,11 +148,8 @@ impl Init {
         }
         let unit = listening.unit.clone();
         if listening.flood.fired(self.now) {
-            let rest = listening.flood.rest().as_secs();
-            self.say(
-                Level::Warning,
-                format_args!("{unit}: fires too often: the activated service leaves connections or data waiting; pausing for {rest} s"),
-            );
+            let why = "fires too often: the activated service leaves connections or data waiting";
+            self.say_flooded(&unit, &format!("{why}; pausing"), listening.flood.rest());
         }
         self.triggers.listening.insert(run, listening);
         self.facts.push_back(Event::Fire(unit));
@@ -216,7 +214,9 @@ impl Init {
                             self.say(Level::Warning, format_args!("{unit}: {why}"));
                         }
                         if listening.flood.fired(self.now) {
-                            self.say_flooded(listening);
+                            let (why, rest) =
+                                ("too many connections; pausing accept", listening.flood.rest());
+                            self.say_flooded(&listening.unit, why, rest);
                             return;
                         }
                     }
@@ -239,10 +239,9 @@ impl Init {
         }
     }
 
-    fn say_flooded(&mut self, listening: &Listening) {
-        let (unit, rest) = (&listening.unit, listening.flood.rest().as_secs());
-        let text = "too many connections";
-        self.say(Level::Warning, format_args!("{unit}: {text}; pausing accept for {rest} s"));
+    pub(crate) fn say_flooded(&mut self, unit: &Name, why: &str, rest: Duration) {
+        let rest = rest.as_secs();
+        self.say(Level::Warning, format_args!("{unit}: {why} for {rest} s"));
     }
 
     /// Assigns an instance to a connection, or returns the reason for rejecting it.
@@ -384,7 +383,7 @@ impl Init {
         let kept: Vec<_> = before.iter().copied().chain([theirs.as_fd()]).collect();
         let pid = process::fork(&kept, || {
             // The work is useless once PID 1 is gone.
-            let _ = process::die_with_parent(9);
+            let _ = process::die_with_parent();
             await_ends(&before);
             work(&theirs, &socket)
         })?;

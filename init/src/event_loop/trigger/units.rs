@@ -25,7 +25,9 @@ impl Init {
         match Trigger::decode(&unit.run) {
             Some(Trigger::Socket(socket)) => self.open_sockets(&unit.name, run, *socket),
             Some(Trigger::Timer(timer)) => self.keep_timer(&unit.name, run, timer),
-            Some(Trigger::Path(watch)) => self.watch_paths(&unit.name, run, watch),
+            Some(Trigger::Path(watch)) => {
+                self.begin_watching(run, &unit.name, Aim::Paths(watch, false))
+            }
             // A unit that was not made from unit files: it is ready at once.
             None if unit.kind == Kind::Socket => self.facts.push_back(Event::Ready(run)),
             None => {}

@@ -11,9 +11,9 @@ use groundstate_units::machine::action::Note;
 use groundstate_units::machine::event::{Event, RunId, Stage};
 use groundstate_units::machine::reason::State;
 use groundstate_units::text::name::Name;
+use groundstate_units::trigger::Timer;
 use groundstate_units::trigger::flood::Flood;
 use groundstate_units::trigger::timer::{Due, History, micros};
-use groundstate_units::trigger::{Timer, Watch};
 
 impl Init {
     /// Warns once for each path unit whose paths do not answer.
@@ -46,11 +46,7 @@ impl Init {
         self.begin_watching(run, unit, Aim::Timer(Box::new(timer), Box::new(history)));
     }
 
-    pub(crate) fn watch_paths(&mut self, unit: &Name, run: RunId, watch: Watch) {
-        self.begin_watching(run, unit, Aim::Paths(watch, false));
-    }
-
-    fn begin_watching(&mut self, run: RunId, unit: &Name, aim: Aim) {
+    pub(crate) fn begin_watching(&mut self, run: RunId, unit: &Name, aim: Aim) {
         let (unit, flood, due) = (unit.clone(), Flood::default(), Due::default());
         let watched = Watched { unit, aim, flood, due, apart: None, asked: None };
         let post = watched.post();
@@ -213,13 +209,9 @@ impl Init {
                 let Aim::Paths(_, looking) = &mut watched.aim else { return };
                 *looking = false;
                 if watched.flood.fired(now) {
-                    let (unit, rest) = (watched.unit.clone(), watched.flood.rest().as_secs());
-                    self.say(
-                        Level::Warning,
-                        format_args!(
-                            "{unit}: fires too often: the activated unit leaves the reason in place; pausing for {rest} s"
-                        ),
-                    );
+                    let (unit, rest) = (watched.unit.clone(), watched.flood.rest());
+                    let why = "fires too often: the activated unit leaves the reason in place";
+                    self.say_flooded(&unit, &format!("{why}; pausing"), rest);
                 }
                 self.fire(run);
             }

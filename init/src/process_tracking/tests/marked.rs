@@ -37,7 +37,7 @@ fn a_mark_counts_for_a_run_that_is_there_and_a_session_counts_beside_that_of_one
     if !is_alone(own) {
         return;
     }
-    process::become_subreaper().unwrap();
+    process::set_child_subreaper(true).unwrap();
     let mut tracker = Tracker::without_cgroups();
     let first = run(&mut tracker, RUN, &marked(OVER, "sleep 600 &"));
     end(&mut tracker, first);
@@ -68,7 +68,7 @@ fn whose_a_marked_child_and_its_children_are_is_known_before_anybodys_end_is_see
     if !is_alone(own) {
         return;
     }
-    process::become_subreaper().unwrap();
+    process::set_child_subreaper(true).unwrap();
     let mut tracker = Tracker::without_cgroups();
     let script = "setsid bash -c \"setsid bash -c \\\"sleep 600; true\\\" &\"; sleep 600;";
     let running = run(&mut tracker, RUN, &marked(RUN, script));

@@ -567,7 +567,7 @@ mod rounds_tests {
                 let (id, of) = (name.clone(), name.clone());
                 let goes = move || {
                     // A failing test leaves no child behind.
-                    process::die_with_parent(KILL).unwrap();
+                    process::die_with_parent().unwrap();
                     work(&place, &name) && fs::remove_file(place.join(&name)).is_ok()
                 };
                 Task { id, of, work: Box::new(goes) }

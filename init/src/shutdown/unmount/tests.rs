@@ -131,7 +131,7 @@ fn disk(top: &Path, name: &str) -> nix::Result<()> {
 fn witness() -> Pid {
     let (mut ready, says) = std::io::pipe().unwrap();
     let sees = || {
-        process::die_with_parent(KILL).unwrap();
+        process::die_with_parent().unwrap();
         unshare(CloneFlags::CLONE_NEWNS).unwrap();
         (&says).write_all(b"x").unwrap();
         nix::unistd::pause();
