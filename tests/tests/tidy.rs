@@ -123,7 +123,7 @@ const PAUSES: [&str; 10] = [
 const TABLES: [&str; 9] = [
     "units/README.md",
     "cluster/README.md",
-    "SECURITY.md",
+    "docs/internals/attacks.md",
     "tests/COVERAGE.md",
     "tests/probes.tsv",
     "tests/directives.tsv",
