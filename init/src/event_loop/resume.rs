@@ -138,7 +138,6 @@ impl Init {
             signals::raise_ends(Inbox::read(&bytes, 0).rung);
             io::Error::other(why)
         })?;
-        go_on_as_newer(&store, word, &numbers);
         let state = state(&store).map_err(|why| gives_way(mode, why))?;
         let committed = state.components.pending.inputs;
         let found = Inbox::read(&bytes, committed);
