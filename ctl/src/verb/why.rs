@@ -42,6 +42,11 @@ pub(crate) fn render(why: &Why, tail: &[String], now: WallTime, style: &Style) -
             let _ = writeln!(text, "  {} {}", style::pad(name, 12), style.cut(&value, 15));
         }
     };
+    if let Some(Link { file: Some(file), line: Some(line), .. }) =
+        why.chain.last().filter(|link| failed_by_itself(link))
+    {
+        field("written in", format!("{file}:{line}"));
+    }
     for (at, line) in tail.iter().enumerate() {
         field(if at == 0 { "last output" } else { "" }, line.clone());
     }

@@ -355,6 +355,8 @@ impl<'a> View<'a> {
             }),
             next_try: link.unit.and_then(|unit| self.next_try(unit)),
             gives_up: link.unit.map(|unit| self.machine.gives_up(unit)),
+            file: unit.map(|unit| unit.at.file.to_string()),
+            line: unit.map(|unit| unit.at.line),
         }
     }
 
@@ -387,6 +389,8 @@ impl<'a> View<'a> {
                 reason: Some(present(self.machine, &why, self.facts, None)),
                 next_try: None,
                 gives_up: None,
+                file: None,
+                line: None,
             }],
             needed_by: Vec::new(),
             activated_by: Vec::new(),

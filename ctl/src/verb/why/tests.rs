@@ -23,7 +23,8 @@ fn the_chain_leads_down_to_the_exit_status() {
         "chain": [
             {"unit": "maddy", "target": "imapd", "state": "failed", "degraded": false, "reason": on, "next-try": null},
             {"unit": "network-online", "target": "network-online", "state": "failed", "degraded": false, "reason": dhcp, "next-try": null},
-            {"unit": "dhcpcd", "target": "dhcp", "state": "failed", "degraded": false, "reason": exit, "next-try": null},
+            {"unit": "dhcpcd", "target": "dhcp", "state": "failed", "degraded": false, "reason": exit, "next-try": null,
+             "file": "/etc/groundstate/units/net.yaml", "line": 7},
         ],
         "needed-by": [
             {"unit": "multi-user", "target": "imapd", "kind": "waits-for"},
@@ -38,6 +39,7 @@ imapd (unit maddy) is FAILED (DEPENDENCY) because network-online is failed
   x imapd           failed (dependency)  network-online is failed (unit maddy)
     x network-online  failed (dependency)  dhcp (unit dhcpcd) is failed
       x dhcp            failed               its process exited with status 1 (unit dhcpcd)
+  written in   /etc/groundstate/units/net.yaml:7
   last output  eth0: carrier lost
   needed by    multi-user (waits-for), the goal
   affects      multi-user (degraded)

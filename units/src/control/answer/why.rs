@@ -58,6 +58,12 @@ pub struct Link {
     /// Only `retry` or a new definition starts the failed unit again. Null if there is no unit.
     #[serde(default)]
     pub gives_up: Option<bool>,
+    /// The file with the unit's text, and the line where it starts. Null if there is no unit.
+    #[serde(default)]
+    pub file: Option<String>,
+    /// See `file`.
+    #[serde(default)]
+    pub line: Option<u32>,
 }
 
 /// One edge of [`Why::needed_by`].
