@@ -107,8 +107,8 @@ pub fn complaint<'a>(
     all.get(&Shape::of(name, wanted).file).map(String::as_str)
 }
 
-/// Returns true if the files under this unit's names at init belong to another of our units: one
-/// that needs no claim, or a native unit with the same stem.
+/// Returns true if the files under this unit's names at init belong to another of our units. That
+/// unit needs no claim, or is a native unit with the same stem.
 pub fn is_another(put: &SourceSet, goal: &Goal, name: &UnitName) -> bool {
     let own = files(name);
     let runs = goal.iter().filter(|(_, one)| one.refusal.is_none());

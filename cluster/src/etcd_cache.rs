@@ -33,10 +33,10 @@ const BACKLOG: usize = 1024;
 /// Number of attempts for one write.
 const TRIES: u32 = 8;
 
-/// Whether the store answers.
+/// The health of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// When it last did, by the cache's clock.
+    /// Time of its last answer, by the cache's clock.
     pub last_contact: Option<Duration>,
     /// The fault since then, or `None` if the store answers.
     pub fault: Option<Fault>,
@@ -122,7 +122,7 @@ impl EtcdCache {
         self.news.subscribe()
     }
 
-    /// Whether the store answers.
+    /// Signals each change of the store's health.
     pub fn health(&self) -> watch::Receiver<Health> {
         self.health.clone()
     }

@@ -1,6 +1,6 @@
-//! Damping for machines that come and go. The first time a machine goes, its units move at once. Each
-//! further time in short order adds a delay, which wears off, so that its units stop moving.
-//! Pure; only the engine that leads knows it, for as long as it leads.
+//! Damping for machines that come and go, so that their units stop moving.
+//! The first time a machine leaves, its units move at once. Each further departure in short order
+//! adds a delay, which wears off. Pure; only the leading engine has it, as long as it leads.
 
 use crate::machine::MachineId;
 use std::collections::BTreeMap;

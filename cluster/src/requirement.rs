@@ -238,8 +238,8 @@ fn doubts_of(key: &str, value: &str) -> Vec<String> {
     }
 }
 
-/// Splits one value. A value that begins and ends with `"` is a list of quoted words: blanks
-/// separate them outside the quotes, and a backslash is an ordinary character.
+/// Splits one value. A value that begins and ends with `"` is a list of quoted words. Blanks
+/// separate words outside the quotes. A backslash is an ordinary character.
 fn words(line: &str) -> Vec<String> {
     if line.len() < 2 || !line.starts_with('"') || !line.ends_with('"') {
         return vec![line.to_string()];

@@ -1,6 +1,6 @@
-//! Decides which units a machine runs if it requires signatures: the trusted keys, and the newest
-//! serial seen per name, so that an old signature is not accepted again. Pure; [`crate::fleetd`]
-//! stores the serials across restarts.
+//! Decides which units a machine runs if it requires signatures.
+//! It knows the trusted keys, and the newest serial seen per name, so that an old signature is not
+//! accepted again. Pure; [`crate::fleetd`] stores the serials across restarts.
 
 use crate::mutant::{Mutant, planted};
 use crate::signature::TrustedKeys;

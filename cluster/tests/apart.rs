@@ -45,7 +45,8 @@ fn who_leads_and_hears_nothing_of_etcd_keeps_nobody_from_being_placed() {
                 (2_000, put(0, "")),
                 (2_500, put(1, "Global=true\n")),
                 (12_000, Deed::Cut { machine, requests, answers, time }),
-                // Through a machine that reaches etcd, for a machine that reaches it.
+                // The request goes to a machine that reaches etcd, and asks for a machine that
+                // reaches etcd.
                 (25_000, Deed::Put { unit: 2, asks, desired: "launched", at: sees }),
             ];
             holds(&plan(3, deeds));

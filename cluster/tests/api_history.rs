@@ -225,7 +225,7 @@ fn an_etcd_that_says_nothing_keeps_nobody_waiting() {
         made(&api).await;
         for hold in [Fault::HoldsAll, Fault::HoldsAnswers] {
             wire.set(hold);
-            // Before it is known, and after.
+            // The cache reports the fault after the first turn only.
             for known in [false, true] {
                 let told = |deed| is_told(&api, deed, !known);
                 let changes = [Deed::Put(2, 1), Deed::Wish(2), Deed::Delete];

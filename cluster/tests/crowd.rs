@@ -226,9 +226,9 @@ fn machines_that_boot_all_at_once_are_all_back_within_a_minute() {
         let took = when(&cache, "all are back", MINUTE, booted).await;
         let leases = counted(etcd.address(), GRANTED) - before;
         println!("{count} machines are back after {took:?}, {leases} leases were asked for");
-        // One a machine and one to lead by; a machine that was too slow to live on asks again. All
-        // asked for one twice a second once, while they waited for their own keys; and all of them
-        // for another each time that nobody led.
+        // Each machine requests a lease, and the leader one more. A machine that was too slow to
+        // renew requests another. No machine may request leases while it waits for its own key, or
+        // in each lost election.
         assert!(leases <= 2.5 * count as f64, "{leases} leases for {count} machines");
     });
 }

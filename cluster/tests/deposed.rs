@@ -119,19 +119,19 @@ async fn round(cluster: &Cluster, round: usize) {
     assert!(!decided.is_empty());
     let (done, late) = decided.split_at(round % decided.len());
     assert_eq!(cluster.landed(done).await, done.len());
-    // It sleeps, its lease ends, and another engine leads.
+    // The old engine sleeps, its lease ends, and another engine leads.
     cluster.store.revoke(old_lease).await.unwrap();
     cluster.submit(&format!("r{round}new.service")).await;
     let (new, new_lease) = cluster.lead(MACHINES[(round + 1) % 2]).await;
     let mut next = cluster.engine().await;
-    // It resumes before, between and after the writes of the new engine.
+    // The old engine resumes before, between and after the writes of the new engine.
     assert_eq!(cluster.landed(late).await, 0, "round {round}");
     for task in next.tasks(new, Duration::ZERO) {
         assert_eq!(cluster.landed(&[task]).await, 1, "round {round}");
         assert_eq!(cluster.landed(late).await, 0, "round {round}");
     }
     cluster.each_is_once((UNITS + 1) * (round + 1)).await;
-    // It receives the changes, but not that it was deposed, and decides again.
+    // The old engine receives the changes, but not that it was deposed, and decides again.
     let gone = UnitName::new(&format!("r{round}u0.service")).unwrap();
     cluster.submit(&format!("r{round}last.service")).await;
     let anew = cluster.engine().await.tasks(old, Duration::ZERO);

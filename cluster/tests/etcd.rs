@@ -138,7 +138,7 @@ fn a_leader_that_was_deposed_and_has_not_heard_of_it_keeps_no_lease_alive() {
             assert!(Instant::now() < end, "none of them leads");
             tokio::task::yield_now().await;
         };
-        // Shorter than an election of etcd.
+        // This timeout is shorter than an election of etcd.
         let store = Store::etcd(members[leader].impatient()).unwrap();
         when_there(&store).await;
         let lease = store.grant(Duration::from_secs(120)).await.unwrap();

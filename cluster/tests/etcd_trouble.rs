@@ -90,7 +90,7 @@ fn a_store_that_went_back_in_time_is_not_believed() {
             etcd.again();
             when_made(&cache, if past == "old" { 6 } else { 7 }).await;
             let _ = std::fs::remove_dir_all(etcd.folder.join("now"));
-            // For the second turn, in which revision five is known again.
+            // The second turn expects five units again.
             for number in [6, 7] {
                 let gone = cache
                     .write(|snapshot| Ok::<_, ()>(registry::destroy(snapshot, &name(number))))
@@ -281,7 +281,7 @@ fn a_wire_that_fails_loses_no_change() {
         for (turn, failing) in faults.into_iter().enumerate() {
             let bitten = wire.bitten();
             wire.set(failing);
-            // Created while no event arrives, and one unit removed.
+            // Creates a unit while no event arrives.
             when_made(&own, 10 + u32::try_from(turn).unwrap()).await;
             fault(&cache, "did not answer within").await;
             assert_eq!(knows(&cache), turn + 1, "{failing:?}: what was known stays");

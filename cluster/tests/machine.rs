@@ -173,7 +173,7 @@ fn what_a_unit_wrote_is_read_and_behind_it_why_it_does_not_run() {
             (format!("s{at}.service"), format!("s{at}")),
         ] {
             node.fleetctl(&["start", "--no-block", &file]);
-            // It ends in any case, because the log is not followed.
+            // The command exits in any case, because it does not follow the log.
             until(&format!("{file}: {told}"), || {
                 let (fine, logs) = node.try_fleetctl(&["logs", &format!("{unit}.service")]);
                 (fine && logs.contains(told) && logs.contains("fleetd: ")).then_some(())

@@ -73,7 +73,7 @@ fn a_wish_is_not_taken_for_fulfilled_by_a_snapshot_that_has_fallen_behind() {
 
 #[test]
 fn an_exclusive_unit_that_was_given_up_is_taken_up_with_the_next_sign_of_life() {
-    // Longer than it is kept without a claim, shorter than its lease.
+    // Longer than the machine keeps the unit without a claim, and shorter than its lease.
     let time = Duration::from_millis(7_000);
     let cut = |at| (at, Deed::Cut { machine: 0, requests: true, answers: true, time });
     let deeds = vec![(2_000, put(0, "Exclusive=true\n")), cut(12_100), cut(24_700), cut(36_300)];
@@ -131,7 +131,7 @@ fn units_that_replace_each_other_do_not_come_to_stand_when_they_are_made_at_once
 
 #[test]
 fn a_start_that_a_pause_holds_up_goes_on_when_all_faults_end() {
-    // It would have resumed just before the checks.
+    // Without the heal, the machine would resume just before the checks.
     let pause = Deed::Pause { machine: Some(0), time: Duration::from_millis(18_795) };
     let deeds = vec![(35_000, put(0, "MachineID=m0\n")), (35_200, pause)];
     holds(&plan(2, deeds));
@@ -146,7 +146,7 @@ fn a_quorum_that_all_faults_end_with_comes_back_once() {
     world.now = seconds(45);
     world.heal();
     assert_eq!(world.etcd.leases.get(&1), Some(&(seconds(9), seconds(54))));
-    // When it would have returned without that.
+    // The time at which the quorum would have returned without the heal.
     world.now = seconds(52);
     world.quorum_back();
     assert_eq!(world.etcd.leases.get(&1), Some(&(seconds(9), seconds(54))));
@@ -162,9 +162,9 @@ fn drawn_schedules_hold_and_are_the_same_when_played_again() {
     }
 }
 
-/// Schedules that could not be shrunk, because they depend on close timing. 55673: a restarted
-/// fleetd renews its claims while cut off, and must know its lease, whose renewal it receives
-/// meanwhile.
+/// Schedules that could not be shrunk, because they depend on close timing. Example, 55673: a
+/// restarted fleetd renews its claims while cut off. It must know its lease, and receives the
+/// renewal of that lease meanwhile.
 #[test]
 fn drawn_schedules_that_once_failed_hold() {
     for seed in [
@@ -183,7 +183,7 @@ fn readings_that_have_less_and_less_in_them_stop_nothing() {
         |kinds| Deed::Hide { machine: 0, what: Hidden::Kinds(kinds), time: Duration::from_secs(6) };
     let mut deeds: Vec<(u64, Deed)> =
         (0..3).map(|unit| (1_000, put(unit, "MachineID=m0\n"))).collect();
-    // Without its file a unit keeps running unchanged, and also without all its keys.
+    // A unit without its file keeps running unchanged, and so does a unit without all its keys.
     deeds.extend([(20_000, hide(&["unit/", "desired/"])), (24_000, hide(OF_UNITS))]);
     shows(&plan(2, deeds), Mutant::MassStopBelieved);
 }
@@ -218,7 +218,7 @@ fn what_was_begun_a_moment_ago_is_known_to_a_fleetd_begun_anew() {
     let time = Duration::from_millis(200);
     let mut deeds: Vec<(u64, Deed)> =
         (0..3).map(|unit| (20_000, put(unit, "MachineID=m0\n"))).collect();
-    // Shortly after the last save.
+    // This unit starts shortly after fleetd has saved its state.
     deeds.push((19_000, put(3, "MachineID=m0\n")));
     deeds.push((20_400, hide(Hidden::Kinds(OF_UNITS))));
     deeds.push((20_450, Deed::CrashFleetd { machine: 0, time }));
@@ -298,8 +298,8 @@ fn what_nobody_has_signed_or_long_ago_does_not_run_where_it_is_to_be_signed() {
     shows(&Plan { signed: true, ..plan(2, deeds) }, Mutant::SerialsForgotten);
 }
 
-/// Two of the four, the desired state and the global unit, would stop if a reading treated them as
-/// absent.
+/// Two of the four units would stop if a reading treated their value as absent: those of `desired/`
+/// and `global/`.
 #[test]
 fn values_that_nobody_can_read_for_a_while_stop_and_move_nothing() {
     let time = Duration::from_secs(9);
@@ -308,7 +308,7 @@ fn values_that_nobody_can_read_for_a_while_stop_and_move_nothing() {
         let deeds = vec![
             (2_000, put(0, asks)),
             (20_000, Deed::Garble { kind, which: 0, time }),
-            // Machines that read everything again meanwhile, the leader among them, and one that
+            // Two machines read everything again meanwhile, the leader among them, and one of them
             // restarts.
             (22_000, Deed::BreakWatches { machine: 0 }),
             (22_000, Deed::BreakWatches { machine: 1 }),
@@ -318,7 +318,8 @@ fn values_that_nobody_can_read_for_a_while_stop_and_move_nothing() {
     }
 }
 
-/// It registers and is cut off before its claim is renewed; the earlier lease expires first.
+/// A restarted fleetd registers and is cut off before it renews its claim. The earlier lease
+/// expires first.
 #[test]
 fn a_claim_of_the_fleetd_before_is_worth_no_more_than_the_lease_it_was_made_under() {
     let (time, down) = (Duration::from_secs(25), Duration::from_millis(1_400));

@@ -291,7 +291,7 @@ fn who_comes_back_to_an_etcd_that_stood_still_a_moment_after_another_keeps_its_u
             anew(snapshot, "m1") && leader.is_some_and(|kept| kept.record.machine == id("m1"))
         };
         first.sees("it leads", leads).await;
-        // It has decided by the current state, too.
+        // The resumed leader decides by the current state, too.
         first.puts("c.service", "MachineID=m1").await;
         first.has(&["a.service", "c.service"]).await;
         assert!(!anew(&first.fleetd.cache.snapshot(), "m2"), "its wire was held");

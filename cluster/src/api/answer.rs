@@ -1,5 +1,5 @@
-//! An answer of the API: status, content type and body, in fleet's form: 201 and most 204 answers
-//! have no Content-Type, and a refusal is an error entity.
+//! An answer of the API in fleet's form: status, content type and body.
+//! 201 and most 204 answers have no Content-Type. A refusal is an error entity.
 
 use crate::transaction::Transaction;
 use crate::wire::{ErrorEntity, Fault};

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 /// Maximum size of a body. The largest unit takes 1.5 MiB from a client that escapes each byte with
-/// six (fleet's own writes `\u0026` for `&`), plus the names of its options.
+/// six, as fleet's own writes `\u0026` for `&`. The names of its options are extra.
 pub const LARGEST_BODY: usize = 2 * 1024 * 1024;
 /// Maximum time until the body has arrived.
 pub const BODY_TIME: Duration = Duration::from_secs(10);

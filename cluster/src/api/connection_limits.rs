@@ -1,5 +1,5 @@
-//! Limits on the connections and streams that one peer may hold at once, so that no peer takes all
-//! places, and on those of one listener in all. For streams see [`super::change_stream`].
+//! Limits connections and streams per peer, so that no peer takes all places, and connections per
+//! listener. [`super::change_stream`] has the streams.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -140,7 +140,7 @@ impl Candidate {
         }
     }
 
-    /// Waits for the candidates before this one, then reads the leader key from etcd: after a power
+    /// Waits for the candidates before this one, then reads the leader key from etcd. After a power
     /// failure all machines see no leader, and most snapshots are outdated. Returns false if
     /// another machine leads, and `None` if etcd does not answer or the snapshot does not show that
     /// leader yet.

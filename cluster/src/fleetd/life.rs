@@ -43,8 +43,8 @@ const SIGNS: u32 = 3;
 pub enum End {
     /// It exits.
     Stopped,
-    /// It re-executes its program with a new configuration, and nothing of the machine is given up.
-    /// Holds the sockets that init passed.
+    /// It re-executes its program with a new configuration, and keeps units, leases and these
+    /// sockets, which init passed.
     Anew(Vec<OwnedFd>),
 }
 

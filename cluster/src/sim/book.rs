@@ -357,9 +357,9 @@ impl World {
     }
 }
 
-/// Returns true if a unit without a place must keep running on a machine: it runs there with its
-/// current file, its fleetd knows it, and its requirements hold. A fleetd that started after the
-/// unit was put does not know the running file; the rule does not apply to it.
+/// Returns true if a unit without a place must keep running on a machine. The unit runs there with
+/// its current file, its fleetd knows it, and its requirements hold. A fleetd that started after
+/// the unit was put does not know the running file; the rule does not apply to it.
 pub fn goes_on(world: &World, machine: usize, name: &UnitName) -> bool {
     let known = world.book.told.get(&machine).is_some_and(|told| told.contains(name));
     known && may_go_on(world, machine, name)

@@ -37,7 +37,8 @@ pub struct Asked {
     pub body: String,
 }
 
-/// Where and when a request was sent, as in [`Asked`].
+/// The machine, the revision and the knowledge of its fleetd when a request was sent, as in
+/// [`Asked`].
 #[derive(Clone, Copy)]
 struct At {
     at: (usize, u64),

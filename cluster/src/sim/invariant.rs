@@ -67,7 +67,7 @@ pub enum Moment<'m> {
     Answered(&'m Asked),
 }
 
-/// Whether an invariant holds, or why not.
+/// The result of a check; the error describes the violation.
 pub type Verdict = Result<(), String>;
 /// An invariant.
 pub type Check = fn(&World, &Moment<'_>) -> Verdict;

@@ -1,5 +1,6 @@
-//! The init of a simulated machine, as fleetd sees it: a source with a revision, files and roots,
-//! and a run per root that takes time to start and stop. It survives fleetd but not its machine.
+//! The init of a simulated machine, as fleetd sees it.
+//! It has a source with a revision, files and roots, and a run per root that takes time to start
+//! and stop. It survives fleetd but not its machine.
 
 use crate::clock::Time;
 use crate::fleetd::init::{Answered, DrivenInit, Look};

@@ -166,8 +166,8 @@ impl Sequel<'_> {
         }
     }
 
-    /// A fleetd restarts and is cut off during its registration: its claims are still under the
-    /// earlier lease and become free for a drain when that expires.
+    /// A fleetd restarts and is cut off during its registration. Its claims are still under the
+    /// earlier lease. A drain can take the units when that lease expires.
     fn half_way_in(&mut self) {
         self.calm();
         self.plan.rates.refused = 40;

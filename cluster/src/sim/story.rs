@@ -121,7 +121,7 @@ impl Story<'_> {
         }
     }
 
-    /// The only machine that may have a unit is away longer than its lease, and returns: the unit
+    /// The only machine that may have a unit is away longer than its lease, and returns. The unit
     /// had no place, which is no reason to stop it.
     fn lonely(&mut self) {
         let machine = self.machine;
@@ -160,7 +160,7 @@ impl Story<'_> {
         }
     }
 
-    /// A fleetd restarts while its first requests are lost: units under a claim of its predecessor
+    /// A fleetd restarts while its first requests are lost. Units under a claim of its predecessor
     /// keep running, and missing information is not taken as absence.
     fn anew(&mut self) {
         let machine = self.machine;

@@ -39,7 +39,7 @@ pub enum Reply {
     Committed(Option<i64>),
     /// The lease.
     Granted(Lease),
-    /// Whether the lease exists.
+    /// True if the lease exists.
     Alive(bool),
     /// The remaining time, or `None` if the lease has expired.
     Left(Option<Remainder>),

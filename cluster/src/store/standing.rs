@@ -6,8 +6,8 @@ use std::fmt;
 
 /// The oldest version with all required features.
 pub const OLDEST: Version = Version(3, 4, 0);
-/// The first version of each line in which a transaction cannot bypass the rights of a role by
-/// comparing a value before it writes, or by naming a lease (CVE-2026-44283).
+/// The first version of each line with the fix for CVE-2026-44283. Before it, a transaction
+/// bypasses the rights of a role by comparing a value before it writes, or by naming a lease.
 pub const KEEPS_RIGHTS: [Version; 3] = [Version(3, 4, 44), Version(3, 5, 30), Version(3, 6, 11)];
 
 /// An etcd version.

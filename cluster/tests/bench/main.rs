@@ -1,6 +1,7 @@
 //! Measures the cluster: a real etcd, one or two machines with the real init and fleetd, and
-//! simulated ones that say at once that what they were told is done. `bench [engine] [live]`;
-//! tests/bench/cluster runs it. Prints one table; exit status 1 when a promise is not kept.
+//! simulated machines that apply everything at once.
+//! `bench [engine] [live]`; tests/bench/cluster runs it. Prints one table. Exits with 1 if a
+//! measured value exceeds its limit.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -193,7 +193,7 @@ fn a_global_file_that_is_not_for_this_machine_yet_leaves_what_runs_there() {
     assert_eq!(runs(&cluster, "m1", &before), file(2));
     assert_eq!(runs(&cluster, "m2", &before), file(1), "as it was");
     assert_eq!(runs(&cluster, "m2", &Goal::new()), file(1), "who is booted has what all had");
-    // Another desired state names no machines again.
+    // A change of the desired state ends the list of machines.
     let wish = registry::set_desired(&cluster.snapshot(), &own, Desired::Loaded).unwrap();
     cluster.commit(&wish);
     assert_eq!(runs(&cluster, "m2", &before), file(1));
@@ -238,7 +238,7 @@ fn a_machine_whose_metadata_nobody_can_read_keeps_what_it_has() {
     cluster.put_on("n.service", None);
     cluster.garble(Subject::metadata(&id("m1"), "role").unwrap());
     cluster.launch("h.service", "Global=true\nMachineMetadata=role=web");
-    // Read by a restarted fleetd that knows what ran.
+    // A restarted fleetd that knows its running units reads the keys.
     let kept = cluster.goal(&before);
     assert_eq!(kept.keys().map(UnitName::as_str).collect::<Vec<_>>(), ["g.service", "n.service"]);
     cluster.launch("x.service", "Conflicts=g.service");
@@ -331,11 +331,11 @@ fn newer_global_unit_leaves_older_one_it_conflicts_with_where_it_runs() {
     let mut cluster = Cluster::new();
     cluster.launch("logger.service", "Global=true");
     let before = cluster.goal(&Goal::new());
-    // It is first by name and names the other: neither displaces the incumbent.
+    // The new unit is first by name and names the other one. Neither displaces the incumbent.
     cluster.launch("app.service", "Global=true\nConflicts=logger.service");
     let goal = cluster.goal(&before);
     assert_eq!(names(&goal), ["logger.service"]);
-    // Nor does another desired state of the older one, as long as it is not inactive.
+    // Another desired state of the older unit changes nothing, unless it is inactive.
     for desired in [Desired::Loaded, Desired::Launched] {
         let write = registry::set_desired(&cluster.snapshot(), &name("logger.service"), desired);
         cluster.commit(&write.unwrap());

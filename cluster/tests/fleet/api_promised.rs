@@ -126,7 +126,7 @@ fn pages_of_a_list_that_is_forgotten_leave_nothing_out_and_show_nothing_twice() 
     };
     let (first, next) = list("");
     assert_eq!(first, units(&[1, 2, 3]));
-    // More lists than are kept, and a compacted etcd.
+    // Requests more lists than the server keeps, and compacts etcd.
     for turn in 0..20 {
         assert_eq!(put(9, ["loaded", "inactive"][turn % 2]), 204);
         assert!(!list("").1.is_empty());
@@ -163,7 +163,7 @@ fn a_token_of_another_list_or_of_an_older_form_is_refused() {
             assert_eq!(ask(other, &token).fault(), (400, words.to_string()), "{of} at {other}");
         }
     }
-    // Tokens before they named their list.
+    // An older token format does not name its list.
     let [limit, number] = [2_u16, 1].map(u16::to_le_bytes);
     let revision = 7_i64.to_le_bytes();
     for last in ["u2.service", "m2", ""] {

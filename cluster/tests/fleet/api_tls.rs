@@ -41,8 +41,8 @@ impl Authority {
         std::fs::rename(self.path("fresh"), self.path(file)).unwrap();
     }
 
-    /// A list of those whose certificates do not count any more, and of that one more.
-    /// As the authority that keeps a list of what it has signed.
+    /// Runs `openssl ca` as a CA that keeps a database of its certificates, for the revocation
+    /// list.
     fn keeping_books(&self, words: &str) {
         let config = "[ca]\ndefault_ca=d\n[d]\ndatabase=index.txt\ncrlnumber=crlnumber\n\
                       default_md=sha256\ndefault_crl_days=30\nnew_certs_dir=.\nserial=serial\npolicy=p\n\
@@ -287,7 +287,7 @@ fn who_may_not_ask_is_told_so_before_a_body_is_read() {
         stream.write_all(head.as_bytes()).unwrap();
         assert_eq!(Reply::read(&mut stream).map(|reply| reply.status), Some(403), "{name}");
     }
-    // It arrives after the answer; the server has closed its side by then.
+    // The body arrives after the answer, when the server has closed its side.
     let mut stream = made.connect(&stand, "bob");
     let head = "PUT /fleet/v1/units/a.service HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200000\r\n\r\n";
     stream.write_all(head.as_bytes()).unwrap();
@@ -312,13 +312,13 @@ fn certificates_are_renewed_under_a_server_that_runs() {
         std::fs::copy(made.path(from), made.path("fresh")).unwrap();
         std::fs::rename(made.path("fresh"), made.path(to)).unwrap();
     };
-    // Only half of it: the key does not match yet, and the old certificate stays.
+    // Replaces only one of the two files: the key does not match, and the old certificate stays.
     put("next.crt", "server.crt");
     assert!(lists("ann", "ca").status.success(), "{}", stderr(&lists("ann", "ca")));
     put("next.key", "server.key");
     assert!(lists("ann", "other").status.success(), "{}", stderr(&lists("ann", "other")));
     assert!(!lists("ann", "ca").status.success(), "the old one is not shown any more");
-    // And the accepted clients.
+    // fleetd also reloads the CA of the clients.
     put("other.crt", "ca.crt");
     assert!(lists("bob", "other").status.success(), "{}", stderr(&lists("bob", "other")));
     assert!(!lists("ann", "other").status.success());
@@ -359,7 +359,7 @@ fn a_name_may_do_what_its_role_says() {
     }
     let list = made.call(&stand, "ci", "ca", &["list-unit-files", "--no-legend", "--fields=unit"]);
     assert_eq!(stdout(&list), "web1.service\n");
-    // Nor are such units named in reasons.
+    // Reasons do not name such units either.
     let text = "[Service]\nExecStart=/bin/a\n\n[X-Fleet]\nConflicts=db.*\n";
     std::fs::write(stand.folder.join("web4.service"), text).unwrap();
     assert!(may("ann", &["start", "db.service"]));

@@ -23,13 +23,13 @@ async fn runs(store: &Store, init: &Arc<Told>) -> Fleetd {
     fleetd.submit("l.service", "", Desired::Loaded).await;
     fleetd.submit("x.service", "Exclusive=true", Desired::Launched).await;
     init.has(&["a.service", "l.service", "x.service"]).await;
-    // Later changes are known by then.
+    // Once both states are published, fleetd sees later changes.
     let said = |snapshot: &Arc<Snapshot>| snapshot.states.len() == 3;
     fleetd.cache.changes().wait_for(said).await.unwrap();
     fleetd
 }
 
-/// The exclusive unit is given up while cut off, with or without a restart of fleetd
+/// Checks that a cut-off machine gives its exclusive unit up, with or without a restart of fleetd
 /// (`begins_anew`), and if init refuses at first (`refuses`).
 async fn is_given_up(begins_anew: bool, refuses: bool) {
     let (store, init) = (Store::memory(), Told::new());
@@ -55,13 +55,13 @@ async fn is_given_up(begins_anew: bool, refuses: bool) {
     assert_eq!(now, puts + 1, "nothing else was stopped on the way");
     let roots: Vec<&str> = set.roots.iter().map(|root| root.as_str()).collect();
     assert_eq!(roots, ["a.service"]);
-    // It returns with etcd.
+    // The exclusive unit returns with etcd.
     store.set_reachable(true);
     init.has(&["a.service", "l.service", "x.service"]).await;
     fleetd.crash();
 }
 
-/// fleetd is stopped for good while cut off, and its machine stays registered. With `refuses`, init
+/// Stops fleetd permanently while it is cut off; its machine stays registered. With `refuses`, init
 /// has not yet accepted that the exclusive unit stops.
 async fn leaves_the_rest(begins_anew: bool, refuses: bool) {
     let (store, init) = (Store::memory(), Told::new());
@@ -109,8 +109,8 @@ fn what_init_does_not_take_keeps_nothing_from_being_given_up() {
     });
 }
 
-/// Init refuses permanently, and failed to answer once or has no source of this fleetd: what it has
-/// is known anyway.
+/// Init refuses permanently, and failed to answer once or has no source of this fleetd. fleetd
+/// knows what init has all the same.
 fn is_stopped_though_the_rest_is_refused(begins_anew: bool) {
     soon(async move {
         let (store, init) = (Store::memory(), Told::new());

@@ -332,7 +332,7 @@ fn a_value_that_can_not_be_read_hurts_nothing_else() {
         vec![Subject::Machine(id("m1"))],
         vec![Subject::Unit(own.clone())],
         vec![told.clone()],
-        // As a change of desired state writes them.
+        // A change of the desired state writes these keys.
         vec![wish.clone(), told.clone()],
         vec![place.clone(), told.clone()],
         vec![wish, place, told],

@@ -55,7 +55,7 @@ impl Machine {
 
     fn stand(&self) {
         let machine_lease = MachineLease { lease: Some(self.lease), ..MachineLease::default() };
-        // It never changes.
+        // The machine's lease never changes.
         let (told, machine_lease) = watch::channel(machine_lease);
         let candidate = Candidate {
             cache: self.cache.clone(),

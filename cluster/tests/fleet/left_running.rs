@@ -1,5 +1,5 @@
-//! Units that keep running, or may run again, although they must stop: their claim stays, and they
-//! are given up until init has none of them.
+//! Units that keep running, or may run again, although they must stop. Their claim stays. fleetd
+//! gives them up until init has none of them.
 
 use crate::told::{Fleetd, Told, soon};
 use cluster::desired::Desired;
@@ -33,7 +33,7 @@ async fn destroy(fleetd: &Fleetd, store: &Store) {
     store.commit(&write).await.unwrap().unwrap();
 }
 
-/// It has just failed and will be retried.
+/// A run that has just failed and waits for its retry.
 fn waits() -> Value {
     json!({"unit": OWN, "type": "foreground-supervised", "state": "waiting", "needed": true,
         "file": OWN})
@@ -47,7 +47,7 @@ fn a_process_that_can_not_be_killed_keeps_its_claim_though_its_file_is_gone() {
         init.says.send_replace(vec![ghost(OWN)]);
         destroy(&fleetd, &store).await;
         init.has(&["a.service"]).await;
-        // It has looked since, and acted on it.
+        // fleetd has read init's states since, and acted on them.
         fleetd.submit("b.service", "", Desired::Launched).await;
         init.has(&["a.service", "b.service"]).await;
         fleetd.submit("c.service", "", Desired::Launched).await;
@@ -86,7 +86,7 @@ fn a_fleetd_that_ends_waits_until_init_has_nothing_of_what_it_guards() {
         let (store, init) = (Store::memory(), Told::new());
         let fleetd = runs(&store, &init).await;
         init.says.send_replace(vec![waits()]);
-        // Not even a smaller source.
+        // init refuses even a smaller source.
         init.most.send_replace(0);
         let leave = fleetd.leave.clone();
         let left = tokio::spawn(daemon::stop_units(leave, Stops::Exclusive));

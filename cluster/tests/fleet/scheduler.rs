@@ -236,7 +236,8 @@ fn what_drives_a_global_unit_away_moves_in_one_group_with_what_follows_that() {
 #[test]
 fn of_a_machine_that_is_away_no_global_unit_is_taken_for_gone() {
     let known = machine(&[("k", "1")]);
-    // By its metadata the agent is not there; the other machine's metadata is unknown.
+    // The known metadata keeps the agent off the first machine; the other machine's metadata is
+    // unknown.
     for gone in [Machine { away: true, ..known.clone() }, Machine { away: true, ..machine(&[]) }] {
         let mut scheduler = Scheduler::default();
         scheduler.set_machine(&id("m0"), Some(known.clone()));

@@ -92,7 +92,7 @@ async fn runs(store: &Store, init: &Arc<Told>, time: &StoodStill) -> Fleetd {
     fleetd.submit("a.service", "", Desired::Launched).await;
     fleetd.submit("x.service", "Exclusive=true", Desired::Launched).await;
     init.has(&["a.service", "x.service"]).await;
-    // Later changes are known by then.
+    // Once both states are published, fleetd sees later changes.
     let said = |snapshot: &Arc<Snapshot>| snapshot.states.len() == 2;
     fleetd.cache.changes().wait_for(said).await.unwrap();
     fleetd
@@ -131,7 +131,8 @@ fn events_of_init_without_end_keep_nobody_from_giving_up_what_is_exclusive() {
     });
 }
 
-/// Each check would see the same state.
+/// A machine that is cut off reconciles again only after its next lease renewal: until then each
+/// check would see the same state.
 #[test]
 fn a_machine_that_is_cut_off_looks_at_what_it_was_told_again_with_the_next_sign_of_life() {
     soon(async {
@@ -143,7 +144,7 @@ fn a_machine_that_is_cut_off_looks_at_what_it_was_told_again_with_the_next_sign_
         while has_it() {
             time.passes(PULSE).await;
         }
-        // It has tried to publish that it was given up.
+        // fleetd has tried to publish that it gave the unit up.
         time.passes(PULSE * 4).await;
         time.passes(PULSE * 4).await;
         let looked = fleetd.metrics.reconciled();

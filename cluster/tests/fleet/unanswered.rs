@@ -70,14 +70,14 @@ fn a_restart_leaves_nothing_down_that_it_can_not_see_go_down() {
     let way = by_way_of(&stand, move |asked| {
         is_down |= asked.starts_with("PUT") && asked.contains("loaded");
         is_up |= asked.starts_with("PUT") && asked.contains("launched");
-        // No poll sees the first one stop.
+        // No poll observes that the first unit stops.
         is_down && !is_up && asked.starts_with("GET")
     });
     let words = [&way, "restart", "--block-attempts=1", "a.service", "b.service"];
     let restarted = stand.fleetctl(&words);
     assert_eq!(code(&restarted), 1);
     assert!(stderr(&restarted).contains("timed out waiting for unit a.service"));
-    // The others are restarted anyway.
+    // fleetctl restarts the other unit anyway.
     assert!(stdout(&restarted).contains("b.service launched"), "{}", stdout(&restarted));
     assert_eq!(wishes(&stand), "a.service\tlaunched\nb.service\tlaunched\n");
 }

@@ -98,7 +98,7 @@ fn what_runs_is_not_said_to_run_as_a_newer_file_has_it() {
         fleetd.put("a.service", file.clone(), Desired::Launched).await;
         let has = |set: &(u64, _)| set.0 > 1;
         init.set.subscribe().wait_for(has).await.unwrap();
-        // It has continued since, and asked in vain.
+        // fleetd has continued since, and has asked init in vain.
         let often = |count: &Option<u32>| count.is_some_and(|count| count > 2);
         init.mute.subscribe().wait_for(often).await.unwrap();
         let said = fleetd.says("a.service", |_| true).await;
@@ -139,7 +139,7 @@ fn what_runs_on_as_an_older_file_has_it_is_said_to() {
         };
         let said = fleetd.says("a.service", drifts).await;
         assert_eq!((said.active.as_str(), &said.hash), ("active", &old));
-        // A restarted fleetd finds it so.
+        // A restarted fleetd finds the same state.
         let fleetd = Fleetd::begin(&store, &init, fleetd.crash());
         fleetd.submit("b.service", "", Desired::Loaded).await;
         fleetd.says("b.service", |state| state.load == "loaded").await;
@@ -206,7 +206,7 @@ fn an_init_that_hangs_holds_nothing_up() {
             state.reason.as_ref().is_some_and(|why| why.contains("does not answer: no answer"))
         };
         fleetd.says("b.service", hangs).await;
-        // Nor do later changes, nor the end.
+        // The hanging init delays neither later changes nor the exit of fleetd.
         fleetd.submit("c.service", "", Desired::Launched).await;
         fleetd.says("c.service", |_| true).await;
         assert!(daemon::stop_units(fleetd.leave.clone(), Stops::Exclusive).await);
@@ -229,7 +229,7 @@ fn what_init_refuses_for_good_is_not_put_again_all_the_time() {
         noes.wait_for(|noes| *noes > 3).await.unwrap();
         let took = began.elapsed();
         assert!(took > std::time::Duration::from_secs(3), "{took:?}");
-        // And it does not reconcile everything just to find that it is too early.
+        // fleetd does not reconcile everything just to find that a retry is too early.
         let looks = fleetd.metrics.reconciled() - looked;
         assert!(looks < 5, "{looks}");
         // Another set is put at once, however long the delay is.

@@ -1,9 +1,12 @@
-//! Several machines for real: the functional cases of fleet, and ours, on nodes that are
-//! namespaces of this machine. Needs root, etcd, the real init and initctl.
+//! Tests of several machines: fleet's functional cases and ours. The nodes are namespaces of this
+//! machine. Needs root, etcd, the real init and initctl.
 //!
-//! `nodes` runs the sample; `nodes --all` every case; `nodes WORD…` those whose names have one
-//! of the words, or with `--exact` are one; `nodes tour [--one] [--keep]` is contrib/cluster-demo. Prints
-//! as the test harness does, for the stages read that.
+//! - `nodes` runs the sample; `nodes --all` runs every case.
+//! - `nodes WORD…` runs the cases with one of the words in their name; with `--exact` the word is
+//!   the name.
+//! - `nodes tour [--one] [--keep]` is contrib/cluster-demo.
+//!
+//! The output has the form of the test harness, because the stages parse it.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

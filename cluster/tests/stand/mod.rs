@@ -1,6 +1,6 @@
-//! A cluster in one process, for tests of the API and fleetctl: the real router on a real unix
-//! socket, an in-memory store, the real engine, and simulated machines that apply everything at
-//! once.
+//! A cluster in one process, for tests of the API and fleetctl.
+//! It has the real router on a real unix socket, an in-memory store and the real engine. Simulated
+//! machines apply everything at once.
 #![allow(dead_code, reason = "each test file uses its own part of it")]
 
 use cluster::api::listener::{Listener, Place, Security};

@@ -1,4 +1,4 @@
-//! A machine with units whose etcd shows something else than its cluster: no unit stops, also after
+//! A machine with units whose etcd shows something else than its cluster. No unit stops, also after
 //! a restart of fleetd, until an operator accepts the contents.
 
 use crate::lone::{Manner, Node, Running, until};

@@ -50,7 +50,7 @@ fn rights(node: &Node, engine: &str, other: &str) {
     node.etcdctl(&["auth", "enable"]);
 }
 
-/// Of all kinds of keys, it can write or delete only its own.
+/// Checks that the user of a machine can write and delete only its own keys, of all kinds of keys.
 fn writes_nothing_but_its_own(node: &Node, other: &str) {
     let keys = Keys::under("/_coreos.com/fleet/");
     let (mine, theirs) = (MachineId::new(BAD).unwrap(), MachineId::new(other).unwrap());
@@ -89,7 +89,7 @@ fn writes_nothing_but_its_own(node: &Node, other: &str) {
     assert!(!may(node, "bad", &["user", "list"]), "it sees who the users are");
 }
 
-/// Nor can it revoke the leases of other machines.
+/// Checks that it cannot revoke the leases of other machines.
 fn ends_no_lease_of_others(node: &Node) {
     let text = node.etcdctl(&[&format!("--user=root:{PASSWORD}"), "lease", "list"]);
     let leases: Vec<&str> = text.lines().skip(1).collect();
@@ -110,7 +110,7 @@ fn a_machine_in_wrong_hands_makes_no_other_run_anything() {
     let _other_fleetd = other.fleetd();
     leading.when_there();
     other.when_there();
-    // With only its own rights, a machine works normally.
+    // A machine with only its own rights works normally.
     for (name, more) in [("one", ""), ("only", "Exclusive=true\n")] {
         let stop = "TimeoutStopSec=100ms\n";
         let here = format!("\n[X-Fleet]\nMachineID={}\n{more}", other.id);
@@ -121,7 +121,7 @@ fn a_machine_in_wrong_hands_makes_no_other_run_anything() {
         leading.when_running(&file);
     }
     let pids = ["one", "only"].map(|name| Some(until("it has begun", || other.pid(name))));
-    // And its API changes nothing that is not its own.
+    // The API of that machine changes only the machine's own keys.
     other.put("evil.service", "[Service]\nExecStart=/bin/sleep 1\n");
     let (fine, said) = other.try_fleetctl(&["start", "evil.service"]);
     assert!(

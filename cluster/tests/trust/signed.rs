@@ -82,7 +82,7 @@ fn a_machine_that_trusts_keys_runs_what_they_signed_last_and_nothing_else() {
         node.fleetctl(&[&with(key, cluster)[..], &words].concat());
         refused(&node, &unit, not_theirs);
     }
-    // A valid signature with another name, and with another file.
+    // An attacker stores a valid signature with another name, and with another file.
     write(&node, &format!("{DESIRED}/renamed.service"), r#"{"v":1,"desired":"launched"}"#);
     write(&node, &format!("{UNITS}/renamed.service"), &record(&node, &good));
     refused(&node, "renamed.service", not_theirs);
@@ -101,12 +101,12 @@ fn a_machine_that_trusts_keys_runs_what_they_signed_last_and_nothing_else() {
     signed(&["start", "--replace", "again.service"]);
     until("signed anew it runs", || node.pid("again"));
     assert_eq!((node.pid("good"), node.begins("good")), (pid, 1), "it was never touched");
-    // The desired state is not signed.
+    // The signature does not cover the desired state.
     node.fleetctl(&["stop", &good]);
     until("it is stopped", || node.pid("good").is_none().then_some(()));
 }
 
-/// An older file of a unit with its former signature.
+/// Stores an older file of a unit with its former signature.
 fn replayed(node: &Node, signed: &dyn Fn(&[&str]) -> String) {
     let again = file(node, "again", "");
     signed(&["start", &again]);

@@ -1,5 +1,5 @@
-//! Programs for the boot of a machine that no Debian package brings. The units of
-//! contrib/debian.d run them by the names of links to `systemctl`.
+//! Programs for the boot of a machine that no Debian package has. The units of contrib/debian.d run
+//! them through links to `systemctl`.
 
 mod power_button;
 mod utmp;

@@ -1,5 +1,5 @@
-//! The power button: its press powers the machine off. A virtual machine's host presses it to shut
-//! the machine down (`virsh shutdown`, ACPI).
+//! The power button: a press powers the machine off. The host of a virtual machine presses it to
+//! shut the machine down (`virsh shutdown`, ACPI).
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -21,14 +21,15 @@ const EVENT: usize = 24;
 /// Limit of open devices.
 const BUTTONS: usize = 32;
 
-/// Waits for presses of power buttons, those plugged in later included, and runs `command` at each.
+/// Waits for presses of power buttons, including buttons that are plugged in later, and runs
+/// `command` at each press.
 ///
 /// # Errors
 ///
 /// The kernel refuses to watch /dev/input, or the command cannot be executed.
 pub(crate) fn watch(command: &[&str]) -> io::Result<()> {
     let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
-    // udev sets a device's owner after it has made the node.
+    // udev sets a device's owner after the node exists.
     inotify.add_watch(DEVICES, AddWatchFlags::IN_CREATE | AddWatchFlags::IN_ATTRIB)?;
     let mut buttons = BTreeMap::new();
     loop {
@@ -77,7 +78,8 @@ fn add_buttons(buttons: &mut BTreeMap<String, File>) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns true if the bitmap, hexadecimal words of 64 bits with the last bits first, has KEY_POWER.
+/// Returns true if the bitmap has KEY_POWER. The bitmap has hexadecimal words of 64 bits, with the
+/// last bits first.
 fn has_power_key(bitmap: &str) -> bool {
     let word = bitmap.split_whitespace().rev().nth(usize::from(KEY_POWER / 64));
     word.and_then(|word| u64::from_str_radix(word, 16).ok())
@@ -92,7 +94,7 @@ fn read_events(file: &mut File) -> io::Result<bool> {
     Ok(events.into_iter().any(is_press))
 }
 
-/// Returns true for an event that says KEY_POWER is down.
+/// Returns true for the event that KEY_POWER is pressed.
 fn is_press(event: &[u8]) -> bool {
     let expected = [EV_KEY.to_ne_bytes(), KEY_POWER.to_ne_bytes()].concat();
     event.get(16..20) == Some(&expected[..]) && event.get(20..24) == Some(&1i32.to_ne_bytes()[..])

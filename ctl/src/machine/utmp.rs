@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-/// The logins of now, from the boot on.
+/// The logins since the boot.
 const UTMP: &str = "/run/utmp";
 /// All logins and boots.
 const WTMP: &str = "/var/log/wtmp";
@@ -14,13 +14,13 @@ const LINE: usize = 8;
 const ID: usize = 40;
 const USER: usize = 44;
 const HOST: usize = 76;
-/// The offset of the session, which the time follows.
+/// The offset of the session. The time follows the session.
 const SESSION: usize = 336;
 /// glibc has 32-bit times on x86-64 only (`__WORDSIZE_TIME64_COMPAT32`).
 const IS_SHORT: bool = cfg!(target_arch = "x86_64");
 const RECORD: usize = if IS_SHORT { 384 } else { 400 };
 
-/// What is recorded.
+/// The event to record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
     /// The kernel has booted: BOOT_TIME.
@@ -56,8 +56,8 @@ impl Record {
     }
 }
 
-/// Writes the record: at the begin of utmp, which exists for one boot, and at the end of wtmp. A
-/// missing file is not made, because then the machine keeps no such records.
+/// Writes the record to the start of utmp, which exists for one boot, and to the end of wtmp. It
+/// does not create a missing file, because a machine without the file keeps no such records.
 ///
 /// # Errors
 ///

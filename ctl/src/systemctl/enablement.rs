@@ -1,5 +1,5 @@
-//! `is-enabled`, and the state of a unit file: masked by a link or by policy, enabled by a link or
-//! by policy, or static without an `[Install]`.
+//! `is-enabled`, and the state of a unit file.
+//! A link or the policy masks or enables a unit. A unit file without an `[Install]` is static.
 
 use super::shown;
 use super::snapshot::{session_of, with_suffix};

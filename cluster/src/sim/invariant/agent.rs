@@ -147,8 +147,8 @@ fn may_be_lost(world: &World, machine: usize, name: &UnitName) -> bool {
     (silent || stood) && !(known && long) && !heard
 }
 
-/// Returns the lease of a claim as its fleetd knows it: news that the claim was renewed under the
-/// present lease may be missing or late.
+/// Returns the lease of a claim as its fleetd knows it. The fleetd may hear late, or never, that
+/// the claim was renewed under the present lease.
 fn lease_it_knows(world: &World, machine: usize, name: &UnitName) -> Option<i64> {
     let one = &world.machines[machine];
     let lease = world.truth.claim_of(name, &one.id)?.lease;
@@ -160,8 +160,8 @@ fn lease_it_knows(world: &World, machine: usize, name: &UnitName) -> Option<i64>
     let seen = snapshot.is_none_or(|snapshot| {
         snapshot.claim_of(name, &one.id).is_some_and(|kept| kept.lease == lease)
     });
-    // If a previous fleetd requested the renewal and ended before the answer, it saved the earlier
-    // expiry of both, and this fleetd does not see that lease.
+    // A previous fleetd may have requested the renewal and ended before the answer. It then saved
+    // the earlier expiry of both leases, and this fleetd does not see the new lease.
     let own = rebound.asked && rebound.at >= one.down_until;
     let knows = own && seen && rebound.at + on_its_way <= world.now;
     // If the previous fleetd learned of it in time, it saved that.

@@ -113,8 +113,8 @@ fn runs_as_told(world: &World, number: usize) -> Verdict {
     Ok(())
 }
 
-/// Returns true if the unit is wanted and has no place, and the only reason against its running
-/// there is that a unit it follows has no place either.
+/// Returns true if the unit is wanted, has no place, and may run there. Peers of MachineOf without
+/// a place count if init has them.
 fn may_be_there_still(world: &World, number: usize, file: &str) -> bool {
     let (truth, machine) = (&world.truth, &world.machines[number]);
     let Ok(name) = UnitName::new(file) else { return false };

@@ -193,7 +193,7 @@ fn seen_since(
     world.book.first(unit, (asked.from, now), so).is_some()
 }
 
-/// Metadata is written only for pending requests or those with unknown result: after a successful
+/// Metadata is written only for pending requests or those with unknown result. After a successful
 /// answer no retry may land, because it would undo later changes.
 fn metadata_is_asked_for(world: &World, changes: &[Change]) -> Verdict {
     for change in changes {
@@ -211,7 +211,7 @@ fn metadata_is_asked_for(world: &World, changes: &[Change]) -> Verdict {
     Ok(())
 }
 
-/// A new run of a machine with the same disk may take over the key, once the previous run has not
+/// A new run of a machine with the same disk may take over the key. The previous run must not have
 /// renewed for two thirds of its lease.
 fn may_succeed(world: &World, old: &Kept<MachineRecord>, new: &MachineRecord) -> bool {
     let shown = world.etcd.shown.get(&old.lease);

@@ -11,8 +11,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A proxy to the stand that shows each request, and loses its answer and the connection where
-/// `loses` says so.
+/// A proxy to the stand that shows each request. `loses` selects the requests whose answer and
+/// connection are lost.
 pub(crate) fn by_way_of(stand: &Stand, loses: impl FnMut(&str) -> bool + Send + 'static) -> String {
     let path = stand.folder.join("way.sock");
     let listener = UnixListener::bind(&path).unwrap();

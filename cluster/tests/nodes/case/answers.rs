@@ -75,7 +75,7 @@ fn machines(cluster: &mut Cluster) {
     let changed = json!({"foo": "bar", "hostname": "n1", "number": "17"});
     assert_eq!(metadata(node, 1), changed);
     says(cluster, 3, &changed);
-    // And it counts: a unit that requires it goes there.
+    // The scheduler uses the new metadata: a unit that requires it goes there.
     cluster.file("foo.service", &sleeps_with("MachineMetadata=foo=bar"));
     cluster.node(3).fleetctl(&["start", "foo.service"]);
     assert_eq!(cluster.when_on(2, "foo.service"), 1);

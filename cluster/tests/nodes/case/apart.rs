@@ -1,4 +1,4 @@
-//! Machines that are cut off for increasing times, and unplaceable units: exclusive units do not
+//! Machines that are cut off for increasing times, and unplaceable units. Exclusive units do not
 //! run twice, others only briefly, and units do not move around.
 
 use super::{Case, LEASE, sample, sleeps_with, soak};

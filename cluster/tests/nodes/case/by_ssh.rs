@@ -122,7 +122,7 @@ fn tunnel(cluster: &mut Cluster) {
     through(cluster, &words);
     cluster.when_active(1, 11);
     assert_eq!(through(cluster, &["list-units", "--no-legend"]).lines().count(), 11);
-    // And through the tunnel to the unit's machine.
+    // fleetctl also reaches the unit's machine through the tunnel.
     let on = cluster.when_on(1, "hello@1.service");
     let hostname = through(cluster, &["ssh", "hello@1.service", "hostname"]);
     assert_eq!(hostname, format!("n{on}\n"));

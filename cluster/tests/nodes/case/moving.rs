@@ -49,7 +49,7 @@ fn killed(cluster: &mut Cluster) {
     assert_eq!(after["free.service"], BTreeSet::from([new]), "nothing goes back");
 }
 
-/// Before its lease can have expired.
+/// Checks that a machine has left before its lease can have expired.
 fn has_left(cluster: &Cluster) {
     let machines = || cluster.node(1).list("list-machines");
     let left = within(LEASE / 2, || machines().filter(|machines| machines.len() == 2));

@@ -63,7 +63,7 @@ fn connectivity(cluster: &mut Cluster) {
     cluster.network.heal(3);
     until("it is back", || (cluster.node(3).list("list-machines")?.len() == 3).then_some(()));
     cluster.when_active(3, 4);
-    // A unit that lost its place is placed here again without a restart.
+    // A unit that lost its place is placed here again, without a restart.
     throughout(LEASE, "all is as it was", || same(cluster));
     let events = cluster.node(3).initctl(&["events"]);
     let told = |what: &str| {
@@ -217,7 +217,7 @@ fn all_keys(cluster: &Cluster, conf: &str) {
     assert_eq!(pids(), before, "one process, and its unit untouched");
     cluster.file("other.service", SLEEPS);
     node.fleetctl(&["submit", "other.service"]);
-    // Pages of one item, over the socket that existed all the time.
+    // The API serves pages of one item over the socket that stayed open.
     let (status, _, page) = super::answers::ask(node, "GET", "units", "");
     assert!(status == 200 && page.contains("nextPageToken"), "{page}");
     node.fleetctl(&["destroy", "other.service"]);
@@ -322,7 +322,7 @@ fn shut_down_alone(cluster: &mut Cluster) {
     until("it is out of the cluster", || {
         (cluster.node(1).list("list-machines")?.len() == 2).then_some(())
     });
-    // First fleetd alone, then the whole machine.
+    // Stops fleetd first, then the whole machine.
     cluster.node(3).stop_fleetd();
     assert_eq!(cluster.node(3).result_of_fleetd(), "success\n");
     cluster.node(3).start_fleetd();

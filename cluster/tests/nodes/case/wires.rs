@@ -43,8 +43,8 @@ fn ride_out(cluster: &Cluster, before: &[Option<i64>; 4], fault: Fault) {
     cluster.set_wire(3, Fault::None);
 }
 
-/// Back in good order. An expired machine has lost the place of `here.service`, which may be
-/// restarted; global units are not touched.
+/// Waits until the cluster is in good order. An expired machine has lost the place of
+/// `here.service`, which may be restarted. Global units are not touched.
 fn whole(cluster: &mut Cluster, before: &[Option<i64>; 4]) -> [Option<i64>; 4] {
     cluster.when_machines(3);
     cluster.when_active(1, 4);
@@ -66,7 +66,7 @@ fn slow(cluster: &mut Cluster) {
     ride_out(cluster, &before, Fault::Slow(Duration::from_millis(75)));
     assert_eq!(says_out(cluster, 3), out, "what is slow is there");
     assert_eq!(pids(cluster), before);
-    // Slower than the request timeout, which equals no etcd.
+    // A wire slower than the request timeout has the same effect as no etcd.
     ride_out(cluster, &before, Fault::Slow(TOO_SLOW));
     whole(cluster, &before);
 }
