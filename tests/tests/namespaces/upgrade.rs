@@ -1,6 +1,5 @@
 //! `initctl upgrade`: init re-executes its program; services and clients do not notice.
 
-use super::crash::has_survived;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::client::Client;
 use groundstate_tests::crash::{crash, is_committed, state_memory};
@@ -324,34 +323,6 @@ fn first_reload_after_an_upgrade_parses_unchanged_files_again() {
     let told = init.ask("reload", &json!({}));
     assert!(format!("{told:?}").contains("restart-delay-max"), "{told:?}");
     init.finish();
-}
-
-/// The new binary has committed a state that only it can read.
-#[test]
-fn crash_soon_after_an_upgrade_continues_with_the_binary_that_can_read_the_state() {
-    let files = Sandbox::new();
-    files.unit("web", "exec-start: DAEMON --trace DIR/web.trace");
-    files.unit("all", "type: virtual\nwaits-for: web");
-    let mut init = Boot::new(files).start("all");
-    init.expect_crashes();
-    init.when_state("web", "running");
-    let renamed: (&[u8], &[u8]) = (b"foreground-notified", b"foreground-notifieX");
-    let other = copy_of_init(&init.sandbox, "other", Some(renamed));
-    init.tell("upgrade", &json!({"binary": other}));
-    init.sandbox.unit("late", "type: foreground-notifieX\nexec-start: DAEMON --notify");
-    init.sandbox.unit("all", "type: virtual\nwaits-for: web, late");
-    init.tell("reload", &json!({}));
-    init.when_state("late", "running");
-    let mains = || ["web", "late"].map(|unit| init.main_of(unit));
-    let before = mains();
-    for crashes in 1..=2 {
-        is_committed(&init);
-        crash(&init, Signal::SIGSEGV);
-        has_survived(&init, crashes);
-        let program = init.process().link("exe").expect("a program");
-        assert_eq!((program.to_str(), mains()), (Some(&*other), before));
-    }
-    init.finish_after_crash();
 }
 
 #[test]
