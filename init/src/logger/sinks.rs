@@ -282,14 +282,14 @@ enum Sink {
 // room, so a slow disk loses nothing. A full lane without progress for [`limit::STUCK`] is *stuck*:
 // its lines are dropped and counted, so that no service waits longer.
 
-/// Whether more may be pushed.
+/// The room for more lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
-    /// Yes.
+    /// There is room.
     Free,
-    /// Not now: ask again when woken, or at this time.
+    /// There is no room now; ask again when woken, or at this time.
     Full(Instant),
-    /// No: the lane is stuck.
+    /// The lane is stuck.
     Stuck,
 }
 

@@ -152,7 +152,8 @@ const ANSWER: usize = 64;
 pub(crate) enum Question {
     /// Which process is the main process.
     First,
-    /// Whether another process succeeds the main process, which has exited like this.
+    /// The process that succeeds the main process, if there is one. The main process has exited
+    /// like this.
     Next(Exit),
     /// The same after a reload, which has succeeded or not.
     Reloaded(bool),

@@ -1,6 +1,6 @@
 //! A crash in, or after, the turn in which init finds that a child has executed its program, or
-//! that nothing is left of a run. What follows starts once, and earlier requests do not apply to
-//! it. Other crashes with processes just started are in [`super::crash_mid_spawn`].
+//! that nothing is left of a run. The next run starts once, and requests for the earlier run do not
+//! apply to it. Other crashes with processes just started are in [`super::crash_mid_spawn`].
 
 use super::crash::{BOTH, has_its_program, has_survived, starts, until_begun};
 use super::crash_after_change::keeps_no_more;

@@ -391,8 +391,8 @@ mod tests {
     }
 
     proptest! {
-        /// The links that go are those that go when the last one on a ring is taken again and
-        /// again.
+        /// The result equals dropping the last droppable link on a ring, one at a time, until no
+        /// ring is left.
         #[test]
         fn links_are_dropped_as_if_one_by_one_from_the_last(
             edges in prop::collection::vec((0u32..9, 0u32..9, 0u32..4), 0..60),

@@ -151,7 +151,7 @@ pub(super) enum Kill {
     Hopeless,
 }
 
-/// What happens when the run is gone.
+/// The next step once the run is gone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) enum Then {
     /// The unit becomes idle; it starts again if it is still needed.

@@ -1,7 +1,7 @@
-//! The oracle: a second, naive implementation of Groundstate's rules. It stores only what the rules
-//! say is stored, gets the same events as the machine, and computes every set anew as a plain fixed
-//! point. It shares no code with [`crate::machine`], only the types of events and states; the
-//! simulator ([`crate::simulator`]) compares the two. It is slow and not part of PID 1.
+//! The oracle: a second, naive implementation of Groundstate's rules. It stores only the data that
+//! the rules require, gets the same events as the machine, and computes every set from scratch as a
+//! plain fixed point. It shares no code with [`crate::machine`], only the types of events and
+//! states; the simulator ([`crate::simulator`]) compares the two. It is slow and not part of PID 1.
 //!
 //! This file has the stored state, and every set and state that follows from it. Actions, counts,
 //! timers and refusals are compared too: [`settle`] computes the consequences of an event,
@@ -38,7 +38,7 @@ enum Due {
     Start,
     Stop,
 }
-/// All timers in their order.
+/// All timers, in that order.
 const DUES: [Due; 7] =
     [Due::Ready, Due::Again, Due::Slot, Due::Reload, Due::Ping, Due::Start, Due::Stop];
 const NOTHING_DUE: [Time; 7] = [Time::NEVER; 7];

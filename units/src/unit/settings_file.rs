@@ -48,7 +48,7 @@ const fn setting(
     SettingKey { name, words, default, doc }
 }
 
-/// Every key, in the order the documentation lists them.
+/// Every key, in the order of the documentation.
 #[rustfmt::skip]
 pub const SETTINGS: &[SettingKey] = &[
     setting("default-target", "a target", "multi-user", "The goal of a boot that names none."),
