@@ -1,9 +1,10 @@
 //! The definition of a unit after defaults and checks. No `Option` here means "default", and no
 //! string is really an enum.
 //!
-//! The definition has two parts. [`Live`] has what the machine decides by; a reload changes it in
-//! place. [`Run`] has what a process needs; init reads it only at a start. The input comes from
-//! [`crate::unit::manifest`]; the result goes into [`crate::unit::generation`].
+//! The definition has two parts. [`Live`] has the keys by which the machine decides; a reload
+//! changes it in place. [`Run`] has the keys that a process needs; init reads it only at a start.
+//! The input comes from [`crate::unit::manifest`]; the result goes into
+//! [`crate::unit::generation`].
 
 pub mod value;
 

@@ -241,7 +241,7 @@ enum Way {
 }
 
 impl Way {
-    /// The way of a line with this policy, but for files.
+    /// The destinations of a line with this policy, without files.
     fn of(log: Log) -> Option<Way> {
         match log {
             Log::Console => Some(Way::Console),
@@ -251,7 +251,7 @@ impl Way {
         }
     }
 
-    /// The lane opens what it leads to: an open may wait.
+    /// The lane opens its own destination, because an open may block.
     fn start(self, waker: Arc<Waker>, echo: Echo) -> io::Result<Lane<Arc<Lines>>> {
         let (name, open): (_, fn(Echo) -> Sink) = match self {
             Way::Echo => ("log-echo", |echo| Sink::Terminal(Terminal::stdout(echo))),

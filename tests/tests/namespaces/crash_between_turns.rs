@@ -188,7 +188,7 @@ fn skipped_unit_stays_skipped_after_a_crash() {
     }
 }
 
-/// A process left by the command is not one of the main process that exited before.
+/// A process left by exec-stop-post does not belong to the main process, which exited before.
 #[test]
 fn process_left_by_exec_stop_post_is_waited_for_after_a_crash() {
     for wrapper in BOTH {

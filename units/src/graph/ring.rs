@@ -118,8 +118,9 @@ fn to_drop(links: &[Link], component: &[u32], order: &[usize]) -> (Vec<usize>, u
     (drops, looks)
 }
 
-/// Returns the arrows up to rank `middle` whose ends are in one component when all of these are
-/// present, and the other arrows, each end replaced by the number of its component.
+/// Splits the arrows up to rank `middle`. The first list has those whose ends are in one component
+/// when all of these are present. The second has the others, each end replaced by the number of its
+/// component.
 fn halves(arrows: Vec<Arrow>, middle: u32) -> (Vec<Arrow>, Vec<Arrow>) {
     let mut units: Vec<u32> = arrows.iter().flat_map(|arrow| [arrow.from, arrow.to]).collect();
     units.sort_unstable();

@@ -8,7 +8,7 @@ use super::Machine;
 /// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
-    /// may_stop: a provider is told before its dependents are down.
+    /// may_stop: a provider is told to stop before its dependents are down.
     NoStopOrder,
     /// may_stop: only hard edges order stops.
     SoftStopOrderDropped,
@@ -94,7 +94,7 @@ pub enum Mutant {
     StartTimeoutNoVerdict,
     /// verdict: off by one.
     VerdictOneLate,
-    /// verdict: stands when the unit is active again.
+    /// verdict: remains when the unit is active again.
     VerdictOutlivesActive,
     /// restart-limit is ignored.
     RestartLimitIgnored,

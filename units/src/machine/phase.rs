@@ -21,7 +21,7 @@ pub(super) enum Phase {
     Starting(Box<Run>, Start),
     /// The run is active.
     Ready(Box<Run>, Form, /* since */ Time),
-    /// The run, or what is left of it, was told to stop.
+    /// The run, or its remaining processes, were told to stop.
     Stopping(Box<Run>, Stop),
     /// Down until this time.
     Backoff(Time),

@@ -201,9 +201,9 @@ impl Oracle {
         (roots, self.goal.len() + self.want.len())
     }
 
-    /// Returns N; the units in it that lose a conflict to a unit of an earlier root (fired triggers
-    /// come after the sources, by name); the losers among the operator's own; and the units that
-    /// only an end makes needed.
+    /// Returns four sets: N; the units in it that lose a conflict to a unit of an earlier root; the
+    /// losers among the operator's own; and the units that only an end makes needed. Fired triggers
+    /// come after the sources, by name.
     fn need(&self) -> (Set, Set, Set, Set) {
         let (roots, wished) = self.roots();
         let roots = roots.into_iter().filter(|_| self.end.is_none()).enumerate();

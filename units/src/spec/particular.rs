@@ -96,7 +96,7 @@ impl Condition {
 
 macro_rules! condition_kinds {
     ($($name:ident $word:literal $doc:literal;)*) => {
-        /// What a condition asks. systemd.unit(5), "Conditions and Asserts".
+        /// The kinds of conditions: systemd.unit(5), "Conditions and Asserts".
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         pub enum ConditionKind { $(#[doc = $doc] $name,)* }
 

@@ -225,7 +225,7 @@ fn paths(field: Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<String>> {
     nodes.iter().map(path).collect()
 }
 
-/// Returns paths; the words `systemd` and `fstab`, which one text may hold too, stand for paths.
+/// Returns paths. The words `systemd` and `fstab`, which one text may have both, mean paths too.
 fn import_dirs(field: Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<String>> {
     let own = |word: &str| match word.trim() {
         "systemd" => Some(SYSTEMD_DIRS.as_slice()),
