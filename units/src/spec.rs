@@ -112,7 +112,7 @@ pub enum DependencyKind {
     Conflicts,
     /// Orders like `after`. The provider must be active, but this unit does not pull it in.
     RequiresActive,
-    /// Reloads its configuration when the provider reloads.
+    /// Reloads its configuration when the operator reloads that of the provider.
     ReloadWith,
     /// Pulls in while this unit is past its verdict.
     OnFailure,

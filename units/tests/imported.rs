@@ -443,7 +443,7 @@ fn instances_beyond_the_size_of_their_template_are_broken_alone() {
 #[test]
 fn dear_patterns_are_compiled_up_to_a_limit_and_others_break_their_units() {
     let file = |n: usize| {
-        // The first ten units share a pattern, which counts once.
+        // The first eleven units share a pattern, which counts once.
         let pattern = if n < 10 { 10 } else { n };
         (
             format!("u{n:03}.yaml"),
