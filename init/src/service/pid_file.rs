@@ -150,7 +150,7 @@ const ANSWER: usize = 64;
 /// The decision that an answer is needed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Question {
-    /// Which process is the main process.
+    /// The main process of the run.
     First,
     /// The process that succeeds the main process, if there is one. The main process has exited
     /// like this.

@@ -56,7 +56,7 @@ fn one(this: &mut Conversion<'_>, index: usize, line: &Line, name: &str, key: &'
             let Some(known) = table::FACILITIES.iter().find(|known| known.name == facility) else {
                 return this.lose(index, &format!("`{name}`: no facility that is known"));
             };
-            // A facility belongs to the system, so `Should-Start` pulls it in like `Required-Start`.
+            // A facility belongs to the system: `Should-Start` pulls it in like `Required-Start`.
             let is_start = matches!(line.word, Some(Word::Required | Word::Should));
             let key = match key {
                 "before" => "before",
