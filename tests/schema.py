@@ -2,8 +2,8 @@
 
     tests/schema.py DISCOVERY.json > OPENAPI.json
 
-What the document does not tell, and the API promises, is added here: that errors are entities,
-which statuses a method may have. What the requests are is the tool's affair (tests/stages/schema).
+This program adds promises of the API that the discovery document lacks: errors are entities, and
+each method has a set of statuses. The tool chooses the requests (tests/stages/schema).
 """
 
 import json
@@ -20,13 +20,13 @@ ERROR = {
         }
     },
 }
-# What a method may answer besides what it is for.
+# Statuses of a method in addition to its success.
 REFUSALS = ["400", "404", "405", "408", "409", "413", "415", "503"]
 DONE = {"GET": ["200"], "PUT": ["201", "204"], "DELETE": ["204"]}
 
 
 def translated(value):
-    """A schema with its references where OpenAPI has them."""
+    """Returns a schema with its references in the places of OpenAPI."""
     if isinstance(value, list):
         return [translated(one) for one in value]
     if not isinstance(value, dict):

@@ -65,7 +65,7 @@ pub struct Size {
     pub has_cgroups: bool,
 }
 
-/// What was done and seen.
+/// The actions of a run and their results.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// The number of times of each action.

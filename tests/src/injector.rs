@@ -101,7 +101,7 @@ impl Injector {
         armed.seen = Seen::default();
     }
 
-    /// Disarms all faults. Returns what was seen since they were armed.
+    /// Disarms all faults. Returns the observations since they were armed.
     pub fn disarm(&self) -> Seen {
         let mut armed = self.armed();
         armed.faults.clear();

@@ -65,7 +65,7 @@ const SPEAKERS: usize = 3;
 /// The open files that init may have in addition to those before the first crash.
 const SPARE_FILES: usize = 5;
 
-/// What happens to init in a round.
+/// The event that hits init in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blow {
     /// A crash, each time of another kind.
@@ -95,7 +95,7 @@ fn names(times: usize) -> impl Iterator<Item = (String, &'static str)> {
     UNITS.into_iter().flat_map(all)
 }
 
-/// What no crash changes.
+/// Returns the facts that no crash changes.
 fn fixed(status: &Status, times: usize) -> Vec<Value> {
     let of = |(name, _): (String, _)| {
         let unit = status.unit(&name);

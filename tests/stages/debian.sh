@@ -5,8 +5,8 @@ BASE=$DEBIAN/base
 ARCHIVES=$DEBIAN/archives
 SUITE=bookworm
 
-until_it() { # SECONDS COMMAND…: until it succeeds
-  local end=$((SECONDS + $1 * 3)) # three of them, where the machine is slow
+until_it() { # SECONDS COMMAND…: repeats it until it succeeds
+  local end=$((SECONDS + $1 * 3)) # three times as long, for a slow machine
   shift
   until "$@"; do
     [ $SECONDS -lt $end ] || return 1
@@ -29,7 +29,7 @@ debian_base() { # a minimal system, made once
   touch "$BASE/.made"
 }
 
-debian_download() { # PACKAGE…: with what they depend on, into the shared cache
+debian_download() { # PACKAGE…: downloads them with their dependencies into the shared cache
   mkdir -p "$ARCHIVES/partial"
   local stamp
   stamp=$ARCHIVES/.$(printf '%s\n' "$@" | sort -u | sha256sum | cut -c1-16)
@@ -63,7 +63,7 @@ booted() {
     within initctl ping >/dev/null 2>&1
 }
 
-within() { # COMMAND…: in the booted system
+within() { # COMMAND…: runs it in the booted system
   nsenter -t "$INIT_PID" --mount --pid --net --uts --ipc --cgroup --root --wd \
     env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
     DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 "$@"

@@ -29,13 +29,13 @@ fail() { # NAME [WHY]
   printf '%s\tFAIL\n' "$1" >>"$RESULTS"
   echo "FAIL $1${2:+: $2}"
 }
-not_run() { # NAME: neither passed nor failed, and shows nothing
+not_run() { # NAME: counts as neither passed nor failed
   printf '%s\tnot run\n' "$1" >>"$RESULTS"
   echo "not run $1"
 }
 failures() { grep -c $'\tFAIL$' "$RESULTS"; }
 
-check() { # NAME COMMAND…: one test, its output shown when it fails
+check() { # NAME COMMAND…: runs one test; shows its output if it fails
   local name=$1 log
   shift
   log=$WORK/${name//[^A-Za-z0-9._-]/_}.log
@@ -118,7 +118,7 @@ take_results() {
 # A test program without output for this many seconds hangs: each test has a shorter timeout.
 SILENCE=600
 ENDED="== ended:"
-end_the_silent() { # CARGO LOG: while that cargo lives
+end_the_silent() { # CARGO LOG: runs until that cargo exits
   local size=-1 now since=$SECONDS program
   while kill -0 "$1" 2>/dev/null; do
     now=$(stat -c %s "$2")
@@ -176,7 +176,7 @@ unheard() { # LABEL ARGUMENT…
   done
 }
 
-take_back() { # NAME: it had failed, and is well
+take_back() { # NAME: it failed first and passes now
   awk -F'\t' -v name="::$1" '
     $2 == "FAIL" && substr($1, length($1) - length(name) + 1) == name {
       if (name != "::said_nothing_any_more") print $1 "\tok"
@@ -222,11 +222,11 @@ own_program() { # LABEL PROGRAM ARGUMENT…
   return 1
 }
 
-static_binaries() { # init and initctl as they are shipped
+static_binaries() { # init and initctl as in a release
   contrib/static
 }
 
-programs() { # the tests' own, static as well: the stand-in runs in any container
+programs() { # builds the programs of the tests, static too, because the stand-in runs in any container
   local bins=() file
   for file in tests/src/bin/*; do
     file=${file##*/}
@@ -236,23 +236,23 @@ programs() { # the tests' own, static as well: the stand-in runs in any containe
     --bin simulate-cluster --test simulation --test apart
 }
 
-program() { # NAME: that one of them alone
+program() { # NAME: builds this program only
   RUSTFLAGS="-C target-feature=+crt-static" cargo build "${PROGRAMS[@]}" --bin "$1"
 }
 
-run_program() { # PROGRAM ARGUMENT…: builds them first, at the lowest priority where NICE is set
+run_program() { # PROGRAM ARGUMENT…: builds all, then runs this one, at the lowest priority if NICE is set
   programs >"$WORK/programs.log" 2>&1 || { tail -n 30 "$WORK/programs.log" >&2; return 2; }
   ${NICE:+nice -n 19} "$GROUNDSTATE_PROGRAMS/$1" "${@:2}"
 }
 
-need_binaries() { # for a stage that runs them, in case `build` was not asked for
+need_binaries() { # for a stage that needs them if `build` does not run
   { static_binaries && programs; } >"$WORK/binaries.log" 2>&1 && return 0
   fail "stage::binaries" "cargo build"
   tail -n 30 "$WORK/binaries.log" | sed 's/^/    /'
   return 1
 }
 
-packages_of() { # STAGE: lines "PACKAGE what-proves-it-is-there"
+packages_of() { # STAGE: prints lines "PACKAGE proof-that-it-is-installed"
   printf '%s\n' "gcc cc" "python3 python3" "protobuf-compiler protoc" \
     "libprotobuf-dev /usr/include/google/protobuf/descriptor.proto"
   case $1 in
@@ -281,7 +281,7 @@ there() { # a command, or a pattern of files
   esac
 }
 
-ensure_packages() { # STAGE…: as root installs what is missing, else names it
+ensure_packages() { # STAGE…: installs missing packages as root, otherwise names them
   local missing="" package proof stage
   for stage in "$@"; do
     while read -r package proof; do

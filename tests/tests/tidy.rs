@@ -1,4 +1,4 @@
-//! The rules of the house that a program can check. Each complaint says what to do. The lists of
+//! The style rules that a program can check. Each complaint says how to fix it. The lists of
 //! exceptions may only get shorter: an unneeded entry is a failure too.
 #![allow(clippy::expect_used, reason = "a walk that fails ends the test")]
 
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Lines of code a file may have (its unit tests at the end not counted).
+/// The lines of code that a file may have, without the unit tests at its end.
 const FILE_LINES: usize = 800;
 /// Tables and generated files that may be longer than [`FILE_LINES`], each with its reason.
 const LONG_FILES: [(&str, &str); 0] = [];
@@ -18,7 +18,7 @@ struct Layout {
     folder: &'static str,
     /// The number of files that may import each other in circles.
     circles: usize,
-    /// Lines of top-level modules. A module imports from later lines only. Empty: any order.
+    /// Lines of top-level modules. A module imports from later lines only. Empty means any order.
     layers: &'static [&'static str],
 }
 
@@ -328,14 +328,14 @@ fn core_does_no_input_or_output() {
     none(complaints);
 }
 
-/// The types of the state, and the fields without which init cannot go on.
+/// The types of the state, and the fields without which init cannot continue.
 const REQUIRED: &str = "tests/required_fields.tsv";
 
 /// A line `Type<tab>field field …` for each type that is read and has fields without a default.
 fn required_fields(source: &Source) -> Vec<String> {
     let mut found = Vec::new();
     let (mut has_default, mut attributes) = (false, String::new());
-    // The type whose body this is, how its end is indented, and its fields without a default.
+    // The type of the current body, the indentation of its end, and its fields without a default.
     let mut body: Option<(&str, usize, Vec<&str>)> = None;
     let code = source.text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     for line in code.lines() {

@@ -1,6 +1,6 @@
 //! The real init as PID 1 of a virtual machine: it boots, restarts services, limits them and shuts
-//! down. Its use of what the kernel passes is in `vm_first.rs`; difficult shutdowns are in
-//! `vm_end.rs` and `vm_hung.rs`.
+//! down. `vm_first.rs` tests arguments from the kernel; `vm_end.rs` and `vm_hung.rs` difficult
+//! shutdowns.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -100,7 +100,7 @@ fn ctrl_alt_del_reboots_the_machine() {
     machine.says("reboot: Restarting system");
 }
 
-/// The work of the services below, by their first argument; each reports what it sees.
+/// The work of the services below, by their first argument; each reports its observations.
 const LIMITS: &str = r#"
 say() { echo "PROBE $*" >/dev/console; }
 took() { read before rest </proc/uptime; "$@" 2>/dev/null; read after rest </proc/uptime; echo $((${after%.*} - ${before%.*})); }

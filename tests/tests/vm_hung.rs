@@ -21,9 +21,9 @@ const VIRTIO: [&str; 6] = [
     "virtio_blk",
 ];
 
-/// Nested mounts, swap, loop and mapped devices, an overlay, a frozen file system with a blocked
-/// process, a file system with an unresponsive server and a client, a hung disk with a writer, and
-/// much dirty data.
+/// Nested mounts, swap, loop and mapped devices, an overlay, and much dirty data. A frozen file
+/// system has a blocked process, a file system has an unresponsive server and a client, and a hung
+/// disk has a writer.
 const STACKED: &str = r#"
 for module in loop overlay dm-mod fuse $(cat /modules/order); do insmod /modules/$module.ko || say no $module; done
 cd /var

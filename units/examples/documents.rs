@@ -1,5 +1,5 @@
-//! Prints what is made from the table of keys: `documents man` the man page,
-//! `documents schema` the editor schema. Their place in the tree is `contrib/`.
+//! Prints the documents that are generated from the key table: `documents man` prints the man page,
+//! `documents schema` the editor schema. Both are checked in below `contrib/`.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is all it does")]
 

@@ -3,10 +3,10 @@
 //! Nothing here reads a file, a clock, an environment or a pid. Text, time and facts come in as
 //! arguments; decisions go out as values. Data flows like this:
 //!
-//! text → [`unit::manifest`] (as written, with places) → [`spec`] (as meant) →
+//! text → [`unit::manifest`] (as written, with places) → [`spec`] (interpreted) →
 //! [`unit::generation`] (one validated set) → [`machine`] (`step`: facts in, actions out).
 //!
-//! The folders, each importing only from later lines (the style test holds this order):
+//! The folders, each importing only from later lines (the style test checks this order):
 //!
 //! - [`load`]: the files of a machine become one generation; [`simulator`]: the machine against
 //!   random schedules and an independent oracle

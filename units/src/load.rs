@@ -1,10 +1,10 @@
 //! Loads settings, accounts, policy and unit files into one generation.
 //!
-//! Pure except for the questions it asks through [`Files`]. The order in which a directory lists
-//! its names does not affect the result. A file is not parsed again if its stamp and those of its
-//! drop-ins are unchanged since the previous generation and the same program parsed it. An error breaks the unit it is in and is
-//! reported. [`Loaded::refused`] tells that more than single units is wrong, which a reload
-//! refuses. The machine decides whether a *broken unit* is needed.
+//! The loader is pure except for its calls of [`Files`]. The order in which a directory lists its
+//! names does not affect the result. The units of a file are reused if the same program parsed it
+//! and its stamp and those of its drop-ins are unchanged. An error breaks its unit and is reported.
+//! [`Loaded::refused`] means that an error concerns more than single units; a reload then fails.
+//! The machine decides whether a *broken unit* is needed.
 //!
 //! The units of sources ([`crate::load::delivered`]) are loaded beside these. [`put`] replaces one
 //! source and reads nothing else, so that edits of an operator take effect only with a reload.
@@ -95,9 +95,9 @@ pub fn load(files: &dyn Files, options: &Options, in_force: Option<&Generation>)
     loader.finish(&overlaid, set, settings.clone(), policy)
 }
 
-/// Loads one source again and takes everything else from the present generation. Files that changed
-/// since belong to an operator who has not requested a reload. A drop-in of the unit directories is
-/// read with its file.
+/// Loads one source again and takes everything else from the present generation. Other changed
+/// files wait for a reload that their operator requests. A drop-in of the unit directories is read
+/// with its file.
 pub fn put(files: &dyn Files, options: &Options, previous: &Generation, source: Source) -> Loaded {
     let mut loader = Loader { files, options, found: Vec::new(), refused: false };
     let settings = previous.settings.clone();

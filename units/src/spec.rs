@@ -1,10 +1,10 @@
-//! A unit as it is meant: after defaults and checks. No `Option` here means
-//! "default", no string is really an enum.
+//! The definition of a unit after defaults and checks. No `Option` here means "default", and no
+//! string is really an enum.
 //!
-//! Split by who needs it: [`Live`] is what the machine decides by and what a reload
-//! changes in place; [`Run`] is what it takes to run the process, and is looked at
-//! only when one is started. Where it comes from: [`crate::unit::manifest`]; where it
-//! goes: [`crate::unit::generation`].
+//! The definition has two parts. [`Live`] has the keys by which the machine decides; a reload
+//! changes it in place. [`Run`] has the keys that a process needs; init reads it only at a start.
+//! The input comes from [`crate::unit::manifest`]; the result goes into
+//! [`crate::unit::generation`].
 
 pub mod value;
 
@@ -25,9 +25,9 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Supervised, and says READY=1 itself.
+    /// Supervised; the process reports READY=1 itself.
     ForegroundNotified,
-    /// Supervised; ready when it runs, after `ready-wait`, or at a line.
+    /// Supervised; ready when it runs, after `ready-wait`, or when a line matches.
     ForegroundSupervised,
     /// Forks into the background and leaves a pid file.
     BackgroundPidfile,
@@ -37,16 +37,16 @@ pub enum Kind {
     Oneshot,
     /// No process; exists for its dependencies.
     Virtual,
-    /// Trigger: listens.
+    /// Trigger: listens on sockets.
     Socket,
-    /// Trigger: counts.
+    /// Trigger: fires at times.
     Timer,
     /// Trigger: watches files.
     Path,
 }
 
 impl Kind {
-    /// All of them, in the order the documentation lists them.
+    /// All kinds, in the order of the documentation.
     pub const ALL: [Kind; 9] = [
         Kind::ForegroundNotified,
         Kind::ForegroundSupervised,
@@ -74,17 +74,17 @@ impl Kind {
         }
     }
 
-    /// A unit of this type runs a process.
+    /// Returns true if a unit of this type runs a process.
     pub fn has_process(self) -> bool {
         !self.is_instant()
     }
 
-    /// Its start and stop take no time and no slot.
+    /// Returns true if start and stop take no time and no slot.
     pub fn is_instant(self) -> bool {
         matches!(self, Kind::Virtual) || self.is_trigger()
     }
 
-    /// Fires the target it `activates`.
+    /// Returns true if the unit fires the target that it `activates`.
     pub fn is_trigger(self) -> bool {
         matches!(self, Kind::Socket | Kind::Timer | Kind::Path)
     }
@@ -110,20 +110,21 @@ pub enum DependencyKind {
     RestartWith,
     /// Never up together.
     Conflicts,
-    /// Order as `after`; and the provider has to be active, though this unit does not bring it in.
+    /// Orders like `after`. The provider must be active, but this unit does not pull it in.
     RequiresActive,
-    /// Reloads its own configuration when init lets the provider do so.
+    /// Reloads its configuration when the operator reloads that of the provider.
     ReloadWith,
     /// Pulls in while this unit is past its verdict.
     OnFailure,
-    /// Pulls in while this unit is exited.
+    /// Pulls in while this unit has exited with success.
     OnSuccess,
-    /// Pulls in while the provider has a connection of this socket's. The loader's, not a key.
+    /// Pulls in while the provider has a connection from this socket. The loader adds it; it has no
+    /// key.
     Accepts,
 }
 
 impl DependencyKind {
-    /// All that have a key.
+    /// All kinds that have a key.
     pub const ALL: [DependencyKind; 12] = [
         DependencyKind::DependsOn,
         DependencyKind::DependsMs,
@@ -158,7 +159,7 @@ impl DependencyKind {
         }
     }
 
-    /// Makes the provider needed, whatever becomes of the dependent.
+    /// Returns true if the provider is needed regardless of the dependent's state.
     pub fn pulls_in(self) -> bool {
         matches!(
             self,
@@ -169,7 +170,7 @@ impl DependencyKind {
         )
     }
 
-    /// Orders starts and stops; rings over these are illegal.
+    /// Returns true if the kind orders starts and stops. Rings of such dependencies are illegal.
     pub fn orders(self) -> bool {
         matches!(
             self,
@@ -182,35 +183,35 @@ impl DependencyKind {
         )
     }
 
-    /// Makes the provider needed while the dependent has come to a certain end.
+    /// Returns true if the provider is needed only while the dependent has failed or succeeded.
     pub fn pulls_in_at_end(self) -> bool {
         matches!(self, DependencyKind::OnFailure | DependencyKind::OnSuccess)
     }
 }
 
-/// When a unit that ended is started again. The classes are those of systemd.service(5),
-/// `Restart=`; what a success is says [`Live::success_status`].
+/// The condition for restarting a unit that has exited. The classes are those of
+/// systemd.service(5), `Restart=`. [`Live::success_status`] defines success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Restart {
     /// After a failure.
     OnFailure,
-    /// After every end.
+    /// After every exit.
     Always,
-    /// Not by itself.
+    /// Never.
     Never,
     /// After a success.
     OnSuccess,
-    /// After a failure that is no exit status: a signal, a time-out, the watchdog.
+    /// After a failure other than an exit status: a signal, a timeout, the watchdog.
     OnAbnormal,
-    /// After a signal that is no success.
+    /// After a signal that does not count as success.
     OnAbort,
-    /// After the watchdog's.
+    /// After a watchdog timeout.
     OnWatchdog,
 }
 
 impl Restart {
-    /// All of them, in the order the documentation lists them.
+    /// All values, in the order of the documentation.
     pub const ALL: [Restart; 7] = [
         Restart::OnFailure,
         Restart::Always,
@@ -221,7 +222,7 @@ impl Restart {
         Restart::OnWatchdog,
     ];
 
-    /// The word in a file.
+    /// The word in a unit file.
     pub const fn as_str(self) -> &'static str {
         match self {
             Restart::OnFailure => "on-failure",
@@ -238,7 +239,7 @@ impl Restart {
 /// `restart-limit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum RestartLimit {
-    /// Retries for ever.
+    /// Retry for ever.
     None,
     /// That many failures in a row are final.
     InARow(u32),
@@ -246,7 +247,7 @@ pub enum RestartLimit {
     Within(u32, Duration),
 }
 
-/// What a reload with changed keys of class *run* does to an up unit.
+/// The effect of a reload with changed keys of class *run* on a unit that is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnChange {
@@ -258,14 +259,14 @@ pub enum OnChange {
     Keep,
 }
 
-/// How a process ended.
+/// How a process exited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Exit {
     /// By exit(2), with this status.
     Code(u8),
-    /// By this signal; `core` when it dumped one.
+    /// By this signal.
     Signal {
-        /// Its number.
+        /// The signal number.
         signal: u8,
         /// It dumped core.
         #[serde(default)]
@@ -273,8 +274,8 @@ pub enum Exit {
     },
 }
 
-/// A list of ends by exit status or signal: `success-status`, `restart-except`, `restart-also`.
-/// Sorted, no doubles.
+/// A list of exit statuses and signals: `success-status`, `restart-except`, `restart-also`. Sorted,
+/// without duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SuccessStatus {
@@ -287,7 +288,7 @@ pub struct SuccessStatus {
 }
 
 impl SuccessStatus {
-    /// The list names this end.
+    /// Returns true if the list contains this exit.
     pub fn lists(&self, exit: Exit) -> bool {
         match exit {
             Exit::Code(code) => self.codes.contains(&code),
@@ -296,49 +297,49 @@ impl SuccessStatus {
     }
 }
 
-/// Keys of class *live*: the machine decides by them, a reload changes them in place.
+/// Keys of class *live*: the machine decides by them, and a reload changes them in place.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Live {
-    /// One line for people.
+    /// A description in one line.
     #[serde(default, skip_serializing_if = "is_default")]
     pub description: String,
-    /// None: no limit.
+    /// The start timeout; `None` means no limit.
     pub start_timeout: Option<Duration>,
-    /// None: no limit.
+    /// The stop timeout; `None` means no limit.
     pub stop_timeout: Option<Duration>,
     /// The first signal of a stop.
     pub stop_signal: u8,
-    /// When it is started again.
+    /// The condition for a restart.
     pub restart: Restart,
-    /// The first delay.
+    /// The first delay before a restart.
     pub restart_delay: Duration,
-    /// The longest delay.
+    /// The longest delay before a restart.
     pub restart_delay_max: Duration,
-    /// Active this long: the failures before are forgotten.
+    /// After this time in active, earlier failures no longer count.
     pub restart_reset: Duration,
-    /// When retrying ends.
+    /// The limit of retries.
     pub restart_limit: RestartLimit,
-    /// Failures in a row until the verdict; at least 1.
+    /// The number of failures in a row that give the verdict failed; at least 1.
     pub failure_verdict: u32,
-    /// Ends that are successes.
+    /// Exits that count as success.
     #[serde(default, skip_serializing_if = "is_default")]
     pub success_status: SuccessStatus,
-    /// Ends of the main process that no restart follows, whatever `restart` says.
+    /// Exits of the main process that never lead to a restart, whatever `restart` says.
     #[serde(default, skip_serializing_if = "is_default")]
     pub restart_except: SuccessStatus,
-    /// Ends of the main process that a restart follows, whatever `restart` says.
+    /// Exits of the main process that always lead to a restart, whatever `restart` says.
     #[serde(default, skip_serializing_if = "is_default")]
     pub restart_also: SuccessStatus,
-    /// Active this long at most; longer is a failure. None: no limit.
+    /// The longest time in active; a longer run fails. `None` means no limit.
     #[serde(default, skip_serializing_if = "is_default")]
     pub run_timeout: Option<Duration>,
-    /// What a changed definition does to an up run.
+    /// The effect of a changed definition on a run that is up.
     pub on_change: OnChange,
-    /// A reload never restarts it.
+    /// A reload never restarts the unit.
     #[serde(default, skip_serializing_if = "is_default")]
     pub essential: bool,
-    /// Its stop waits for no unit that depends on it, and nothing it says prolongs it.
+    /// The stop does not wait for dependents, and the process cannot extend its timeout.
     #[serde(default, skip_serializing_if = "is_default")]
     pub stop_promptly: bool,
 }
@@ -367,41 +368,41 @@ impl Default for Live {
     }
 }
 
-/// How a run's readiness is learned. Derived from the type and the ready-* keys.
+/// The event that makes a run ready. Derived from the type and the `ready-*` keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Readiness {
-    /// Ready in no time (virtual, triggers).
+    /// Ready at once (virtual, triggers).
     Instant,
-    /// The exec succeeded.
+    /// Ready when exec(2) has succeeded.
     Exec,
-    /// That long after the exec, if it still runs.
+    /// Ready this long after exec(2), if the process still runs.
     Wait(Duration),
-    /// The shell reports it: READY=1, a line, a pid file, whichever the unit names.
+    /// Ready when init reports it: READY=1, a matching line or a pid file, as the unit says.
     Reported,
-    /// Its (last) process exited with success: oneshot, background-scripted.
+    /// Ready when the (last) process has exited with success: oneshot, background-scripted.
     Exit,
 }
 
-/// Which processes may speak for a unit on the notify socket.
+/// The processes of a unit that may send notifications.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NotifyAccess {
     /// The main process.
     Main,
-    /// The main process and those init started for the unit (exec-reload …).
+    /// The main process and the commands that init starts for the unit (exec-reload …).
     Exec,
     /// Every process of the unit.
     All,
-    /// None.
+    /// No process.
     #[default]
     None,
 }
 
-/// Where a unit's output goes.
+/// The destination of a unit's output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Log {
-    /// The logger: tail in memory, a file per unit.
+    /// The logger: recent lines in memory, and a file per unit.
     #[default]
     File,
     /// /dev/kmsg.
@@ -416,63 +417,64 @@ pub enum Log {
     Null,
 }
 
-/// A `user:`/`group:` as the loader found it in /etc/passwd and /etc/group.
+/// `user:` and `group:` as resolved by the loader in /etc/passwd and /etc/group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Credentials {
-    /// Numbers to set, or why there are none (said at start: stage `user`, this errno).
+    /// The ids to set, or the reason why they are unknown. The start then fails in stage `user`
+    /// with that error.
     pub ids: Result<Ids, Unresolved>,
 }
 
-/// Numbers to set, in the order groups, gid, uid.
+/// The ids to set. Init sets the groups first, then the gid, then the uid.
 #[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Ids {
-    /// User, when one was asked for.
+    /// The user, if the unit names one.
     pub uid: Option<u32>,
-    /// Group, when one was asked for or follows from the user.
+    /// The group, if the unit names one or its user has one.
     pub gid: Option<u32>,
-    /// Supplementary groups; None: left as they are (no user was asked for).
+    /// The supplementary groups. `None` leaves them unchanged, because the unit names no user.
     pub groups: Option<Vec<u32>>,
-    /// USER and LOGNAME.
+    /// The value of USER and LOGNAME.
     pub user: Option<String>,
-    /// HOME.
+    /// The value of HOME.
     pub home: Option<String>,
-    /// SHELL.
+    /// The value of SHELL.
     pub shell: Option<String>,
 }
 
-/// A user or group that is not there.
+/// A user or group that does not exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Unresolved {
     /// `user` or `group`.
     pub what: String,
-    /// The name as written.
+    /// The name in the unit file.
     pub name: String,
 }
 
-/// A resource limit; None is infinity.
+/// A resource limit. `None` means infinity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ResourceLimit {
-    /// RLIMIT_* number of Linux.
+    /// The number of the limit on Linux (RLIMIT_*).
     pub resource: u8,
-    /// Soft.
+    /// The soft limit.
     #[serde(default, skip_serializing_if = "is_default")]
     pub soft: Option<u64>,
-    /// Hard.
+    /// The hard limit.
     #[serde(default, skip_serializing_if = "is_default")]
     pub hard: Option<u64>,
 }
 
-/// One word of an exec line, in pieces.
+/// A part of a word of an exec line.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Piece {
-    /// As it stands.
+    /// Literal text.
     Literal(String),
-    /// `${NAME}`: one word whatever the value; empty when unset.
+    /// `${NAME}`: always one word; empty if the variable is unset.
     Variable(String),
-    /// `$NAME` as a whole word: split at white space, gone when unset.
+    /// `$NAME` as a whole word: split at white space; no word if the variable is unset.
     Split(String),
     /// `$MAINPID` or `${MAINPID}`.
     MainPid,
@@ -485,32 +487,32 @@ pub struct Prefixes(pub u8);
 impl Prefixes {
     /// `-`: a failure counts as success.
     pub const FORGIVEN: Prefixes = Prefixes(1);
-    /// `+`: as init's own user, with everything init may do.
+    /// `+`: as init's own user, with all of init's privileges.
     pub const PRIVILEGED: Prefixes = Prefixes(2);
-    /// `!`: as init's own user, but with all else the unit says.
+    /// `!`: as init's own user; all other keys of the unit apply.
     pub const OWN_USER: Prefixes = Prefixes(4);
-    /// `@`: the second word is what the program is told as its own name.
+    /// `@`: the second word is the program's argument 0.
     pub const NAMED: Prefixes = Prefixes(8);
 
-    /// All of these are there.
+    /// Returns true if the set contains all of `other`.
     pub const fn has(self, other: Prefixes) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// With these too.
+    /// Returns the union of both sets.
     pub const fn and(self, other: Prefixes) -> Prefixes {
         Prefixes(self.0 | other.0)
     }
 }
 
-/// One exec line: the words. The first is the program.
+/// One exec line. The first word is the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ExecLine {
-    /// What stood before it. (`:` is dealt with where the line is read.)
+    /// The prefixes before the program, except `:`, which the parser handles.
     #[serde(default, skip_serializing_if = "is_default")]
     pub prefixes: Prefixes,
-    /// Words, each of one or more pieces (an empty word has one empty literal).
+    /// The words, each of at least one piece. An empty word has one empty literal.
     #[serde(default, skip_serializing_if = "is_default")]
     pub words: Vec<Vec<Piece>>,
 }
@@ -518,9 +520,9 @@ pub struct ExecLine {
 /// A file of `N=V` lines.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct EnvFile {
-    /// Absolute.
+    /// An absolute path.
     pub path: String,
-    /// A leading `-`: it may be missing.
+    /// The file may be missing (a leading `-`).
     #[serde(default, skip_serializing_if = "is_default")]
     pub optional: bool,
 }
@@ -537,63 +539,63 @@ fn umask() -> u32 {
     0o22
 }
 
-/// Keys of class *run*: what it takes to run the unit's processes.
+/// Keys of class *run*: everything that the processes of a unit need.
 #[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Run {
     /// The type.
     #[serde_with(skip_apply)]
     pub kind: Kind,
-    /// The command; for a oneshot one or more, in order.
+    /// The command. A oneshot has one or more, which run in order.
     pub exec_start: Vec<ExecLine>,
-    /// Before it, in order; one that fails fails the start.
+    /// Commands before `exec-start`, in order. If one fails, the start fails.
     pub exec_start_pre: Vec<ExecLine>,
-    /// Before all others: 1 to 254 skips the unit.
+    /// Commands before all others. An exit status from 1 to 254 skips the unit.
     pub exec_condition: Vec<ExecLine>,
-    /// Once it is ready, before it counts as active.
+    /// Commands that run after the unit is ready and before it counts as active.
     pub exec_start_post: Vec<ExecLine>,
-    /// When nothing of it is left, however it ended.
+    /// Commands that run when no process of the unit is left, however the run ended.
     pub exec_stop_post: Vec<ExecLine>,
-    /// Instead of the stop signal.
+    /// Commands that replace the stop signal.
     pub exec_stop: Vec<ExecLine>,
-    /// What `reload-unit` runs.
+    /// Commands of `initctl reload-unit`.
     pub exec_reload: Vec<ExecLine>,
-    /// A oneshot's `remain`: its exec-stop waits for the stop. Without, the exec-stop and the end
-    /// of what is left belong to the run itself, and only then its success is told.
+    /// `remain` of a oneshot: exec-stop waits for the stop. Without it, exec-stop and the end of
+    /// the remaining processes belong to the run. Init reports success only after them.
     pub remain: bool,
-    /// Where background-pidfile leaves its pid.
+    /// The pid file of a background-pidfile unit.
     pub pid_file: Option<String>,
-    /// Derived: how readiness is learned.
+    /// The event that makes the run ready; derived.
     #[serde_with(skip_apply)]
     pub readiness: Readiness,
-    /// The pattern, checked at load to compile.
+    /// The pattern of `ready-grep`. The loader has checked that it compiles.
     pub ready_grep: Option<String>,
-    /// Who may notify.
+    /// The processes that may send notifications.
     pub notify_access: NotifyAccess,
-    /// Where output goes.
+    /// The destination of the output.
     pub log: Log,
-    /// Who it runs as; None: as init.
+    /// The user and groups of the processes. `None` means init's own.
     pub credentials: Option<Credentials>,
-    /// In the order given.
+    /// Environment variables, in the order of the unit file.
     pub env: Vec<(String, String)>,
-    /// Read at start, in a child.
+    /// Files with environment variables. The child reads them at the start.
     pub env_file: Vec<EnvFile>,
-    /// Absolute, or `~` for the user's home; `/` where nothing is said.
+    /// The working directory: absolute, or `~` for the user's home. The default is `/`.
     #[serde_with(skip_apply)]
     #[serde(default = "root", skip_serializing_if = "is_root")]
     pub working_dir: String,
-    /// 022 where nothing is said.
+    /// The umask. The default is 022.
     #[serde_with(skip_apply)]
     #[serde(default = "umask")]
     pub umask: u32,
     /// Resource limits.
     pub limits: Vec<ResourceLimit>,
-    /// What few units ask for.
+    /// Rare settings; `None` for most units.
     pub particular: Option<Box<Particular>>,
 }
 
 impl Run {
-    /// One that asks for nothing, not even a command.
+    /// Returns a run with default settings and without a command.
     pub fn of(kind: Kind) -> Run {
         Run {
             kind,
@@ -620,8 +622,8 @@ impl Run {
         }
     }
 
-    /// Something has to be done when it is stopped, though no process is left. A oneshot that does
-    /// not remain has done it by then.
+    /// Returns true if a stop has work to do even when no process is left. A oneshot without
+    /// `remain` has done that work before it exits.
     pub fn has_stop_work(&self) -> bool {
         if self.kind == Kind::Oneshot && !self.remain {
             return false;
@@ -635,27 +637,28 @@ impl Run {
             || self.particular.as_deref().is_some_and(|p| runtime(p) || !p.stdio.utmp_id.is_empty())
     }
 
-    /// Its standard input is a terminal.
+    /// Returns true if standard input is a terminal.
     pub fn reads_terminal(&self) -> bool {
         let stdio = self.particular.as_deref().map(|particular| &particular.stdio);
         stdio.is_some_and(|stdio| matches!(stdio.input, Input::Terminal { .. }))
     }
 
-    /// It can be told to take in its configuration.
+    /// Returns true if the unit can reload its configuration.
     pub fn has_reload(&self) -> bool {
         let signal = self.particular.as_ref().and_then(|p| p.ending.reload_signal);
         !self.exec_reload.is_empty() || signal.is_some()
     }
 }
 
-/// `fd-store-*`: descriptors that a service hands to init and gets back from it.
+/// `fd-store-*`: descriptors that init keeps for a service across its runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FdStore {
-    /// How many at most; 0: none are taken.
+    /// The number of descriptors allowed; 0 refuses all.
     #[serde(default, skip_serializing_if = "is_default")]
     pub most: u16,
-    /// Until when: the end of the run, of being needed, or of the unit.
+    /// How long init keeps them: until the run ends, until the unit is not needed, or until it is
+    /// removed.
     #[serde(default, skip_serializing_if = "is_default")]
     pub keep: Keep,
 }
@@ -663,11 +666,11 @@ pub struct FdStore {
 /// `runtime-dir-keep`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Keep {
-    /// Removed at every stop.
+    /// The directory is removed at every stop.
     #[default]
     No,
-    /// Kept when the unit is started again.
+    /// The directory is kept during a restart.
     Restart,
-    /// Kept.
+    /// The directory is always kept.
     Yes,
 }

@@ -1,5 +1,5 @@
-//! Calendar expressions against what systemd's own `systemd-analyze calendar` says of them:
-//! `calendar/table.tsv`, made by `calendar/make`.
+//! Compares calendar expressions with the output of `systemd-analyze calendar`. `calendar/make`
+//! writes that output to `calendar/table.tsv`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
 
 use groundstate_units::text::wall_clock::WallTime;

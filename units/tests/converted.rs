@@ -1,4 +1,4 @@
-//! A unit file of systemd and the native one that is printed of it are the same unit.
+//! A systemd unit file and the native file printed from it define the same unit.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
 
@@ -41,7 +41,7 @@ fn native(name: &str, text: &str) -> String {
     yaml_writer::write(&imported.manifest)
 }
 
-/// All that is the unit's own, by names.
+/// Returns the unit's own properties, with names instead of numbers.
 fn told_of(generation: &Generation, unit: &Unit) -> String {
     let name = |id: &_| generation.target(*id).unwrap().name.to_string();
     let edges = unit.dependencies.iter().map(|edge| (edge.kind, name(&edge.target)));
@@ -51,7 +51,8 @@ fn told_of(generation: &Generation, unit: &Unit) -> String {
     format!("{:?} {provides:?} {activates:?} {edges:?} {:?}", unit.kind, unit.live)
 }
 
-/// What runs. An imported unit goes without a limit the machine can not set; a native one fails.
+/// Returns the unit's run. An imported unit starts without a cgroup limit that cannot be set; a
+/// native one fails.
 fn run_of(unit: &Unit) -> Option<Run> {
     let mut run = Run::decode(&unit.run)?;
     run.particular.get_or_insert_with(Default::default).lenient = false;

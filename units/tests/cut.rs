@@ -1,6 +1,6 @@
-//! Unit files of which only the beginning is there, because whoever wrote them was interrupted. A cut
-//! within a line is told. One between two lines is not, and then each value is that of the whole
-//! file; only the last, where it goes on over the cut, is the lines of it that are there.
+//! Truncated unit files, as an interrupted writer leaves them. The loader reports a cut within a
+//! line. It cannot detect a cut between two lines. Then each value equals that of the whole file,
+//! except that the last one may lack the lines below the cut.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
 
@@ -38,7 +38,7 @@ fn read(text: &str) -> yaml::Reading {
     yaml::read(&"x".into(), text.as_bytes(), &Limits::UNIT_FILE)
 }
 
-/// Texts without a mistake: those here, every example there is, and what the fuzzer begins with.
+/// Texts without a mistake: those of this file, all examples, and the fuzzer's corpus.
 fn texts() -> Vec<String> {
     let mut texts: Vec<String> =
         LONG.iter().chain([&MADDY, &IRC_BOT]).map(|t| (*t).to_owned()).collect();
@@ -52,7 +52,7 @@ fn texts() -> Vec<String> {
     texts
 }
 
-/// `part` is what the first lines of `whole` say, or all of it.
+/// Returns true if `part` equals `whole`, or its first lines.
 fn begins(part: &Node, whole: &Node) -> bool {
     match (&part.value, &whole.value) {
         (Value::Scalar(part), _) if part.is_null() => true,
@@ -71,7 +71,7 @@ fn begins(part: &Node, whole: &Node) -> bool {
     }
 }
 
-/// Checks what was read of a file up to the end of line `lines`.
+/// Checks the reading of a file that is cut after line `lines`.
 fn check(cut: &[Document], whole: &[Document], lines: usize) {
     assert!(cut.len() <= whole.len());
     for (at, (part, all)) in cut.iter().zip(whole).enumerate() {
@@ -80,7 +80,7 @@ fn check(cut: &[Document], whole: &[Document], lines: usize) {
             continue;
         };
         for (index, (a, b)) in part.iter().zip(all).enumerate() {
-            // The only one that may go on below the cut.
+            // Only the last value may continue below the cut.
             let is_last = at + 1 == cut.len() && index + 1 == part.len();
             assert_eq!((&a.key, a.at), (&b.key, b.at));
             assert!(a.node == b.node || is_last && begins(&a.node, &b.node), "{}", a.key);
@@ -92,7 +92,7 @@ fn check(cut: &[Document], whole: &[Document], lines: usize) {
     }
 }
 
-/// The units without a mistake that run something.
+/// Returns the units that run a process and have no fault.
 fn sound(generation: &Generation) -> Vec<(String, Vec<u8>)> {
     let sound = generation.units.iter().filter(|u| u.fault.is_none() && u.kind.has_process());
     sound.map(|unit| (unit.name.to_string(), unit.run.to_vec())).collect()
@@ -121,14 +121,14 @@ fn a_file_cut_within_a_line_is_told_and_runs_only_what_stands_whole_above_the_cu
     let mut cuts = 0;
     for (index, text) in texts().iter().enumerate() {
         let whole = sound(&one(text));
-        // Of a long one, some.
+        // A long text is cut at some places only, to save time.
         let ends = text.char_indices().skip(1).step_by(1 + text.len() / 700);
         for (end, _) in ends.filter(|(end, _)| !text[..*end].ends_with('\n')) {
             let cut = &text[..end];
             let told = read(cut).diagnostics.iter().any(|d| d.severity == Severity::Error);
             assert!(told, "{cut:?} is taken");
             cuts += 1;
-            // What it is made of takes long: of those that are no more than an example, some.
+            // Loading takes long, so only some cuts of the short examples are loaded.
             if index < LONG.len() || cuts % 13 == 0 {
                 let odd = sound(&one(cut)).into_iter().find(|unit| !whole.contains(unit));
                 assert_eq!(odd, None, "runs something else: {cut:?}");

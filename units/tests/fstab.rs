@@ -1,6 +1,5 @@
-//! Lines of fstab(5): which units they are, what is told, and how they fit among the other units.
-//! Which target wants a mount and what it is ordered before is what systemd-fstab-generator of
-//! systemd 252 says of the same lines.
+//! Lines of fstab(5): the units, the diagnostics, and the order among other units. The expected
+//! targets and order are those of systemd-fstab-generator of systemd 252 for the same lines.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
 
@@ -22,7 +21,7 @@ use std::time::Duration;
 
 const FSTAB: &str = "/etc/fstab";
 
-/// The units of a text by name, and what is told, in the order of the lines.
+/// Returns the units of a text by name, and the diagnostics in the order of the lines.
 fn read(text: &str) -> (BTreeMap<String, String>, Vec<String>) {
     let (units, found) = fstab::read(&FSTAB.into(), text.as_bytes());
     let mut said: Vec<_> = units.iter().flat_map(|unit| unit.diagnostics.clone()).collect();
@@ -84,7 +83,7 @@ fn a_checked_device_is_three_units() {
     assert_eq!(texts, expected);
 }
 
-/// A line, one of its units, what that has (`key: value`) and what it has not (`!key`).
+/// A line, one of its units, the keys that it has (`key: value`) and those that it lacks (`!key`).
 const LINES: &[(&str, &str, &[&str])] = &[
     (
         "LABEL=my\\040disk /srv/a\\040b auto noatime,nofail,x-systemd.device-timeout=5 0 0",
@@ -227,7 +226,7 @@ fn each_kind_of_line_is_the_unit_that_systemd_makes_of_it() {
     }
 }
 
-/// A text, its units except devices and checks, and what is told.
+/// A text, its units except devices and checks, and the diagnostics.
 const TOLD: &[(&str, &str, &[&str])] = &[
     ("# x\n\n  # y\n\t\r\n", "", &[]),
     ("UUID=a / ext4 errors=remount-ro 0 1\nproc /proc proc defaults 0 0\n", "", &[]),
@@ -319,7 +318,7 @@ fn said(generation: &Generation) -> Vec<String> {
     generation.diagnostics.iter().map(ToString::to_string).collect()
 }
 
-/// The names of units by file.
+/// Returns the names of units by file.
 fn names(generation: &Generation, file: &str) -> Vec<String> {
     let of_file = generation.units.iter().filter(|unit| *unit.at.file == *file);
     of_file.map(|unit| unit.name.to_string()).collect()
@@ -403,7 +402,8 @@ fn a_drop_in_changes_the_unit_of_a_line() {
     assert_eq!(unit.live.start_timeout, Some(Duration::from_secs(7)));
 }
 
-/// What a boot starts, in order. Runs end well, or badly, or (`None`) not at all.
+/// Returns the units that a boot starts, in order. A run succeeds, fails, or (`None`) does not
+/// exit.
 fn boot(
     machine: &mut Machine,
     generation: Generation,

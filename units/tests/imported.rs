@@ -1,5 +1,5 @@
-//! Unit files of systemd among native ones, and templates of both: which units there are,
-//! how they are named, what wants them.
+//! Systemd unit files among native ones, and templates of both: which units exist, their names, and
+//! the targets that want them.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
 
@@ -48,7 +48,7 @@ fn edges(generation: &Generation, unit: &Unit, kind: DependencyKind) -> Vec<Stri
     of_kind.map(|edge| generation.targets[edge.target.0 as usize].name.to_string()).collect()
 }
 
-/// A unit of systemd's kind has two names: either of them masks it.
+/// An imported systemd unit has two names; either of them masks it.
 #[test]
 fn a_unit_file_of_systemd_is_masked_by_its_short_name_too() {
     use groundstate_units::graph::Graph;
@@ -64,7 +64,7 @@ fn a_unit_file_of_systemd_is_masked_by_its_short_name_too() {
     }
 }
 
-/// The example of fleet's documentation: it goes with another service, and is brought in by it.
+/// The example of fleet's documentation: the unit follows another service, which pulls it in.
 #[test]
 fn a_service_installed_into_another_one_is_pulled_by_it_and_comes_after_it() {
     let beside = "[Unit]\nBindsTo=db.service\nAfter=db.service\n[Service]\nExecStart=/bin/x\n\
@@ -75,7 +75,7 @@ fn a_service_installed_into_another_one_is_pulled_by_it_and_comes_after_it() {
     assert_eq!(needed(&memory), ["beside.service", "db.service", "multi-user"]);
 }
 
-/// Which units the goal brings in, as the machine would find it.
+/// Returns the units that the goal pulls in, as the machine computes them.
 fn needed(memory: &Memory) -> Vec<String> {
     use groundstate_units::machine::Machine;
     use groundstate_units::machine::event::Event;
@@ -151,7 +151,7 @@ fn drop_ins_masks_and_aliases_are_honoured() {
     assert_eq!(run.credentials.unwrap().ids.unwrap().uid, Some(33));
 }
 
-/// The first argument of each of a unit's starting commands.
+/// Returns the first argument of each start command of a unit.
 fn argument(generation: &Generation, name: &str) -> String {
     let run = Run::decode(&unit(generation, name).run).unwrap();
     format!("{:?}", run.exec_start[0].words[1])
@@ -187,7 +187,8 @@ fn a_drop_in_of_an_instance_hides_that_of_its_template_by_name() {
         let found = argument(&generation, name);
         assert!(found.contains(&format!("\"{word}\"")), "{name}: {found}");
     }
-    // One of the type alone counts too, and a link to nothing hides what yields to it.
+    // A drop-in of the whole type counts too. A link to /dev/null hides drop-ins of lower
+    // precedence.
     memory.put(&format!("{late}/service.d/10-y.conf"), "[Service]\nUMask=077\n");
     memory.link(&format!("{early}/a-d.service.d/x.conf"), "/dev/null");
     let generation = memory.load(None).generation;
@@ -368,7 +369,7 @@ fn a_template_has_the_instances_somebody_asks_for() {
         ),
     ]);
     let generation = memory.load(None).generation;
-    // What `echo@a` provides is not its name: the goal's dependency is on nobody.
+    // `echo@a` does not provide its own name, so no unit provides the goal's dependency.
     assert_eq!(
         names(&generation),
         ["echo@a", "echo@b", "getty@tty1.service", "log@tty1.service", "multi-user"]
@@ -401,7 +402,7 @@ fn an_instance_is_asked_for_by_a_link_a_goal_or_its_template() {
 fn who_is_called_at_a_failure_may_be_an_instance() {
     let memory = set(&[
         ("bad.service", "[Unit]\nOnFailure=alarm@%n.service\n[Service]\nExecStart=/bin/x\n"),
-        // It calls its own kind too, which ends with the first.
+        // The alarm unit names an alarm too; the chain stops after the first.
         ("alarm@.service", "[Unit]\nOnFailure=alarm@%n.service\n[Service]\nExecStart=/bin/x %i\n"),
     ]);
     let loaded = memory.load(None);
@@ -442,7 +443,7 @@ fn instances_beyond_the_size_of_their_template_are_broken_alone() {
 #[test]
 fn dear_patterns_are_compiled_up_to_a_limit_and_others_break_their_units() {
     let file = |n: usize| {
-        // Shared ones count once.
+        // The first eleven units share a pattern, which counts once.
         let pattern = if n < 10 { 10 } else { n };
         (
             format!("u{n:03}.yaml"),
@@ -462,7 +463,8 @@ fn dear_patterns_are_compiled_up_to_a_limit_and_others_break_their_units() {
     assert!(!loaded.refused);
     let broken = loaded.generation.units.iter().filter(|unit| unit.fault.is_some());
     let broken: Vec<&str> = broken.map(|unit| unit.name.as_str()).collect();
-    // 33 patterns are compiled: the wrong one, one of eleven units, and 31 of the others.
+    // The loader compiles 33 patterns: the wrong one, that of the first eleven units, and 31
+    // others.
     let beyond: Vec<String> = (42..60).map(|n| format!("u{n:03}")).collect();
     assert_eq!(broken, [&["a-wrong".to_string()][..], &beyond].concat());
     let errors = errors(&loaded.generation);
@@ -527,7 +529,7 @@ fn a_ring_of_imported_orders_is_opened_with_a_warning() {
 #[test]
 fn unchanged_files_are_not_read_again_and_a_new_link_counts() {
     let mut memory = set(&[("goal.yaml", GOAL), ("web.service", WEB), ("db.service", DB)]);
-    // What is missing outside is looked for again each time.
+    // The loader looks for a missing program at each load.
     memory.program("/bin/x");
     let first = memory.load(None).generation;
     let second = memory.load(Some(&first));
@@ -560,8 +562,8 @@ fn files_of_systemd_can_be_checked_alone() {
     assert_eq!(generation.policy, Policy::default());
 }
 
-/// Only a target waits for what is installed into it, see systemd.target(5); a native wanted-by
-/// says waits-for whatever its target is called.
+/// Only a target waits for the units installed into it, see systemd.target(5). A native wanted-by
+/// means waits-for, whatever the name of its target.
 #[test]
 fn what_is_installed_into_a_service_is_pulled_in_by_it_and_not_waited_for() {
     use groundstate_units::graph::Graph;

@@ -1,5 +1,5 @@
-//! Instances that are asked for while the system runs: what they change of the generation in
-//! force, and what they leave alone.
+//! Instances requested at run time: what they change in the active generation, and what they leave
+//! unchanged.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
 
@@ -54,7 +54,7 @@ fn they_come_and_go_with_who_wants_them() {
     assert_eq!(names(&before), ["other", "plain"]);
     let first = ask(&memory, &before, &["job@a", "web@1"]);
     assert_eq!(names(&first), ["job@a", "other", "plain", "step@a", "web@1.service"]);
-    // What is there already is the same as before, so that nothing restarts.
+    // Existing instances are unchanged, so no unit restarts.
     let second = ask(&memory, &first, &["job@a", "job@b"]);
     assert_eq!(names(&second), ["job@a", "job@b", "other", "plain", "step@a", "step@b"]);
     assert_eq!(first.units[0].run_hash, second.units[0].run_hash);
@@ -88,7 +88,7 @@ fn edits_that_nobody_has_loaded_stay_so() {
     memory.put(&format!("{UNITS}/job@.yaml"), "unit: job@\nexec-start: /bin/x edited %i\n");
     let refused = instances(&memory, &options(&["job@a"]), &before).unwrap_err();
     assert_eq!(refused.kind, "changed");
-    // The one that is there stays what it is, and keeps no other away.
+    // The existing instance keeps its old definition and does not prevent another instance.
     memory.put(&format!("{UNITS}/new@.yaml"), "unit: new@\nexec-start: /bin/x %i\n");
     let kept = ask(&memory, &one, &["job@a", "new@x"]);
     assert_eq!(names(&kept), ["job@a", "new@x", "plain"]);

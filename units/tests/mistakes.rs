@@ -1,5 +1,5 @@
-//! Mistakes in files that are loaded anew while their units are up: whether the machine
-//! takes the new set. What is told of a mistake is tested in `unit_set.rs`.
+//! Reloads with mistakes in files whose units are up: whether the machine accepts the new set.
+//! `unit_set.rs` tests the diagnostics.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
 
@@ -17,8 +17,8 @@ const NATIVE: &str = "unit: web\nexec-start: /bin/x\nwanted-by: multi-user\n";
 const IMPORTED: &str = "[Service]\nExecStart=/bin/x\n[Install]\nWantedBy=multi-user.target\n";
 const UNWANTED: &str = "[Service]\nExecStart=/bin/x\n";
 
-/// Boots on the first set and reloads the second: whether it is refused, and the units that are
-/// needed afterwards.
+/// Boots the first set and reloads the second. Returns whether the reload is refused, and the units
+/// that are needed afterwards.
 fn reload(before: &Memory, after: &Memory) -> (bool, Vec<String>) {
     let first = before.load(None);
     let mut machine = Machine::new(Duration::from_secs(90));
@@ -58,7 +58,7 @@ fn a_mistake_in_a_unit_that_is_wanted_by_the_goal_refuses_the_reload() {
     for bad in [
         "unit: web\nexec-strat: /bin/x\nwanted-by: multi-user\n",
         "unit: web\ntype: foo\nexec-start: /bin/x\nwanted-by: multi-user\n",
-        // What is behind the mistake is not read, and does not count as taken away.
+        // The loader does not read past the mistake, so the keys after it do not count as removed.
         "unit: web\nexec-start: [\nwanted-by: multi-user\n",
         "unit: web\nexec-start: /bin/x\n wanted-by: multi-user\n",
         "unit: web\nexec-start: /bin/x\numask: 9\n",

@@ -1,5 +1,5 @@
-//! A unit file that changes at one of the looks the loader takes at it: before it is read, while it
-//! is, and after. Whatever is taken of it is all that it was at one moment.
+//! A unit file that changes before, during or after the loader reads it. The loader uses a
+//! consistent version of the file or none.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
 
@@ -11,10 +11,11 @@ use memory::{Look, Memory, told};
 const PATH: &str = "/etc/groundstate/units/web.yaml";
 const OLD: &str = "unit: web\ndescription: old\nprovides: old\n";
 const NEW: &str = "unit: web\ndescription: new\nprovides: new\n";
-/// As long as [`NEW`].
+/// Has the length of [`NEW`].
 const MIXED: &str = "unit: web\ndescription: new\nprovides: old\n";
 
-/// The description, what is told, and whether the set is refused.
+/// Returns the description, the diagnostics, whether the set is refused, and the number of
+/// accesses.
 fn load(looks: &[Look]) -> (Option<String>, Vec<String>, bool, i64) {
     let mut memory = Memory::new(&[(PATH, OLD)]);
     memory.moving = Some((PATH.to_owned(), looks.to_vec()));
@@ -25,7 +26,7 @@ fn load(looks: &[Look]) -> (Option<String>, Vec<String>, bool, i64) {
 
 #[test]
 fn what_changes_while_it_is_read_and_then_no_more_is_taken_at_the_next_try() {
-    // Each try is three looks: before, at the bytes, after.
+    // Each try takes three accesses: stat, read, stat.
     for (looks, taken, tries) in [
         (vec![Is(OLD)], OLD, 1),
         (vec![Is(OLD), Is(NEW)], NEW, 1),
@@ -45,7 +46,7 @@ fn what_changes_while_it_is_read_and_then_no_more_is_taken_at_the_next_try() {
 
 #[test]
 fn what_changes_at_each_of_three_tries_is_taken_at_none() {
-    // At a fourth it would be.
+    // A fourth try would succeed.
     let restless =
         [Is(OLD), Is(OLD), Is(NEW), Is(NEW), Is(NEW), Is(OLD), Is(OLD), Is(OLD), Is(NEW)];
     for looks in [&restless[..], &[Half(OLD)]] {
@@ -62,7 +63,7 @@ fn what_is_gone_amid_the_reading_is_told_and_nothing_of_it_taken() {
         vec![Is(OLD), Gone],
         vec![Is(OLD), Is(OLD), Gone],
         vec![Is(OLD), Is(OLD), Is(NEW), Gone],
-        // Gone for good is gone, however soon another has its place.
+        // A removed file is missing, even if another one soon replaces it.
         vec![Is(OLD), Gone, Is(NEW)],
     ] {
         let (description, told, refused, _) = load(&looks);

@@ -1,5 +1,5 @@
-//! Where a mistake between files is said to be: the name on its line, in its own file. Nothing
-//! is said of what nobody can be asked about.
+//! The places of mistakes between files: the name, on its line, in its own file. The loader reports
+//! nothing about paths that it must not access.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
 
@@ -34,7 +34,7 @@ fn what_a_drop_in_names_is_told_at_the_drop_in() {
     assert_eq!(found, ["10-more.yaml:2:12 error missing-target"]);
 }
 
-/// What stands on a server that is gone is neither there nor missing.
+/// A path on an unreachable server counts neither as existing nor as missing.
 #[test]
 fn what_nobody_can_ask_about_is_not_said_to_be_missing() {
     let text = "unit: a\nexec-start: /far/x\nworking-dir: /far\nenv-file: [/far/y, /y]\n";

@@ -1,4 +1,4 @@
-//! Sources beside the unit directories: what a put changes, and what it leaves alone.
+//! Sources beside the unit directories: what a put changes, and what it leaves unchanged.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
 
@@ -38,7 +38,7 @@ fn set(files: &[(&str, &str)], roots: &[&str]) -> SourceSet {
     SourceSet { files: files.collect(), roots, expected: None }
 }
 
-/// Puts it, and keeps it where init's loader would.
+/// Puts a source, and stores it where init's loader stores it.
 fn put_in(memory: &mut Memory, previous: &Generation, set: SourceSet) -> Loaded {
     let fleet = name("fleet");
     let revision = previous.revision(&fleet) + 1;
@@ -127,14 +127,14 @@ fn a_reload_and_a_restart_find_what_was_put() {
     assert_eq!((reloaded.parsed, reloaded.refused), (0, false));
     assert_eq!(reloaded.generation, after);
     assert_eq!(load(&memory, &options(), None).generation, after);
-    // Somebody emptied the runtime directory: what init holds is still there.
+    // The runtime directory was emptied; init keeps the source from the previous generation.
     for file in ["db.yaml", "web.yaml", STATE] {
         memory.remove(&format!("{}/{file}", directory(SOURCES, &name("fleet"))));
     }
     let emptied = load(&memory, &options(), Some(&after)).generation;
     assert_eq!((units(&emptied), roots(&emptied)), (units(&after), roots(&after)));
     assert_eq!(emptied.revision(&name("fleet")), 1);
-    // A source that the settings do not name any more is none.
+    // A source that the settings no longer name is dropped.
     memory.put("/etc/groundstate/init.yaml", "max-starting: 0\n");
     let none = load(&memory, &options(), Some(&after)).generation;
     assert_eq!((units(&none), roots(&none)), (vec![], vec![]));
@@ -175,7 +175,7 @@ fn a_unit_that_claims_a_local_name_or_target_loses_it() {
     assert_eq!(broken.claims, Some(name("dns")));
     let told = told(&after);
     assert!(told.iter().any(|line| line == "a.yaml:1:1 error double-unit"), "{told:?}");
-    // With the local one gone the other has its name.
+    // Without the local unit, the unit of the source gets the name.
     memory.remove("/etc/groundstate/units/a.yaml");
     let alone = load(&memory, &options(), Some(&after)).generation;
     assert_eq!(alone.units[0].source, Some(name("fleet")));
@@ -243,7 +243,7 @@ fn the_machines_drop_ins_are_laid_over_what_a_source_brings() {
     let first = put_in(&mut memory, &before, files(service)).generation;
     slow(&first, 7);
     assert_eq!(start_timeout(&first, "job@1.service"), Some(Duration::from_secs(7)));
-    // Edited, and no reload asked for: what did not change is what it was.
+    // The drop-ins are edited without a reload, so unchanged units keep the old values.
     memory.put(native, "start-timeout: 9s\n");
     memory.put(imported, "[Service]\nTimeoutStartSec=9s\n");
     slow(&put_in(&mut memory, &first, files(service)).generation, 7);
@@ -274,7 +274,7 @@ fn a_file_called_by_an_instance_is_the_template_of_that_one_alone() {
     assert_eq!(units(&loaded.generation), ["web@1", "web@2"]);
     let expected = [literal(["/bin/old", "1"]), literal(["/bin/new", "2"])];
     assert_eq!(run(&loaded.generation), expected);
-    // Another text of the one is no change of the other.
+    // A changed text of one instance does not change the other.
     let both = [("web@1.yaml", new.as_str()), ("web@2.yaml", new.as_str())];
     let after = put_in(&mut memory, &loaded.generation, set(&both, &["web@1", "web@2"]));
     let hash = |loaded: &Loaded, at: usize| loaded.generation.units[at].run_hash;

@@ -1,4 +1,5 @@
-//! From the bytes of unit files to a generation: what is read, what is told, where.
+//! Loads unit files from bytes to a generation, and checks the units, the diagnostics and their
+//! places.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
 
@@ -136,7 +137,7 @@ fn several_units_in_one_file_are_as_good_as_several_files() {
     assert_eq!(unit(&generation, "unbound").at.line, 15);
 }
 
-/// A value that is right for the shape, wherever the key is allowed.
+/// Returns a value of the right shape, wherever the key is allowed.
 fn sample(key: &groundstate_units::unit::key::Key) -> String {
     match (key.name, key.shape) {
         ("on-change", _) => "keep".to_string(),
@@ -341,7 +342,7 @@ fn values_that_can_not_be_meant_are_refused_at_their_place() {
     ] {
         let text = format!("unit: u\nexec-start: /bin/x\n{line}\n");
         let mistakes = mistakes(&text);
-        // That nobody provides what is named beside the mistake is told too.
+        // The loader also reports the missing provider of a name beside the mistake.
         let told = |told: &&String| told.contains(" error ") && !told.ends_with("missing-target");
         let errors: Vec<_> = mistakes.iter().filter(told).collect();
         assert!(errors.len() == 1 && errors[0].starts_with("x.yaml:3:"), "{line}: {mistakes:?}");

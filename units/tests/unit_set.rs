@@ -1,4 +1,5 @@
-//! Many unit files as one set: what one mistake breaks, what hides what, what is read again.
+//! Many unit files as one set: what a mistake breaks, which file hides another, and which file is
+//! read again.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
 
@@ -40,7 +41,7 @@ fn a_file_cut_short_never_gives_another_unit_that_runs() {
         for unit in &generation.units {
             let at_line_end = text[..end].ends_with('\n');
             let sound = unit.fault.is_none() && unit.kind.has_process();
-            // Only a cut between two lines goes unseen, and then the command is the whole one.
+            // Only a cut between two lines is not reported, and then the command is complete.
             assert!(
                 !sound || at_line_end && run(unit).exec_start == run(&whole).exec_start,
                 "{end}"

@@ -1,4 +1,4 @@
-//! A machine as it is answered: status, why, graph, as JSON that other programs read.
+//! The machine's answers to status, why and graph, as JSON for other programs.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
 
@@ -39,7 +39,7 @@ const SET: [(&str, &str); 4] = [
     ("/u/tools.yaml", "unit: tools\nwants: nowhere\n"),
 ];
 
-/// Booted into `all` at second 1; run 1 is db's.
+/// Boots into `all` at second 1; run 1 belongs to db.
 fn booted() -> Machine {
     let generation: Generation = Memory::new(&SET).check("/u");
     assert!(generation.diagnostics.is_empty(), "{:?}", generation.diagnostics);

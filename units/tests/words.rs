@@ -1,5 +1,5 @@
-//! What a process says of its unit, in every state that the unit can be in when it is heard: that of
-//! a run that is over changes nothing.
+//! Notifications of a process in every state of its unit. A notification of an old run changes
+//! nothing.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
 
@@ -28,7 +28,7 @@ const SET: [(&str, &str); 5] = [
     ("/u/never.yaml", "unit: never\nrestart: never\nexec-start: /bin/x\n"),
 ];
 
-/// The longest that a service can ask for: 2^64 - 1 µs.
+/// The longest time that a service can request: 2^64 - 1 µs.
 const LONGEST: Duration = Duration::from_micros(u64::MAX);
 
 fn at(seconds: u64) -> Time {
@@ -39,7 +39,7 @@ fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
-/// All that can be said of a run.
+/// All notifications of a run.
 fn words(run: RunId) -> Vec<Event> {
     vec![
         Event::Ready(run),
@@ -73,7 +73,7 @@ fn shown(machine: &Machine) -> Value {
     serde_json::to_value(view::status(machine, &facts, &[]).unwrap()).unwrap()
 }
 
-/// State and kind of reason.
+/// Returns the state and the kind of its reason.
 fn state(machine: &Machine, unit: &str) -> (String, String) {
     let status = shown(machine);
     let units = status["units"].as_array().unwrap();
@@ -99,7 +99,7 @@ fn what_is_said_of_a_run_that_is_over_changes_nothing_in_any_state() {
         [("waiting", "backoff"), ("waiting", "on"), ("exited", ""), ("failed", "exit")]
     );
     let before = (shown(&machine), machine.next_deadline());
-    // The last one is a run that never was.
+    // Run 77 never existed.
     for run in [web, job, never, RunId(77)] {
         for word in words(run) {
             let outcome = machine.step(at(4), word.clone());
@@ -110,7 +110,7 @@ fn what_is_said_of_a_run_that_is_over_changes_nothing_in_any_state() {
             assert_eq!((shown(&machine), machine.next_deadline()), before, "{word:?}");
         }
     }
-    // Not wanted any more.
+    // The goal no longer needs the unit.
     let goal = Goal { targets: vec![name("job")], ..Goal::default() };
     machine.step(at(5), Event::SetGoal(goal));
     for word in words(web) {
@@ -133,7 +133,7 @@ fn the_longest_time_there_is_can_be_asked_for_in_every_state() {
     };
     said(&mut machine, 1, "starting");
     machine.step(at(2), Event::Executed(web));
-    // Longer than any start may take by itself.
+    // Longer than any start timeout.
     said(&mut machine, 2, "starting");
     said(&mut machine, 100_000, "starting");
     machine.step(at(100_001), Event::Ready(web));

@@ -32,8 +32,8 @@ pub(crate) fn strike_in_file(path: &str) {
     }
 }
 
-/// Panics in the named place if the environment of init is `PLACE FILE`, the file exists, and this
-/// is the image meant by `this`.
+/// Panics in the named place if the environment of init is `PLACE FILE`, the file exists, and
+/// `this` selects the running image.
 pub(crate) fn strike_in(place: &str, this: bool) {
     let named = std::env::var(ENVIRONMENT).unwrap_or_default();
     let file = named.strip_prefix(place).and_then(|rest| rest.strip_prefix(' '));

@@ -76,8 +76,8 @@ fn listens_on_a_network(fd: &OwnedFd) -> bool {
     listens && family.is_some_and(|family| family != AddressFamily::Unix)
 }
 
-/// Starts children that close what was dropped since the last call. Called before the next clone,
-/// at the end of each part of a turn in which descriptors may have arrived.
+/// Starts children that close the descriptors dropped since the last call. Called before the next
+/// clone, at the end of each part of a turn in which descriptors may have arrived.
 pub(crate) fn close_left() {
     with(|closing| {
         // A child that has not executed yet may still have a copy.

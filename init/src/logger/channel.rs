@@ -246,7 +246,7 @@ pub(crate) struct Settings {
     pub(crate) log_keep: u32,
     /// Group that may read logs.
     pub(crate) log_readers: String,
-    /// What is copied to init's stdout.
+    /// The form in which the logger copies lines to init's stdout.
     pub(crate) echo: Echo,
 }
 

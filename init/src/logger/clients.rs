@@ -322,7 +322,7 @@ impl Clients {
     }
 
     /// Sends new lines of a unit with these targets to its followers. A follower that does not read
-    /// is told so and disconnected.
+    /// gets an error and is disconnected.
     pub(crate) fn publish(&mut self, unit: &Name, targets: &[Name], text: &[u8]) {
         self.by_token.retain(|_, client| {
             let Some(follow) = &client.follows else { return true };

@@ -241,7 +241,7 @@ enum Way {
 }
 
 impl Way {
-    /// The way of a line with this policy, but for files.
+    /// The destinations of a line with this policy, without files.
     fn of(log: Log) -> Option<Way> {
         match log {
             Log::Console => Some(Way::Console),
@@ -251,7 +251,7 @@ impl Way {
         }
     }
 
-    /// The lane opens what it leads to: an open may wait.
+    /// The lane opens its own destination, because an open may block.
     fn start(self, waker: Arc<Waker>, echo: Echo) -> io::Result<Lane<Arc<Lines>>> {
         let (name, open): (_, fn(Echo) -> Sink) = match self {
             Way::Echo => ("log-echo", |echo| Sink::Terminal(Terminal::stdout(echo))),
@@ -282,14 +282,14 @@ enum Sink {
 // room, so a slow disk loses nothing. A full lane without progress for [`limit::STUCK`] is *stuck*:
 // its lines are dropped and counted, so that no service waits longer.
 
-/// Whether more may be pushed.
+/// The room for more lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
-    /// Yes.
+    /// There is room.
     Free,
-    /// Not now: ask again when woken, or at this time.
+    /// There is no room now; ask again when woken, or at this time.
     Full(Instant),
-    /// No: the lane is stuck.
+    /// The lane is stuck.
     Stuck,
 }
 

@@ -245,7 +245,8 @@ impl Notify {
             Some(Err(_)) | None => receive(&self.socket)?,
         };
         let Received { length, truncated, fds, peer } = received;
-        // Children cloned before the sender is known would inherit copies of what is kept here.
+        // Children cloned before the sender is known would inherit copies of the descriptors kept
+        // here.
         let passed = Foreign::keepable(fds);
         let Some(peer) = peer.filter(|_| !truncated) else {
             fd::dropped(passed.len());

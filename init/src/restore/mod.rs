@@ -1,6 +1,6 @@
 //! Restores init from its records. [`records`] reads the state. This file opens the store, checks
-//! the state for another image (`--check-resume`), and resolves what the state of a crashed image
-//! does not tell.
+//! the state for another image (`--check-resume`), and resolves facts that the state of a crashed
+//! image lacks.
 
 pub(crate) mod records;
 

@@ -150,9 +150,10 @@ const ANSWER: usize = 64;
 /// The decision that an answer is needed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Question {
-    /// Which process is the main process.
+    /// The main process of the run.
     First,
-    /// Whether another process succeeds the main process, which has exited like this.
+    /// The process that succeeds the main process, if there is one. The main process has exited
+    /// like this.
     Next(Exit),
     /// The same after a reload, which has succeeded or not.
     Reloaded(bool),

@@ -254,7 +254,7 @@ pub(crate) struct Prepared {
 pub(super) enum Work {
     /// Only system calls.
     Settled(Box<Orders>),
-    /// Work that may block on a file, and what depends on it.
+    /// Work that may block on a file, and the steps that depend on it.
     Forked(Box<CommandBuilder>),
 }
 

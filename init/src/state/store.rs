@@ -1,18 +1,19 @@
 //! The state store: records in shared memory, as they were after the last commit.
 //!
-//! The memory is a header and two halves. The active half is a log of frames; of two frames with
-//! one key the later counts, and an empty one says that the record is gone. A commit appends the
-//! changed records of a turn and then stores one word, which says how far the log is valid. A
-//! crash before that word leaves the records of the turn before, all of them.
+//! The memory is a header and two halves. The active half is a log of frames. Of two frames with
+//! one key the later one counts; an empty frame removes the record. A commit appends the changed
+//! records of a turn, and then stores one word with the end of the valid log. A crash before that
+//! word leaves all records of the previous turn.
 //!
-//! When the active half is full, the commit writes the records that still count into the other
-//! half; the same word then names that half. When they fill more than half of it, the store moves
-//! to a memory of twice the size, under the same descriptor number.
+//! When the active half is full, the commit writes the current records into the other half, and the
+//! same word then names that half. When the records need more than half of it, the store moves to a
+//! memory of twice the size, under the same descriptor number.
 //!
 //! ```text
 //! header: magic and format (8) | commit word: half << 63 | end of the log in that half (8)
 //! frame:  length of the value (4) | CRC-32 of what follows (4) | length of the key (2) | key | value
 //! ```
+//!
 //! All numbers are little-endian. Reading is total: any bytes give records or an error.
 
 use super::kind::{Key, Kind};
@@ -27,24 +28,25 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// The last byte is the format of the header and of frames; records have fields of their own.
+/// The last byte is the format of the header and of frames. Records have named fields instead of a
+/// format.
 const MAGIC: [u8; 8] = *b"GS-STOR\x02";
 /// Bytes of the header.
 const HEADER: usize = 64;
-/// Where the commit word is. Zero: nothing is committed.
+/// The offset of the commit word. Zero means that nothing is committed.
 const COMMIT: usize = 8;
-/// Bytes of a half at first.
+/// The initial size of a half in bytes.
 const HALF: usize = 256 * 1024;
-/// Bytes of a half at most.
+/// The maximum size of a half in bytes.
 const HALF_MOST: usize = 512 * 1024 * 1024;
 /// Bytes of a frame before its key.
 const FRAME: usize = 10;
 /// The bit of the commit word that names the half.
 const SECOND: u64 = 1 << 63;
 
-/// Where the value of a record is: offset in its half, and length.
+/// The place of a record's value: offset in its half, and length.
 type Place = (usize, usize);
-/// Records by key. Each commit looks up each changed record, so this is no tree.
+/// Records by key. A hash map, because each commit looks up each changed record.
 type Index = HashMap<Box<[u8]>, Place, BuildHasherDefault<DefaultHasher>>;
 
 /// See the module.
@@ -56,26 +58,27 @@ pub(crate) struct Store {
     /// The end of its log.
     end: usize,
     index: Index,
-    /// Bytes of the frames that count.
+    /// Bytes of the current frames.
     live: usize,
-    /// Bytes of a half at most.
+    /// The maximum size of a half in bytes.
     limit: usize,
     staged: Staged,
-    /// A changed record could not be encoded: the log no longer has all of the state.
+    /// A changed record could not be encoded, so the log lacks a part of the state.
     is_incomplete: bool,
 }
 
-/// The changes since the last commit that succeeded.
+/// The changes since the last successful commit.
 #[derive(Debug, Default)]
 struct Staged {
-    /// Frames as they will be in the log.
+    /// Frames in the form of the log.
     bytes: Vec<u8>,
-    /// The last frame of each key, by the place of its value within `bytes`. No length: a removal.
+    /// The last frame of each key: the place of its value in `bytes`. A length of zero is a
+    /// removal.
     frames: Index,
 }
 
 impl Store {
-    /// An empty store. ENOSYS, EPERM: there are no memfds here; ENOMEM, ENOSPC.
+    /// Creates an empty store. Fails with ENOSYS or EPERM without memfds, or with ENOMEM or ENOSPC.
     pub(crate) fn new() -> io::Result<Store> {
         Store::of_size(HALF)
     }
@@ -86,14 +89,14 @@ impl Store {
         Ok(Store::of(memory, 0, 0))
     }
 
-    /// The store in this memory, without an index of its log.
+    /// Creates the store of this memory, without an index of its log.
     fn of(memory: SharedMemory, active: usize, end: usize) -> Store {
         let (index, staged) = (Index::default(), Staged::default());
         let limit = HALF_MOST;
         Store { memory, active, end, index, live: 0, limit, staged, is_incomplete: false }
     }
 
-    /// The store that an earlier image of init has left. The error is for the console.
+    /// Opens the store of an earlier image of init. The error is for the console.
     pub(crate) fn open(file: OwnedFd) -> Result<Store, String> {
         let memory = SharedMemory::adopt(file).map_err(|error| error.to_string())?;
         let half = memory.length().saturating_sub(HEADER) / 2;
@@ -116,7 +119,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Fills the index from the log. The error is the offset of the first frame that is damaged.
+    /// Fills the index from the log. The error is the offset of the first damaged frame.
     fn read_log(&mut self, half: usize) -> Result<(), usize> {
         let log = self.memory.get(HEADER + self.active * half, self.end).ok_or(0usize)?;
         let (mut at, mut index, mut live) = (0, Index::default(), 0usize);
@@ -135,12 +138,12 @@ impl Store {
         Ok(())
     }
 
-    /// Its descriptor, for the next image.
+    /// The store's descriptor, for the next image.
     pub(crate) fn number(&self) -> RawFd {
         self.memory.file().as_raw_fd()
     }
 
-    /// There is a committed state.
+    /// Returns true if there is a committed state.
     pub(crate) fn is_committed(&self) -> bool {
         self.memory.word(COMMIT) != 0
     }
@@ -153,12 +156,12 @@ impl Store {
         self.memory.get(HEADER + self.active * self.half() + at, length).unwrap_or_default()
     }
 
-    /// The committed record of this key.
+    /// Returns the committed record of this key.
     pub(crate) fn get(&self, key: &[u8]) -> Option<&[u8]> {
         self.index.get(key).map(|place| self.value(*place))
     }
 
-    /// The record of this key after the next commit.
+    /// Returns the record of this key after the next commit.
     fn next(&self, key: &[u8]) -> Option<&[u8]> {
         match self.staged.frames.get(key) {
             Some((_, 0)) => None,
@@ -167,7 +170,7 @@ impl Store {
         }
     }
 
-    /// All committed records whose key begins with this byte, in the order of keys.
+    /// Returns all committed records whose key starts with this byte, in the order of keys.
     pub(crate) fn all(&self, kind: u8) -> impl Iterator<Item = (&[u8], &[u8])> {
         let of_kind = self.index.iter().filter(|(key, _)| key.first() == Some(&kind));
         let mut found: Vec<_> = of_kind.map(|(key, place)| (&**key, self.value(*place))).collect();
@@ -175,9 +178,8 @@ impl Store {
         found.into_iter()
     }
 
-    /// Stages a record. One that equals the record before costs nothing more. False: the value
-    /// cannot be encoded, or is too long. The log then lacks a record, and nothing is committed any
-    /// more.
+    /// Stages a record; an unchanged one adds no bytes. Returns false if the value is too long or
+    /// cannot be encoded. The log then lacks a record, and no later commit succeeds.
     pub(crate) fn put(&mut self, key: &[u8], value: &impl Serialize) -> bool {
         if self.is_incomplete {
             return false;
@@ -192,7 +194,7 @@ impl Store {
         self.close_frame(key, begin, is_encoded)
     }
 
-    /// Stages the frame that begins there. False: its value is not whole, or it is too long.
+    /// Stages the frame at `begin`. Returns false if its value is incomplete or too long.
     fn close_frame(&mut self, key: &[u8], begin: usize, is_encoded: bool) -> bool {
         let Staged { bytes, frames } = &mut self.staged;
         if !is_encoded || !seal_frame(bytes, begin, key.len()) {
@@ -206,7 +208,7 @@ impl Store {
         true
     }
 
-    /// Stages a value that may have changed since the last call. False: as in [`Store::put`].
+    /// Stages a value that may have changed since the last call. Returns false as [`Store::put`].
     pub(crate) fn put_watched<T: Serialize>(&mut self, kind: Kind, value: &mut Watched<T>) -> bool {
         if value.take_change() {
             return self.put(&kind.key(), &**value);
@@ -218,13 +220,14 @@ impl Store {
         true
     }
 
-    /// The record of this kind is of this value.
+    /// Returns true if the record of this kind has this value.
     fn has(&self, kind: Kind, value: &impl Serialize) -> bool {
         let bytes = fields::encode(value).ok();
         bytes.as_deref() == self.next(&kind.key())
     }
 
-    /// Stages a record that never changes, as it is, unless it is there. False: as in [`Store::put`].
+    /// Stages an encoded record that never changes, unless it exists. Returns false as
+    /// [`Store::put`].
     pub(crate) fn put_once(&mut self, key: &[u8], record: &[u8]) -> bool {
         if self.is_incomplete || self.next(key).is_some() {
             return !self.is_incomplete;
@@ -235,7 +238,7 @@ impl Store {
         self.close_frame(key, begin, true)
     }
 
-    /// Stages the entries of a table that changed since the last call. False: as in [`Store::put`].
+    /// Stages the changed entries of a table. Returns false as [`Store::put`].
     pub(crate) fn put_table<K: Key, V: Serialize>(
         &mut self,
         kind: Kind,
@@ -252,12 +255,12 @@ impl Store {
         whole
     }
 
-    /// The committed record of this key. The error is for the console.
+    /// Decodes the committed record of this key. The error is for the console.
     pub(crate) fn read<T: DeserializeOwned>(&self, kind: Kind) -> Result<Option<T>, String> {
         self.get(&kind.key()).map(|bytes| decode(kind, bytes)).transpose()
     }
 
-    /// The committed entries of a table. The error is for the console.
+    /// Decodes the committed entries of a table. The error is for the console.
     pub(crate) fn read_table<K: Key, V: DeserializeOwned>(
         &self,
         kind: Kind,
@@ -269,7 +272,8 @@ impl Store {
         self.all(kind as u8).map(of).collect()
     }
 
-    /// The committed values of this kind, in the order of keys. The error is for the console.
+    /// Decodes the committed values of this kind, in the order of keys. The error is for the
+    /// console.
     pub(crate) fn read_values<T: DeserializeOwned>(&self, kind: Kind) -> Result<Vec<T>, String> {
         self.all(kind as u8).map(|(_, bytes)| decode(kind, bytes)).collect()
     }
@@ -282,23 +286,22 @@ impl Store {
         let Staged { bytes, frames } = &mut self.staged;
         let begin = bytes.len();
         let at = open_frame(bytes, key);
-        // The key of a record fits a frame.
+        // The key of a record always fits into a frame.
         seal_frame(bytes, begin, key.len());
         frames.insert(Box::from(key), (at, 0));
     }
 
-    /// Stages the removal of all records for whose key this is false.
+    /// Stages the removal of all records whose key this function rejects.
     pub(crate) fn retain(&mut self, stays: impl Fn(&[u8]) -> bool) {
         let keys = self.index.keys().chain(self.staged.frames.keys());
         let gone: BTreeSet<Box<[u8]>> = keys.filter(|key| !stays(key)).cloned().collect();
         gone.iter().for_each(|key| self.remove(key));
     }
 
-    /// Makes all that was staged the committed state, at once.
+    /// Commits everything that was staged, at once.
     ///
-    /// # Errors
-    /// The store cannot grow, and holds the state of the commit before; or a record could not be
-    /// encoded, and no later commit succeeds.
+    /// # Errors The store cannot grow, and keeps the state of the previous commit. Or a record
+    /// could not be encoded, and no later commit succeeds.
     pub(crate) fn commit(&mut self) -> io::Result<()> {
         if self.is_incomplete {
             return Err(io::ErrorKind::InvalidData.into());
@@ -327,7 +330,7 @@ impl Store {
         self.end += bytes.len();
         let word = self.end as u64 | if self.active == 1 { SECOND } else { 0 };
         self.memory.set_word(COMMIT, word);
-        // The buffer of a large turn is not kept.
+        // Releases the large buffer of a large turn.
         if bytes.capacity() <= HALF {
             self.staged.bytes = bytes;
             self.staged.bytes.clear();
@@ -335,7 +338,7 @@ impl Store {
         Ok(())
     }
 
-    /// Writes the staged frames behind the log, in this half or in another one.
+    /// Appends the staged frames to the log, in this half or in another one.
     fn make_room(&mut self) -> io::Result<()> {
         if self.end + self.staged.bytes.len() > self.half() {
             self.compact()?;
@@ -345,8 +348,8 @@ impl Store {
         is_written.then_some(()).ok_or(io::ErrorKind::StorageFull.into())
     }
 
-    /// Drops each staged frame that a later one of its key replaces, and removals of records that
-    /// are not committed: while commits fail, each turn adds some.
+    /// Drops staged frames that a later one replaces, and removals of records that were never
+    /// committed. Otherwise each turn would add some while commits fail.
     fn keep_last_frames(&mut self) {
         let Staged { bytes, frames } = std::mem::take(&mut self.staged);
         #[allow(clippy::iter_over_hash_type, reason = "each key is there once")]
@@ -362,8 +365,8 @@ impl Store {
         }
     }
 
-    /// Writes the records that count into the other half, or into a larger memory. The commit word
-    /// is stored by the commit that follows; until then the log before is the state.
+    /// Writes the current records into the other half, or into a larger memory. The caller stores
+    /// the commit word afterwards; until then the old log is the state.
     fn compact(&mut self) -> io::Result<()> {
         let needed = self.live + self.staged.bytes.len();
         if needed > self.half() / 2 {
@@ -404,19 +407,19 @@ impl Store {
             frames.insert(key.clone(), (at, value.len()));
         }
         larger.commit()?;
-        // From this call on a crash finds the larger memory under the number it knows.
+        // From here on a crash finds the larger memory under the known number.
         self.memory.replace_file_of(larger.memory)?;
         (self.active, self.end, self.index, self.live) =
             (larger.active, larger.end, larger.index, larger.live);
         Ok(())
     }
 
-    /// Nothing is committed any more: an older state would be worse than none.
+    /// Marks the store as without a committed state, because an old state would be worse than none.
     pub(crate) fn invalidate(&mut self) {
         self.memory.set_word(COMMIT, 0);
     }
 
-    /// A copy of the committed state, for a process that only reads it.
+    /// Returns a copy of the committed state, for a process that only reads it.
     pub(crate) fn copy(&self) -> io::Result<OwnedFd> {
         let mut memory = SharedMemory::new(c"state copy", self.memory.length())?;
         let all = self.memory.get(0, self.memory.length()).unwrap_or_default();
@@ -429,14 +432,14 @@ fn decode<T: DeserializeOwned>(kind: Kind, bytes: &[u8]) -> Result<T, String> {
     fields::decode(bytes).map_err(|error| format!("{kind:?}: {error}"))
 }
 
-/// Appends a frame without a value; where its value begins.
+/// Appends a frame without a value. Returns the start of its value.
 fn open_frame(bytes: &mut Vec<u8>, key: &[u8]) -> usize {
     bytes.extend([0; FRAME]);
     bytes.extend(key);
     bytes.len()
 }
 
-/// Fills in the head of the frame that begins there. False: its key or its value is too long.
+/// Fills in the head of the frame at `begin`. Returns false if its key or its value is too long.
 fn seal_frame(bytes: &mut [u8], begin: usize, key: usize) -> bool {
     let Some((head, rest)) =
         bytes.get_mut(begin..).and_then(<[u8]>::split_first_chunk_mut::<FRAME>)
@@ -460,7 +463,8 @@ fn sum(key_length: u16, rest: &[u8]) -> u32 {
     sum.finalize()
 }
 
-/// The key of the frame that begins there, and where its value is. None: it is damaged.
+/// Returns the key of the frame at `at`, and the place of its value. Returns `None` if it is
+/// damaged.
 fn frame(log: &[u8], at: usize) -> Option<(&[u8], Place)> {
     let (&[a, b, c, d, e, f, g, h, i, j], rest) = log.get(at..)?.split_first_chunk::<FRAME>()?;
     let length = u32::from_le_bytes([a, b, c, d]) as usize;
@@ -485,7 +489,7 @@ mod tests {
         Store::open(store.memory.file().try_clone().unwrap())
     }
 
-    /// Keys and values, as an image that opens the store finds them.
+    /// Keys and values, as found by an image that opens the store.
     fn found(store: &Store) -> Vec<(Vec<u8>, u64)> {
         let of = |(key, value): (&[u8], &[u8])| (key.to_vec(), fields::decode(value).unwrap());
         open(store).unwrap().all(7).map(of).collect()
@@ -602,7 +606,7 @@ mod tests {
         assert!(store.commit().is_err());
     }
 
-    /// A store of 45 records that is full and may not grow.
+    /// A full store of 45 records that may not grow.
     fn full() -> Store {
         let mut store = Store::of_size(1024).unwrap();
         assert!((0..45).all(|number| store.put(&key(number), &number)));
@@ -616,7 +620,7 @@ mod tests {
     fn failed_commits_leave_the_last_frame_of_each_key() {
         let mut store = full();
         for turn in 0..100u64 {
-            // The record of a run that is soon over, and one that changes often.
+            // The record of a run that ends soon, and a record that changes often.
             assert!(store.put(&key(100 + turn), &[turn; 32]) && store.put(&key(1), &[turn; 32]));
             assert!(store.commit().is_err());
             store.remove(&key(100 + turn));

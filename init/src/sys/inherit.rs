@@ -215,7 +215,7 @@ mod tests {
     fn what_is_taken_stays_and_the_rest_is_closed() {
         let opened = || File::open("/dev/null").unwrap().into_raw_fd();
         let child = process::fork(&[], || {
-            // Forget what other tests have taken.
+            // Forgets the descriptors that other tests have taken.
             TAKEN.lock().unwrap_or_else(PoisonError::into_inner).clear();
             let (kept, other) = (opened(), opened());
             keep_all();

@@ -60,7 +60,7 @@ pub(crate) struct Progress {
 }
 
 /// All slots: one shared mapping that every child inherits. It is backed by a file, so that a new
-/// image of init still sees what its children write.
+/// image of init still sees the writes of its children.
 #[derive(Debug)]
 pub(crate) struct SpawnSlots {
     slots: NonNull<Slot>,

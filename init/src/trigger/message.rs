@@ -15,7 +15,7 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Size limit of a message: what a socket takes with the kernel's default buffers.
+/// Size limit of a message: the capacity of a socket with the kernel's default buffers.
 pub(super) const MESSAGE: usize = 128 * 1024;
 
 /// A timer for the lookout.

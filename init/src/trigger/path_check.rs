@@ -311,7 +311,7 @@ pub(super) fn when(path: &Path, from: Option<Print>, to: Option<Print>, since: D
     let is_put_there = from
         .zip(to)
         .is_some_and(|(from, to)| from.dir.zip(to.dir).is_some_and(|(from, to)| from == to));
-    // Otherwise the time stamps of the present file do not tell when the path began to lead to it.
+    // Otherwise the time stamps of the present file do not show since when the path leads to it.
     let way = if is_same || is_put_there { None } else { way_changed(path) };
     // Without any time stamp it may fire once too often.
     own.max(way).map_or(When::About, |latest| compare(latest, since))
@@ -468,7 +468,7 @@ mod tests {
             std::thread::yield_now();
         }
         assert_eq!(when(&path, before, now, since), When::Before);
-        // Only the directory's time stamps tell about links in it.
+        // Only the directory's time stamps show changes of links in it.
         std::os::unix::fs::symlink("x", dir.join("link")).unwrap();
         let link = dir.join("link");
         assert_eq!(when(&link, before, Print::of(&link), since), When::After);

@@ -1,4 +1,4 @@
-//! Any bytes as what a loader hands to PID 1. The checks are in `../src/generation.rs`.
+//! Any bytes from a loader to PID 1, as a generation. The checks are in `../src/generation.rs`.
 #![no_main]
 
 groundstate_fuzz::composes_behind!(0);

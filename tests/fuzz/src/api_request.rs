@@ -1,7 +1,9 @@
-//! Checks of the fuzz target `api_request` for any bytes on a connection to the cluster's API: each
-//! request is answered, or the connection ends; no answer is a 5xx except 503; JSON is JSON; a
-//! read-only caller changes nothing, and a caller limited to some units changes no others; nothing
-//! unreadable is written; an endless body is not read on; and the next client is answered.
+//! Checks of the fuzz target `api_request` for any bytes on a connection to the cluster's API:
+//!
+//! - Each request is answered, or the connection ends. The next client is answered.
+//! - No answer is a 5xx except 503. JSON is JSON.
+//! - A read-only caller changes nothing. A caller limited to some units changes no others.
+//! - The API writes nothing unreadable, and does not read an endless body to its end.
 //!
 //! The server is the real one from the first byte on ([`wire`]); its registry is in memory. The
 //! first byte chooses the caller; after one above 127 the bytes choose requests.

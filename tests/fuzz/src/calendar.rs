@@ -1,7 +1,9 @@
-//! Checks of the fuzz target `calendar` for any text. As a calendar expression its normal form is
-//! read back unchanged; the next time is later, matches the expression, and no match is skipped (a
-//! query just before it gives the same). As a time zone of a file or a rule, a second with a local
-//! time is found again from it.
+//! Checks of the fuzz target `calendar` for any text:
+//!
+//! - The normal form of a calendar expression is read back unchanged.
+//! - The next time is later and matches the expression. No match is skipped: a query just before it
+//!   gives the same.
+//! - In a time zone of a file or a rule, a second with a local time is found again from it.
 //!
 //! The first eight bytes are the start time; a NUL ends the expression, and a zone follows. If the
 //! expression would start with a byte above 127, bytes choose its parts.

@@ -1,6 +1,8 @@
-//! Checks of the fuzz target `exec_line` for any text: it is a list of words or an error message;
-//! the words, quoted and parsed again, are the same; and the resulting arguments are within their
-//! limits, whatever the variables are.
+//! Checks of the fuzz target `exec_line` for any text:
+//!
+//! - It is a list of words or gives an error message.
+//! - The words, quoted and parsed again, are the same.
+//! - The resulting arguments are within their limits, for any variables.
 //!
 //! The line comes before the first NUL, the value of every variable after it.
 

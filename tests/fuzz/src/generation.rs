@@ -1,6 +1,6 @@
-//! Checks of the fuzz target `generation` for any bytes from a loader to PID 1: they are refused,
-//! or are a valid set of units that is encoded again unchanged, that the graph accepts, and that a
-//! machine boots and stops with, without a panic.
+//! Checks of the fuzz target `generation` for any bytes from a loader to PID 1. They are refused,
+//! or are a valid set of units: it is encoded again unchanged, the graph accepts it, and a machine
+//! boots and stops with it. There is no panic.
 //!
 //! A first byte above 127: the rest changes a real generation and then damages its bytes.
 

@@ -1,7 +1,9 @@
-//! Checks of the fuzz target `graph` for any units with any edges: their input order changes
-//! nothing; the graph's order has each unit once and after its dependencies, except for broken
-//! units; a machine that boots with them, whatever events it gets, stays consistent and is restored
-//! unchanged from its records.
+//! Checks of the fuzz target `graph` for any units with any edges:
+//!
+//! - The input order of the units changes nothing.
+//! - The graph's order has each unit once and after its dependencies, except for broken units.
+//! - A machine that boots with them stays consistent for any events. It is restored unchanged from
+//!   its records.
 //!
 //! The bytes choose up to twenty-four units, their edges, and then events.
 

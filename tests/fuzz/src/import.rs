@@ -1,9 +1,12 @@
-//! Checks of the fuzz target `import` for any bytes as a systemd unit file: they are imported,
-//! written in the native form, read back and interpreted, without a panic; every reported position
-//! is within the file; each assignment has an outcome, and an omission is reported; a file imported
-//! without a mistake is read back without one. The first byte chooses the kind of unit and of name.
+//! Checks of the fuzz target `import` for any bytes as a systemd unit file:
 //!
-//! The tests of the workspace feed `corpus/import` to the same function.
+//! - They are imported, written in the native form, read back and interpreted, without a panic.
+//! - Every reported position is within the file.
+//! - Each assignment has an outcome, and an omission is reported.
+//! - A file imported without a mistake is read back without one.
+//!
+//! The first byte chooses the kind of unit and of name. The tests of the workspace feed
+//! `corpus/import` to the same function.
 
 use groundstate_units::import::import_outcome::Outcome;
 use groundstate_units::import::systemd::{Suffix, Surroundings, UnitName, convert, unit_text};

@@ -1,7 +1,10 @@
-//! Checks of the fuzz target `import_openrc` for any bytes as an OpenRC service script: two
-//! conversions give the same; every reported position is within the file; each assignment at the
-//! top and each word of `depend()` has an outcome, and an omission is reported; the unit is written
-//! in the native form and read back unchanged.
+//! Checks of the fuzz target `import_openrc` for any bytes as an OpenRC service script:
+//!
+//! - Two conversions give the same.
+//! - Every reported position is within the file.
+//! - Each assignment at the top and each word of `depend()` has an outcome, and an omission is
+//!   reported.
+//! - The unit is written in the native form and read back unchanged.
 //!
 //! The settings end at the first NUL, and the script follows. If they start with a byte above 127,
 //! bytes choose the script's lines.

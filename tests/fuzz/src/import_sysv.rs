@@ -1,7 +1,9 @@
-//! Checks of the fuzz target `import_sysv` for any bytes as a script of /etc/init.d: they are
-//! imported, written in the native form, read back and interpreted, without a panic; every reported
-//! position is within the file; each line of the header has exactly one outcome, and a lost one is
-//! reported; a script imported without a mistake has none natively, and is read back unchanged.
+//! Checks of the fuzz target `import_sysv` for any bytes as a script of /etc/init.d:
+//!
+//! - They are imported, written in the native form, read back and interpreted, without a panic.
+//! - Every reported position is within the file.
+//! - Each line of the header has exactly one outcome, and a lost one is reported.
+//! - A script imported without a mistake has none natively, and is read back unchanged.
 //!
 //! A first byte below 128: the rest is the script. Otherwise the rest chooses lines of a header.
 //! The first byte chooses the name in either case.

@@ -18,7 +18,7 @@ pub fn inbox(bytes: &[u8]) -> Option<usize> {
         }
     }
     assert_eq!(Inbox::read(&memory, after).inputs, found.inputs);
-    // After the last entry there is only what the kernel was writing.
+    // After the last entry there is only the entry that the kernel was writing.
     assert!(Inbox::read(&memory, found.last).inputs.len() <= 2);
     (!found.inputs.is_empty()).then_some(found.inputs.len())
 }

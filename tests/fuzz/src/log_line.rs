@@ -1,7 +1,6 @@
-//! Checks of the fuzz target `log_line` for any bytes: as a stored line of a log they are parsed
-//! and written again unchanged; as text of a service they become exactly one stored line, and no
-//! control sequence of them is shown. After a first byte above 127 the bytes choose a time, a run
-//! and a text.
+//! Checks of the fuzz target `log_line` for any bytes. A stored line of a log is parsed and written
+//! again unchanged. Text of a service becomes exactly one stored line, and no control sequence of
+//! it is shown. After a first byte above 127 the bytes choose a time, a run and a text.
 
 use super::composed::Composed;
 use groundstate_units::control::log_line::{LogLine, ShownLine, printable};

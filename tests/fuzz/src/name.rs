@@ -1,7 +1,10 @@
-//! Checks of the fuzz target `name` for any text as a part of names and values: a name cannot
-//! become a path or an option; a systemd name is escaped and unescaped unchanged; a pattern match
-//! ends and matches what it must; a value written in its plain form is read back; specifiers are
-//! replaced within their limit.
+//! Checks of the fuzz target `name` for any text as a part of names and values:
+//!
+//! - A name cannot become a path or an option.
+//! - A systemd name is escaped and unescaped unchanged.
+//! - A pattern match ends and matches what it must.
+//! - A value written in its plain form is read back.
+//! - Specifiers are replaced within their limit.
 //!
 //! The pattern comes before the first NUL, the name after it. After a first byte above 127 the
 //! bytes choose pieces of both.

@@ -15,15 +15,16 @@ use std::io::{Read, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 
-/// Whether more than single units is wrong, if it is a delivery. Panics if a promise is broken.
+/// Unpacks a delivery. Returns whether its load is refused, or `None` for other bytes. Panics if a
+/// promise is broken.
 pub fn parcel(bytes: &[u8]) -> Option<bool> {
     let delivery = unwrap(sealed(&meant(bytes)?)).ok()?;
     assert_eq!(delivery.generation.prove(), Ok(()));
     Some(packed_again(delivery))
 }
 
-/// Whether more than single units is wrong. Checks that packing it again, as the loader does, gives
-/// the same.
+/// Returns whether the load is refused. Checks that packing the delivery again, as the loader does,
+/// gives the same.
 pub(crate) fn packed_again(delivery: LoadResult) -> bool {
     let taken = delivery.generation.clone();
     // The files are packed when the delivery is taken.

@@ -40,7 +40,7 @@ const KINDS: [Kind; 18] = [
     Kind::LastEvent,
 ];
 
-/// Whether all records can be read. Panics if a promise is broken.
+/// Returns `Some` if all records can be read. Panics if a promise is broken.
 pub fn state_records(bytes: &[u8]) -> Option<()> {
     let mut parts = read(&composed(bytes)).ok()?;
     let notify = parts.components.notify.take();

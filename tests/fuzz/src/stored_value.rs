@@ -1,7 +1,10 @@
 //! Checks of the fuzz target `stored_value` for any keys and values written to the cluster's etcd:
-//! a key is one of ours or is ignored; a value is a record that is encoded again unchanged, or is
-//! set aside while the previous one stays; everything else is unchanged. Unreadable values take no
-//! unit from its machine, and engine, agent and API continue.
+//!
+//! - A key is one of ours or is ignored.
+//! - A value is a record that is encoded again unchanged, or is set aside while the previous one
+//!   stays.
+//! - Everything else is unchanged. Unreadable values take no unit from its machine.
+//! - Engine, agent and API continue.
 //!
 //! [`written`] turns bytes into keys and values; a first byte above 127 composes them.
 

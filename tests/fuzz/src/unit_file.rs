@@ -1,6 +1,8 @@
-//! Checks of the fuzz target `unit_file` for any bytes as a unit file: they are parsed and
-//! interpreted without a panic; every reported position is within the file; a unit without a
-//! mistake is unchanged when it is written and read back.
+//! Checks of the fuzz target `unit_file` for any bytes as a unit file:
+//!
+//! - They are parsed and interpreted without a panic.
+//! - Every reported position is within the file.
+//! - A unit without a mistake is unchanged when it is written and read back.
 //!
 //! A first byte below 128: the rest is the text. Otherwise the rest chooses keys and values of the
 //! table of keys.

@@ -1,6 +1,7 @@
 //! Weaves all mutants of a file into its text, each behind a switch that a number in the
 //! environment turns on. The syntax tree gives the positions; the result is the old text with
-//! additions, on the same lines. Whether a mutant compiles is not known here.
+//! additions, on the same lines. The compiler decides later which mutants compile
+//! ([`super::tree`]).
 
 use crate::list::{Genre, Mutant};
 use std::ops::Range;

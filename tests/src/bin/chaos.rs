@@ -1,8 +1,8 @@
 //! `tests/soak chaos`: services and a real init under random failures
 //! ([`groundstate_tests::chaos`]).
 //!
-//! `chaos cgroups|bare [ROUNDS [SEED [SERVICES]]]` (default 100, 1, 24) prints what was done, then
-//! `N passed, N failed`.
+//! `chaos cgroups|bare [ROUNDS [SEED [SERVICES]]]` (default 100, 1, 24) prints the actions and
+//! their results, then `N passed, N failed`.
 #![allow(clippy::print_stdout, reason = "a program of the tests")]
 
 #[cfg(target_arch = "x86_64")]

@@ -1,7 +1,7 @@
 //! `tests/soak restarts`: many restarts (`groundstate_tests::flapping`) of services of a real init.
 //!
-//! `flapping [UNITS [ROUNDS]]` (default 1000, 10: a hundred thousand restarts) prints what was
-//! seen, then `N passed, N failed`.
+//! `flapping [UNITS [ROUNDS]]` (default 1000, 10: a hundred thousand restarts) prints its
+//! measurements, then `N passed, N failed`.
 #![allow(clippy::print_stdout, reason = "a program of the tests")]
 
 use groundstate_tests::flapping::{Size, storm};

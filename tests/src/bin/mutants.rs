@@ -1,13 +1,11 @@
-//! Checks that the simulator finds mistakes. Each rule of the machine in turn is broken on purpose
-//! (`units/src/machine/mutant.rs`), and the simulator must notice within a bounded number of
-//! schedules.
+//! Checks that the simulator finds mistakes. A mutant (`units/src/machine/mutant.rs`) breaks one
+//! rule of the machine, and the simulator must notice it within a bounded number of schedules.
 //!
-//! Then each invariant must kill its witness mutant alone, with the comparison with the oracle
-//! switched off.
+//! Each invariant must also kill its witness mutant alone, without the comparison with the oracle.
 //!
-//! `mutants --seed S --commit C [--schedules 20000] [--threads N]` prints a table of mutants with
-//! what killed each at which seed. It exits with 1 when a mutant survives. Build with `cargo run
-//! --profile test-fast -p groundstate-tests --bin mutants --`.
+//! `mutants --seed S --commit C [--schedules 20000] [--threads N]` prints a table of mutants, each
+//! with the check that killed it and its seed. It exits with 1 when a mutant survives. Build with
+//! `cargo run --profile test-fast -p groundstate-tests --bin mutants --`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a report")]
 
 use groundstate_units::machine::mutant::Mutant;

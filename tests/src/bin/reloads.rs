@@ -1,7 +1,7 @@
 //! `tests/soak reload`: many reloads (`groundstate_tests::reloads`) of a real init.
 //!
-//! `reloads [SECONDS [UNITS [CRASHING]]]` (default 600, 2000, 1000) prints what was seen, then `N
-//! passed, N failed`. 99 of 100 pings must be answered within a quarter of a second.
+//! `reloads [SECONDS [UNITS [CRASHING]]]` (default 600, 2000, 1000) prints its measurements, then
+//! `N passed, N failed`. 99 of 100 pings must be answered within a quarter of a second.
 #![allow(clippy::print_stdout, reason = "a program of the tests")]
 
 use groundstate_tests::reloads::{Size, storm};

@@ -1,6 +1,6 @@
-//! Invariants after every test of a real init: it has not crashed, answers, leaves no zombie, open
-//! file, memory or process of a stopped unit, its events explain each state, and its record replays
-//! to the same actions. Extends [`crate::boot::Init`].
+//! Invariants after every test of a real init. Init has not crashed, and answers. It leaves no
+//! zombie, open file, memory or process of a stopped unit. Its events explain each state, and its
+//! record replays to the same actions. Extends [`crate::boot::Init`].
 
 use crate::boot::Init;
 use crate::deadline::{until, within};

@@ -9,9 +9,9 @@ use groundstate_tests::tracer::injected;
 use serde_json::json;
 use std::fs;
 
-/// Units by how init creates the child of their last command: it shares init's memory; it has a
-/// copy, because the cgroup already has a process; it is forked, because it has to read a file
-/// before the exec.
+/// Units by how init creates the child of their last command. The first child shares init's memory.
+/// The second has a copy, because the cgroup already has a process. The third is forked, because it
+/// has to read a file before the exec.
 const KINDS: [(&str, &str, &str); 3] =
     [("sharing", "", ""), ("copied", "", "/bin/true, "), ("forked", "env-file: DIR/env", "")];
 const ALL: [&str; 3] = ["sharing", "copied", "forked"];

@@ -1,6 +1,6 @@
 //! A crash in, or after, the turn in which init finds that a child has executed its program, or
-//! that nothing is left of a run. What follows starts once, and earlier requests do not apply to
-//! it. Other crashes with processes just started are in [`super::crash_mid_spawn`].
+//! that nothing is left of a run. The next run starts once, and requests for the earlier run do not
+//! apply to it. Other crashes with processes just started are in [`super::crash_mid_spawn`].
 
 use super::crash::{BOTH, has_its_program, has_survived, starts, until_begun};
 use super::crash_after_change::keeps_no_more;
@@ -188,7 +188,7 @@ fn skipped_unit_stays_skipped_after_a_crash() {
     }
 }
 
-/// A process left by the command is not one of the main process that exited before.
+/// A process left by exec-stop-post does not belong to the main process, which exited before.
 #[test]
 fn process_left_by_exec_stop_post_is_waited_for_after_a_crash() {
     for wrapper in BOTH {

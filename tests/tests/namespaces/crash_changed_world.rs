@@ -1,5 +1,5 @@
-//! The world changes between an action and a crash: a new look after the crash would give another
-//! answer, so init keeps what it decided. Starts and exits before a crash are in
+//! The world changes between an action and a crash. A new look after the crash would give another
+//! answer, so init keeps its earlier decision. Starts and exits before a crash are in
 //! [`super::crash_start_once`].
 
 use super::crash::{BOTH, has_its_program, has_survived, starts};

@@ -1,4 +1,4 @@
-//! A unit exits and starts once more before a crash, in ways that init learns from another process.
+//! A unit exits and starts again before a crash, in ways that init learns from another process.
 //! After the crash the running process belongs to the unit and no second one is started. Processes
 //! that init starts itself are in [`super::crash_mid_spawn`].
 

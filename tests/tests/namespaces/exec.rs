@@ -1,4 +1,5 @@
-//! What an exec of init resets, and what init and its children still have afterwards.
+//! The attributes that an exec of init resets, and those that init and its children still have
+//! afterwards.
 
 use super::crash::has_survived;
 use super::saved_state::is_steady;

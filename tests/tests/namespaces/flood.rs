@@ -42,7 +42,7 @@ fn output_to_a_stopped_logger_is_dropped_or_blocks_but_not_forever() {
 
 #[test]
 fn flood_of_output_takes_bounded_memory_and_other_units_are_logged() {
-    // The logger has read what the unit has written, except for the content of the pipe.
+    // The logger has read all output of the unit except the content of the pipe.
     let much = turns(64, 4096) as u64 * 1024 * 1024;
     let files = Sandbox::new();
     files.put("init.yaml", "log-size: 1M\nlog-keep: 2\n");

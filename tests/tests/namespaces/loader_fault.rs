@@ -93,7 +93,7 @@ fn source_that_hangs_the_loader_gives_way_to_root_and_then_waits() {
     put.arg(init.sandbox.at("hangs.yaml")).stderr(Stdio::piped());
     let put = put.spawn().expect("setpriv runs");
     until("the source is being loaded", || (loaders() > at_rest).then_some(()));
-    // The put gives way to the reload, and is tried once more.
+    // The put gives way to the reload, and is then repeated.
     init.tell("reload", &json!({}));
     let refused = put.wait_with_output().expect("it ends");
     assert_eq!(refused.status.code(), Some(65), "{}", text(&refused));

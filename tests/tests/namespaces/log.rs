@@ -294,7 +294,7 @@ fn ready_line_is_not_lost_with_the_logger_that_reads_it() {
     let init = Boot::new(files).start("bot");
     init.when_state("bot", "starting");
     let logger = logger(&init);
-    // The logger records what it is about to read, reads it, and records that it has.
+    // The logger records the next read, reads, and records that it has.
     let kill = ["-e", "trace=pwrite64", "-e", "inject=pwrite64:signal=SIGKILL:when=3"];
     let tracer = Tracer::attach(logger, &init.sandbox.path("strace"), &kill);
     init.sandbox.order("bot", "say connected");

@@ -1,7 +1,7 @@
-//! OOM score and nice: the kernel kills init and its logger last, where init may ask for that; its
-//! children get the OOM score and the nice value that init was started with. A machine and a
-//! privileged supervisor are covered by the tests with virtual machines (`vm.rs`); which process
-//! the kernel kills, by [`super::hierarchy`].
+//! OOM score and nice. The kernel kills init and its logger last, where init may ask for that.
+//! Their children get the OOM score and the nice value that init was started with. A machine and a
+//! privileged supervisor are covered by the tests with virtual machines (`vm.rs`). The choice of
+//! the kernel is covered by [`super::hierarchy`].
 
 use super::crash::has_survived;
 use super::saved_state::is_steady;

@@ -1,6 +1,6 @@
-//! A resource that init or its children need is missing, exhausted or failing. What can continue
-//! does, the rest is reported, no program runs with less than it asked for, and init recovers
-//! afterwards.
+//! A resource that init or its children need is missing, exhausted or failing. Everything that can
+//! continue does, and init reports the rest. No program runs with less than it requested, and init
+//! recovers afterwards.
 
 use super::process_endings::cgroup;
 use super::restricted_environments::{NO_PROC, after, pair};

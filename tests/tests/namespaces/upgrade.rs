@@ -164,8 +164,8 @@ fn twenty_upgrades_change_no_service_and_lose_no_event() {
         assert_eq!(init.status().0["generation"], before.0["generation"]);
     }
     assert_eq!(init.tell("stats", &json!({}))["crashes"], 0);
-    // One more: the previous binary is kept open for a while. Descriptors of a start or a commit
-    // are closed again; a leak of each upgrade would stay.
+    // The previous binary stays open for a while, so one descriptor more is allowed. Descriptors of
+    // a start or a commit are closed again; a leak of each upgrade would stay.
     until("no file is left open", || (init.process().files().len() <= files + 1).then_some(()));
     let said = || {
         let log = init.initctl(&["logs", "plain", "-n", "100"]);
@@ -272,7 +272,7 @@ fn upgrade_to_a_binary_with_another_field_of_the_state_works_both_ways() {
     let tried = |status: &Status| status.unit("flapping")["attempt"].as_u64();
     let own = program("GROUNDSTATE_DEBUG_INIT", "init");
     for field in FIELDS {
-        // The other binary misses this one, and skips the one that it does not know.
+        // The other binary misses this field, and skips the field that it does not know.
         let other_field = format!("{}X", &field[..field.len() - 1]);
         let renamed = Some((field.as_bytes(), other_field.as_bytes()));
         let other = copy_of_init(&init.sandbox, field, renamed);
@@ -287,7 +287,8 @@ fn upgrade_to_a_binary_with_another_field_of_the_state_works_both_ways() {
         }
     }
     comes_to_its_end(&init);
-    // A binary that misses a field of a unit decides otherwise than the one that replays.
+    // A binary without a field of a unit decides differently from the binary that replays the
+    // record.
     init.finish_after_crash();
 }
 

@@ -61,11 +61,11 @@ macro_rules! verbs {
 }
 
 verbs! {
-    /// Is somebody there. Answers `{"version","pid","boot","paths":{"config","policy","runtime-policy","runtime-dir","log-dir","unit-dirs":[…]}}`.
+    /// Checks that init answers: `{"version","pid","boot","paths":{"config","policy","runtime-policy","runtime-dir","log-dir","unit-dirs":[…]}}`.
     Ping "ping" Read {}
     /// The whole system, or the units of these targets.
     Status "status" Read {
-        /// Empty: all.
+        /// The targets; empty means all.
         #[serde(default)] targets: Vec<Name>,
     }
     /// The chain of reasons of one target.
@@ -87,7 +87,7 @@ verbs! {
     /// Units, targets and edges of the present generation with states; tree, graph and check-chains
     /// are drawn from it.
     Graph "graph" Read {}
-    /// For each unit, the time its last start began and the time it was ready.
+    /// For each unit, the start time of its last start and the time at which it was ready.
     Blame "blame" Read {}
     /// Timer units with their next and last firing.
     Timers "timers" Read {}
@@ -95,7 +95,7 @@ verbs! {
     Sockets "sockets" Read {}
     /// The event log; with `follow` a stream.
     Events "events" Read {
-        /// Continue with new events.
+        /// Continue with new events as they occur.
         #[serde(default)] follow: bool,
         /// Only events with a greater `seq`.
         #[serde(default)] after: u64,
@@ -118,7 +118,7 @@ verbs! {
     Stats "stats" Read {}
     /// Sets a new goal, which replaces the overlay.
     SetTarget "set-target" Control {
-        /// At least one.
+        /// At least one target.
         targets: Vec<Name>,
         /// `+x`.
         #[serde(default)] want: Vec<Name>,
@@ -236,9 +236,9 @@ pub struct Malformed {
     pub id: Option<u64>,
     /// `protocol`, `version` or `unknown-verb`.
     pub kind: &'static str,
-    /// The fact.
+    /// The message.
     pub message: String,
-    /// What to do.
+    /// The hint.
     pub hint: String,
 }
 

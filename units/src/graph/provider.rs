@@ -1,7 +1,7 @@
 //! Selects the provider of each target: the only unmasked candidate, or the one of several that the
 //! policy prefers. Neither file order nor running units matter. A source's unit never takes a
-//! target from the unit directories, nor from a source whose name sorts earlier, so that one
-//! controller cannot stop what another one runs.
+//! target from the unit directories, nor from a source whose name sorts earlier. So one controller
+//! cannot stop the units of another.
 
 use super::{Broken, Fault, Provider};
 use crate::text::diagnostic::Diagnostic;

@@ -118,8 +118,9 @@ fn to_drop(links: &[Link], component: &[u32], order: &[usize]) -> (Vec<usize>, u
     (drops, looks)
 }
 
-/// Returns the arrows up to rank `middle` whose ends are in one component when all of these are
-/// present, and the other arrows, each end replaced by the number of its component.
+/// Splits the arrows up to rank `middle`. The first list has those whose ends are in one component
+/// when all of these are present. The second has the others, each end replaced by the number of its
+/// component.
 fn halves(arrows: Vec<Arrow>, middle: u32) -> (Vec<Arrow>, Vec<Arrow>) {
     let mut units: Vec<u32> = arrows.iter().flat_map(|arrow| [arrow.from, arrow.to]).collect();
     units.sort_unstable();
@@ -391,8 +392,8 @@ mod tests {
     }
 
     proptest! {
-        /// The links that go are those that go when the last one on a ring is taken again and
-        /// again.
+        /// The result equals dropping the last droppable link on a ring, one at a time, until no
+        /// ring is left.
         #[test]
         fn links_are_dropped_as_if_one_by_one_from_the_last(
             edges in prop::collection::vec((0u32..9, 0u32..9, 0u32..4), 0..60),

@@ -1,4 +1,4 @@
-//! Graphs too large, too odd or too detailed for a scenario file.
+//! Graphs that are too large, unusual or detailed for a scenario file.
 
 use super::*;
 use crate::spec::Kind;
@@ -198,7 +198,7 @@ fn a_double_claim_names_every_claimant_with_its_place() {
 }
 
 proptest! {
-    /// Whatever is put together: no ring is left, and every ordering edge goes up the order.
+    /// For any graph: no ring is left, and every ordering edge leads up the order.
     #[test]
     fn what_is_left_has_no_ring(
         edges in prop::collection::vec((0u32..12, 0u32..12, 0usize..8, any::<bool>()), 0..40),

@@ -1,8 +1,8 @@
 //! Imports fstab(5): the units of each line, as systemd-fstab-generator(8) makes them. Data flow:
 //!
-//! text → [`line`] (fields and options with places, without what only a boot reads) → here (a
-//! manifest for each mount, swap space, check and device). A line with an error is left out, or is
-//! a broken unit where its name is known, so that a reload keeps what an earlier text had mounted.
+//! text → [`line`] (fields and options with places, and the options for mount(8)) → here (a
+//! manifest for each mount, swap space, check and device). A line with an error is left out. If its
+//! name is known, it becomes a broken unit, so that a reload keeps the mount of an earlier text.
 //!
 //! References: fstab(5), systemd.mount(5) "FSTAB", systemd.swap(5), systemd-fsck@.service(8).
 
@@ -21,15 +21,15 @@ use line::{Field, Line};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What init itself mounts before any unit.
+/// Mount points that init itself mounts before any unit.
 const OF_INIT: [&str; 7] =
     ["/dev", "/dev/pts", "/dev/shm", "/proc", "/run", "/sys", "/sys/fs/cgroup"];
-/// What is in use until the end; the last step of a shutdown unmounts it.
+/// Mount points in use until the end; the last step of a shutdown unmounts them.
 const HELD: [&str; 4] = ["/etc", "/usr", "/var", "/var/log"];
 /// fsck(8) of util-linux refuses a type without a checker; status 1 says that errors are repaired.
 const CHECK: &str = "t=$1; [ $t != auto ] || t=$(blkid -o value -s TYPE $0); \
     command -v fsck.$t >/dev/null || exit 0; fsck -a -l -T -M -C0 $0; s=$?; [ $s -le 1 ] || exit $s";
-/// The goal of a boot; [`super::set`] puts the default target in its place where it has no unit.
+/// The goal of a boot. [`super::set`] replaces it by the default target if no unit provides it.
 const GOAL: &str = "multi-user";
 const LEFT_OUT: &str = "the line is left out";
 
@@ -38,7 +38,7 @@ pub(crate) fn is_fstab(path: &str) -> bool {
     path.rsplit('/').next() == Some("fstab")
 }
 
-/// Reads all lines. The diagnostics are of lines without a unit.
+/// Reads all lines. The diagnostics belong to lines without a unit.
 pub fn read(file: &Arc<str>, bytes: &[u8]) -> (Vec<Manifest>, Vec<Diagnostic>) {
     let mut table = Table { file, units: Vec::new(), known: BTreeMap::new(), found: Vec::new() };
     for (number, bytes) in (1u32..).zip(bytes.split(|byte| *byte == b'\n')) {
@@ -65,7 +65,7 @@ impl Table<'_> {
         self.found.push(Diagnostic::error(code, at.of(self.file), message).with_hint(hint));
     }
 
-    /// Creates a unit, unless one of the name is known.
+    /// Creates a unit, unless one of that name exists.
     fn unit(&mut self, name: &Name, at: Spot, description: &str) -> Option<Manifest> {
         if self.known.contains_key(name) {
             return None;
@@ -74,7 +74,8 @@ impl Table<'_> {
         unit.name = Some(name.clone());
         put(&mut unit, at, "type", Kind::Oneshot.as_str());
         put(&mut unit, at, "description", description);
-        // A file system in use can not be mounted a second time.
+        // A changed line keeps its run, because a file system in use cannot be mounted a second
+        // time.
         put(&mut unit, at, "on-change", "keep");
         Some(unit)
     }
@@ -84,7 +85,7 @@ impl Table<'_> {
         self.units.push(unit);
     }
 
-    /// Creates the unit of a line, with what the options say of other units.
+    /// Creates the unit of a line, with the relations that its options name.
     fn unit_of(&mut self, line: &Line, path: &Field, suffix: &str) -> Option<(Name, Manifest)> {
         let (at, text) = (path.at, format!("{}.{suffix}", escape_path(&path.text)));
         let Ok(name) = Name::new(&text) else {
@@ -135,9 +136,9 @@ impl Table<'_> {
         alarm(line, &mut unit);
         install(line, &format!("{group}.target"), &mut unit);
         put(&mut unit, at, "needs-path", &path);
-        // Such as /usr by an initramfs.
+        // An initramfs may have mounted it already, such as /usr.
         put(&mut unit, at, "condition-path-is-mount-point", &format!("!{path}"));
-        // On a read-only file system mount(8) has the better words.
+        // On a read-only file system the error of mount(8) is clearer, so this failure is ignored.
         put(&mut unit, at, "exec-start-pre", &format!("-/bin/mkdir -p {}", word(&path)));
         let mut start = vec!["/bin/mount".to_string()];
         if line.has("x-systemd.rw-only") {
@@ -178,7 +179,8 @@ impl Table<'_> {
         self.keep(name, with_commands(unit, line, &start, Some(stop)));
     }
 
-    /// Adds what has to be there before the first field can be mounted. Returns its path.
+    /// Adds the dependencies on the source: its path, or its device and check. Returns the path of
+    /// the source.
     fn source(&mut self, line: &Line, unit: &mut Manifest) -> String {
         let at = line.spec.at;
         let Some(path) = line.node().filter(|path| path.starts_with("/dev/")) else {
@@ -197,14 +199,14 @@ impl Table<'_> {
         path
     }
 
-    /// Returns the unit that waits for a device. A check has no limit of time, so the wait has a
-    /// unit of its own.
+    /// Returns the unit that waits for a device. A check has no timeout, so the wait needs a unit
+    /// of its own.
     fn device(&mut self, line: &Line, path: &str, at: Spot) -> Option<Name> {
         let name = Name::new(&format!("{}.device", escape_path(path))).ok()?;
         if let Some(unit) = self.part(line, &name, at, &format!("device {path}")) {
             put(unit, at, "wait-file", path);
             put(unit, at, "exec-start", "/bin/true");
-            // The time limit counts from when udev knows the devices of the boot.
+            // The timeout counts from the time at which udev knows the devices of the boot.
             put(unit, at, "after", "systemd-udev-trigger.service");
             if line.is_remote() {
                 online(unit, at);
@@ -231,7 +233,7 @@ impl Table<'_> {
         Some(name)
     }
 
-    /// Creates a unit that several lines may share. Returns `None` if it is known already.
+    /// Returns a new unit that several lines may share, or `None` if it exists already.
     fn part(&mut self, line: &Line, name: &Name, at: Spot, what: &str) -> Option<&mut Manifest> {
         let new = self.unit(name, at, what);
         let is_new = new.is_some();
@@ -283,15 +285,15 @@ fn other_unit(other: &Field, unit: &mut Manifest) -> Option<Name> {
     name
 }
 
-/// Adds that the failure of a unit ends in a shell if a boot needs the unit. The target of the boot
-/// only sees a dependency that failed, which is no failure of its own.
+/// Makes the failure of a unit that a boot needs start a shell. The target of the boot cannot do
+/// that: for it the failure is only a failed dependency.
 fn alarm(line: &Line, unit: &mut Manifest) {
     if line.kind.text != "swap" && !line.is_remote() && !line.is_soft() && line.is_at_boot() {
         put(unit, unit.at, "on-failure", "emergency.target");
     }
 }
 
-/// Adds the units that want this one: the target of a boot, unless options name others.
+/// Adds the targets that want this unit: the target of a boot, unless options name others.
 fn install(line: &Line, target: &str, unit: &mut Manifest) {
     for key in ["required-by", "wanted-by"] {
         for other in line.all(key) {
@@ -302,7 +304,7 @@ fn install(line: &Line, target: &str, unit: &mut Manifest) {
     }
     let broken = unit.diagnostics.iter().any(|said| said.severity == Severity::Error);
     if line.is_at_boot() && !broken {
-        // The goal wants a `nofail` line: the failure of its disk degrades no other unit.
+        // The goal wants a `nofail` line, so that its failure degrades no other unit.
         let (key, target) =
             if line.is_soft() { ("wanted-by", GOAL) } else { ("required-by", target) };
         put(unit, line.spec.at, key, target);
@@ -323,7 +325,7 @@ fn with_commands(mut unit: Manifest, line: &Line, start: &str, stop: Option<Stri
     unit
 }
 
-/// Adds that the network is up first.
+/// Makes the unit wait for the network.
 fn online(unit: &mut Manifest, at: Spot) {
     put(unit, at, "after", "network.target");
     put(unit, at, "waits-for", "network-online.target?");

@@ -1,13 +1,14 @@
 //! Imports OpenRC service scripts. Data flow:
 //!
-//! text → [`script`] (simple commands with places, nothing lost) → [`reading`] and [`relation`]
-//! (assignments, and the words of `depend()`) → [`declare`] if the script only declares,
-//! [`wrapping`] if it does more → a native [`crate::unit::manifest::Manifest`], and the outcome of
-//! each item for the report.
+//! 1. [`script`] splits the text into simple commands with places, and loses nothing.
+//! 2. [`reading`] and [`relation`] interpret assignments and the words of `depend()`.
+//! 3. [`declare`] converts a script that only declares; [`wrapping`] wraps any other script.
+//! 4. The result is a native [`crate::unit::manifest::Manifest`], and the outcome of each item for
+//!    the report.
 //!
 //! No shell runs: a conversion executes nothing and gives the same result everywhere. A script is
-//! read as far as its text determines its meaning ([`expansion`]); the outcome names what only a
-//! shell could determine.
+//! read as far as its text determines its meaning ([`expansion`]). The outcome names the parts that
+//! only a shell could determine.
 //!
 //! References: openrc-run(8), supervise-daemon(8), start-stop-daemon(8) of OpenRC, and its guides
 //! to service scripts.

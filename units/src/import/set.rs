@@ -94,8 +94,8 @@ pub(crate) fn is_imported(draft: &Draft) -> bool {
     Suffix::of(&draft.at.file).is_some() || is_fstab(&draft.at.file)
 }
 
-/// A unit installed into anything but a target is pulled in by it, but not waited for. So is a
-/// unit of fstab that a boot does not need.
+/// Makes a unit that is installed into anything but a target pulled in, but not waited for. The
+/// same holds for a unit of fstab that a boot does not need.
 fn pulled_by(draft: &mut Draft) {
     let in_fstab = is_fstab(&draft.at.file);
     let waits = |name: &Name| {

@@ -1,10 +1,10 @@
-//! The files of a source, from a request or from their store. They are laid over the file system,
+//! The files of a source, from a request or from their store. They are overlaid on the file system,
 //! so that they are read, checked and recorded like the files of a directory.
 //!
 //! `SOURCES/NAME/current` is a link to the directory of the present revision. That directory holds
-//! the files under their own names and [`STATE`] with the revision and the roots. Only init's
+//! the files under their own names, and [`STATE`] with the revision and the roots. Only init's
 //! loader writes it. A file of a source is recognized by its text, not by its inode, because each
-//! revision is written anew.
+//! revision writes all files again.
 
 use crate::control::source_set::SourceSet;
 use crate::limit;

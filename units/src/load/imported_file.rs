@@ -1,5 +1,5 @@
 //! Reads and imports one unit file of systemd with its drop-ins, as [`crate::load::unit_file`] does
-//! for a native one, and makes a record that lets the next load skip it.
+//! for a native one. Also makes a record that lets the next load skip the file.
 
 use crate::import::systemd::table::partly;
 use crate::import::systemd::unit_text::{self, UnitText};
@@ -61,7 +61,7 @@ fn read_whole(
         Some(texts) if file.name.is_template() => {
             let imported = convert(&file.name, &file.path, &texts, around);
             record.diagnostics.extend(imported.manifest.diagnostics);
-            // No unit of a generation stands for it.
+            // A generation has no unit for this file.
             record.again = true;
             let body = Body::Imported { path: file.path.clone(), texts, opt_in: file.opt_in };
             let default_instance = imported.default_instance.filter(|_| !file.opt_in);

@@ -41,8 +41,8 @@ impl<'a> Before<'a> {
         before
     }
 
-    /// Compares files by their text alone. Changed drop-ins belong to an operator who has not
-    /// requested a reload yet.
+    /// Compares files by their text alone. Changed drop-ins wait for a reload that their operator
+    /// requests.
     pub(crate) fn by_texts_alone(self) -> Before<'a> {
         Before { texts_alone: true, ..self }
     }

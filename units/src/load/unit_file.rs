@@ -1,5 +1,5 @@
-//! Reads one unit file with its drop-ins safely, turns its documents into drafts, checks the paths
-//! they need, and makes a record that lets the next load skip the file.
+//! Reads one unit file with its drop-ins safely, turns its documents into drafts, and checks the
+//! paths that they need. Also makes a record that lets the next load skip the file.
 
 use crate::import::fstab;
 use crate::limit;
@@ -167,7 +167,7 @@ fn read(
     // A line of fstab without a name is left out; a reload with it is no loss of others.
     let nameless =
         !is_fstab && (manifests.is_empty() || manifests.iter().any(|m| m.name.is_none()));
-    // No unit of a generation stands for it, so the next load must read it again.
+    // A generation has no unit for this document, so the next load must read the file again.
     record.again |= nameless;
     let (mut drafts, mut templates) = (Vec::new(), Vec::new());
     for manifest in manifests {
@@ -180,7 +180,7 @@ fn read(
             None => drafts.extend(mean(context, manifest, broken, &mut record)),
         }
     }
-    // No unit stands for a template either.
+    // A generation has no unit for a template either.
     record.again |= !templates.is_empty();
     record.diagnostics.extend(diagnostics);
     finish(&mut record, &texts, path);
@@ -313,8 +313,8 @@ fn is_error(diagnostic: &Diagnostic) -> bool {
     diagnostic.severity == Severity::Error
 }
 
-/// Returns the error of a path that does not meet a unit's requirement; the last value tells
-/// whether the path exists.
+/// Returns the error of a path that does not meet a unit's requirement. The second value is true if
+/// the path exists.
 fn missing(files: &dyn Files, outside: &Outside) -> Option<(&'static str, String, bool)> {
     match outside {
         Outside::Executable(word, candidates, _) => {

@@ -1,5 +1,5 @@
 //! Replaces the generation, or applies a new policy to the same one, in one step. First it records
-//! what each up run was promised under the old graph; then it carries every unit over by name.
+//! the promises of the old graph to each up run. Then it carries every unit over by name.
 
 use super::Machine;
 use super::cell::Cell;
@@ -55,8 +55,8 @@ impl Machine {
         self.recompute(now);
     }
 
-    /// Records what the run of this unit was started with, as far as the next graph differs, and
-    /// the target it loses.
+    /// Records the definition that the run of this unit was started with, as far as the next graph
+    /// differs, and the target that the run loses.
     fn write_down(&mut self, unit: UnitId, there: Option<UnitId>, next: &Next) {
         let (old, new) = (&self.generation, &next.generation);
         let order = providers(old, &self.graph, unit);

@@ -231,8 +231,8 @@ impl Machine {
         }
     }
 
-    /// Handles a failed stop command. A run that is to be replaced is replaced nevertheless; an
-    /// earlier failure of the run stands.
+    /// Handles a failed stop command. A run that is to be replaced is replaced nevertheless, and an
+    /// earlier failure of the run still counts.
     pub(super) fn stop_failed(&mut self, ix: Ix, reason: Reason) {
         let cell = self.cell(ix);
         // A run that succeeded stops by itself; no replacement was requested.

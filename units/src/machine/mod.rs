@@ -1,6 +1,6 @@
 //! The state machine: events in, actions out. All decisions about units are made here.
 //!
-//! # The story
+//! # A step
 //!
 //! [`Machine::step`] takes one event at one point in time and returns actions. It has two halves.
 //! *Apply* changes the unit that the event is about, or the operator's wish ([`fact`],
@@ -15,7 +15,7 @@
 //! There is no clock, no recursion and no I/O, and no result depends on the order of memory: equal
 //! events give equal actions. Timers fire only at [`Event::Tick`].
 //!
-//! # What an operator sees ([`shown`]), the first row that fits
+//! # Shown states ([`shown`]): the first row that fits
 //!
 //! | state | when |
 //! |---|---|
@@ -34,7 +34,7 @@
 //!
 //! # Decisions
 //!
-//! Where the rules leave a choice:
+//! Choices that the rules leave open:
 //! - *Optional hard dependencies*: `depends-on: t?` is no dependency while no unit provides `t` or
 //!   `t` is masked.
 //! - *A mask names a target*. It masks a whole unit if it is the unit's own name, if all targets of
@@ -55,19 +55,19 @@
 //! - *requires-active* is `after` with a condition. The unit waits while the provider is starting,
 //!   and is failed (dependency) if nothing starts the provider. The condition is latched when the
 //!   unit starts.
-//! - *on-failure, on-success* work like triggers: a needed unit with a verdict, or one that exited
-//!   (and was not skipped), brings its target in as the weakest root for as long as that state
-//!   lasts. They follow the unit's stored state, never failed (dependency), so N stays a least set.
-//!   A ring of them is no loop: each unit is in N once, retries have delays, and each further final
-//!   failure runs again only what has exited. A unit that is retried while its verdict stands keeps
-//!   its alarm; a success ends the alarm and stops what it had started.
+//! - *on-failure, on-success* work like triggers. A needed unit with a verdict, or one that exited
+//!   (and was not skipped), pulls its target in as the weakest root while that state lasts. They
+//!   follow the unit's stored state, never failed (dependency), so N stays a least set. A ring of
+//!   them is no loop: each unit is in N once, retries have delays, and a further final failure runs
+//!   only exited units again. A unit that is retried while it has a verdict keeps its alarm. A
+//!   success ends the alarm and stops the units that it had started.
 //! - *reload-with* follows `reload-unit`, not a reload by `on-change`, which concerns the changed
 //!   unit alone. Units that are not running or cannot reload are passed over.
 //! - *A restart class* looks at the reason of the failure. A final failure has its verdict at once,
 //!   as with `restart: never`. restart-except and restart-also look at the exit of the main process
 //!   and come before the class, in this order. An exec error is final in any case.
-//! - *A run-timeout* counts from when the run became active; EXTEND_TIMEOUT_USEC postpones it. An
-//!   exited run has none.
+//! - *A run-timeout* counts from the time at which the run became active; EXTEND_TIMEOUT_USEC
+//!   postpones it. An exited run has none.
 //! - *Without `remain`* a run that succeeds is over: it is stopped like any other
 //!   (`StopReason::Done`), and the unit then rests as exited with nothing left to stop. The success
 //!   opens waits-for and depends-ms. For depends-on and requires-active the unit is not active, so

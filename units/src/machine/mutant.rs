@@ -8,11 +8,11 @@ use super::Machine;
 /// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
-    /// may_stop: a provider is told before its dependents are down.
+    /// may_stop: a provider is told to stop before its dependents are down.
     NoStopOrder,
     /// may_stop: only hard edges order stops.
     SoftStopOrderDropped,
-    /// may_stop: the edges a run began with are forgotten.
+    /// may_stop: the edges with which a run started are forgotten.
     OldOrderForgotten,
     /// must_stop: a provider that must stop does not make its dependents stop.
     StopDoesNotSpread,
@@ -50,7 +50,7 @@ pub enum Mutant {
     RestartWithOnExit,
     /// may_start: a held target does not delay its next provider.
     TargetNotHeld,
-    /// N: kept by counting who pulls.
+    /// N: kept up to date by counting the units that pull.
     NeedByReferenceCounts,
     /// leaving N: clears nothing.
     LeavingForgivesNothing,
@@ -94,17 +94,17 @@ pub enum Mutant {
     StartTimeoutNoVerdict,
     /// verdict: off by one.
     VerdictOneLate,
-    /// verdict: stands when the unit is active again.
+    /// verdict: remains when the unit is active again.
     VerdictOutlivesActive,
     /// restart-limit is ignored.
     RestartLimitIgnored,
-    /// on-failure: what it brought in is stopped with its cause in the middle of its work.
+    /// on-failure: a unit that it pulled in is stopped with its cause before its run has ended.
     CauseTakesHandlerAlong,
-    /// on-failure: what it brought in stays needed after its run has ended.
+    /// on-failure: a unit that it pulled in stays needed after its run has ended.
     HandlerForEver,
-    /// on-failure: a daemon that it brought in outlives its cause.
+    /// on-failure: a daemon that it pulled in outlives its cause.
     DaemonOutlivesCause,
-    /// on-failure: what it brought in outlives a new goal.
+    /// on-failure: a unit that it pulled in outlives a new goal.
     GoalKeepsHandlers,
     /// delay: it grows for a timer's firing of a failed unit, too.
     TimerBacksOff,
@@ -184,7 +184,7 @@ pub enum Mutant {
     ReloadsAlone,
     /// reload-with: follows one step only.
     ReloadsOneStep,
-    /// a firing pulls nothing in.
+    /// a firing makes no unit needed.
     FiringPullsNothing,
     /// a firing on an up unit restarts it.
     FiringRestarts,
@@ -202,7 +202,7 @@ pub enum Mutant {
     SuccessFollowed,
     /// a new goal replaces the runs that both goals need.
     GoalReplacesAll,
-    /// run: an id is given twice.
+    /// run: an id is used twice.
     RunIdTwice,
     /// plan: a wish that is only planned is carried out.
     AskingActs,
@@ -216,23 +216,23 @@ pub enum Mutant {
     BackoffForEver,
     /// a crash and resume forgets how often units have failed.
     ResumeForgetsFailures,
-    /// masks: each name of a unit that is one thing must be masked by itself.
+    /// masks: each name of a unit with several names of one thing must be masked separately.
     NamesApart,
     /// imported wishes: a unit that pulls another in waits for it too.
     PullWaits,
     /// imported wishes: a unit does not pull in those installed into it.
     PullForgotten,
-    /// stopping: a skipped run is told to do its exec-stop.
+    /// stopping: a skipped run is told to run its exec-stop.
     SkippedIsStopped,
-    /// remain: a run that has ended well stays active whatever the unit says.
+    /// remain: a run that has succeeded stays active whatever the unit says.
     SuccessRemains,
-    /// remain: a run that is over satisfies depends-on, and what depends on it goes on.
+    /// remain: a run that is over satisfies depends-on, so its dependents keep running.
     OverSatisfiesHard,
-    /// remain: a run that is over is stopped once more.
+    /// remain: a run that is over is stopped again.
     OverIsStopped,
-    /// on-failure: its target runs once, however often the unit fails for good.
+    /// on-failure: its target runs once, however often the unit has a final failure.
     OneAlarmForAll,
-    /// a deadline beyond half of what the clock can count never comes.
+    /// a deadline beyond half of the clock's range never comes.
     DeadlineSigned,
     /// records: this field is left out.
     NotRecorded(Field),

@@ -94,8 +94,8 @@ impl NeededSet {
         self.root.get(unit.index()).copied().unwrap_or(0)
     }
 
-    /// Searches. `stands` tells whether a unit is in a state; it is asked about units in N, and
-    /// about every unit for [`Occasion::Unfinished`].
+    /// Searches. `stands` returns true if a unit is in a state. It is called for units in N, and
+    /// for every unit with [`Occasion::Unfinished`].
     pub(super) fn search(
         generation: &Generation,
         graph: &Graph,
@@ -122,8 +122,8 @@ impl NeededSet {
             { provides }.any(|target| graph.provider(*target).unit() == Some(*unit))
         };
         let unfinished = generation.unit_ids().filter(|unit| stands(*unit, Occasion::Unfinished));
-        // Unfinished runs come last, so that another root keeps the place it gave them before the
-        // run began.
+        // Unfinished runs come last, so that another root keeps the place that it gave them before
+        // the run started.
         let mut unfinished = unfinished.filter(is_provider);
         loop {
             let (unit, at_end) = match late.pop_first() {

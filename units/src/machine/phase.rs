@@ -21,7 +21,7 @@ pub(super) enum Phase {
     Starting(Box<Run>, Start),
     /// The run is active.
     Ready(Box<Run>, Form, /* since */ Time),
-    /// The run, or what is left of it, was told to stop.
+    /// The run, or its remaining processes, were told to stop.
     Stopping(Box<Run>, Stop),
     /// Down until this time.
     Backoff(Time),
@@ -151,7 +151,7 @@ pub(super) enum Kill {
     Hopeless,
 }
 
-/// What happens when the run is gone.
+/// The next step once the run is gone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) enum Then {
     /// The unit becomes idle; it starts again if it is still needed.

@@ -34,19 +34,19 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Everything of a machine that does not follow from something else.
+/// All data of a machine that cannot be derived.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Records {
     /// The machine as a whole.
     pub machine: MachineRecord<'static>,
-    /// Each unit of the generation, and each removed unit whose run was not over.
+    /// One record per unit of the generation, and per removed unit whose run is not over.
     pub units: Vec<UnitRecord>,
 }
 
-/// What concerns no single unit.
+/// The data that belongs to no single unit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MachineRecord<'a> {
-    /// The generation that all records are about.
+    /// The number of the generation that all records refer to.
     generation: u32,
     /// The present policy, with the operator's masks and preferences.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -57,13 +57,13 @@ pub struct MachineRecord<'a> {
     /// The machine has booted; before that it has no units.
     #[serde(default, skip_serializing_if = "is_default")]
     booted: bool,
-    /// How long a shutdown may take if the settings do not say; a span.
+    /// The shutdown deadline if the settings have none; a span.
     #[serde(default = "shutdown_deadline")]
     shutdown_deadline: Duration,
-    /// The shutdown under way. Its deadline is a point on CLOCK_MONOTONIC.
+    /// The shutdown in progress. Its deadline is a point on CLOCK_MONOTONIC.
     #[serde(default, skip_serializing_if = "is_default")]
     ending: Option<Ending>,
-    /// The number of the next run; no run has it or a higher one.
+    /// The number of the next run. Every existing run has a lower one.
     next_run: u64,
 }
 
@@ -71,36 +71,36 @@ pub struct MachineRecord<'a> {
 #[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UnitRecord {
-    /// Its name; the key of the record.
+    /// The unit's name; the key of the record.
     #[serde_with(skip_apply)]
     name: Name,
-    /// Where it stands, with its run and its deadlines. Deadlines, the start of the activation
-    /// and extensions are points on CLOCK_MONOTONIC; how long a run was active, and its watchdog,
-    /// are spans.
+    /// The phase, with its run and deadlines. Deadlines, the start of the activation and extensions
+    /// are points on CLOCK_MONOTONIC. The duration of the activation and the watchdog interval are
+    /// spans.
     phase: Phase,
-    /// Failures in a row.
+    /// Consecutive failures.
     failures: u32,
-    /// When the last failures were, oldest first; points on CLOCK_MONOTONIC.
+    /// The times of the last failures, oldest first; points on CLOCK_MONOTONIC.
     recent: VecDeque<Time>,
-    /// It has failed for good, or for dependents, and was not active since.
+    /// The unit counts as failed for its dependents until it is active again.
     verdict: bool,
-    /// The reason of its last failure.
+    /// The reason of the last failure.
     last: Option<Box<Reason>>,
     /// The last failure was that of a run for one connection.
     connection_lost: bool,
-    /// When the last failed run ended; a point on CLOCK_MONOTONIC, its zero if there was none.
+    /// The end of the last failed run; a point on CLOCK_MONOTONIC, zero if there was none.
     ended: Time,
-    /// It was neither active nor failed since it became needed.
+    /// Since the unit became needed, it has neither been active nor failed.
     untried: bool,
-    /// Its trigger has fired, or it has a connection.
+    /// The unit's trigger has fired, or the unit has a connection.
     triggered: bool,
-    /// Only `on-failure` or `on-success` of another unit made it needed.
+    /// The unit is needed only because of `on-failure` or `on-success` of another unit.
     brought: bool,
-    /// The last search found it needed.
+    /// The unit was needed at the last search.
     needed: bool,
-    /// The state that was last reported of it.
+    /// The last reported state.
     shown: State,
-    /// Since when; a point on CLOCK_MONOTONIC.
+    /// The start of that state; a point on CLOCK_MONOTONIC.
     since: Time,
 }
 
@@ -116,17 +116,17 @@ impl UnitRecord {
     }
 }
 
-/// The unit records that may differ from those written before.
+/// The unit records that may have changed since the last write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Changes {
-    /// All of them, and others are there no more.
+    /// All records; others no longer exist.
     All,
-    /// Those at these places.
+    /// The records at these indices.
     Units(Vec<u32>),
 }
 
 impl Machine {
-    /// The units whose record may have changed since the last call.
+    /// Returns the units whose record may have changed since the last call.
     pub fn take_changes(&mut self) -> Changes {
         let mut changed = std::mem::take(&mut self.changed);
         if self.planted(Mutant::ChangeNotListed) {
@@ -144,17 +144,17 @@ impl Machine {
         Changes::Units(changed)
     }
 
-    /// How many unit records there are; their places are below this number.
+    /// Returns the number of unit records; their indices are below it.
     pub fn record_count(&self) -> u32 {
         u32::try_from(self.cells.len()).unwrap_or(u32::MAX)
     }
 
-    /// All records, between two steps.
+    /// Returns all records. Valid between two steps.
     pub fn records(&self) -> Records {
         self.records_with(self.all().into_iter().map(|ix| self.unit_record(ix)).collect())
     }
 
-    /// The record of the machine as a whole with these unit records, in the order of their places.
+    /// Returns the record of the machine with these unit records, in the order of their indices.
     pub fn records_with(&self, units: Vec<UnitRecord>) -> Records {
         let machine = self.machine_record();
         let (policy, wish) = (machine.policy.into_owned(), machine.wish.into_owned());
@@ -169,7 +169,7 @@ impl Machine {
         records
     }
 
-    /// The record of the machine as a whole.
+    /// Returns the record of the machine as a whole.
     pub fn machine_record(&self) -> MachineRecord<'_> {
         MachineRecord {
             generation: self.generation.number,
@@ -182,7 +182,7 @@ impl Machine {
         }
     }
 
-    /// The record of the unit at this place; of a removed unit too, behind those of the generation.
+    /// Returns the record of the unit at this index. Removed units follow those of the generation.
     pub fn unit_record(&self, ix: u32) -> UnitRecord {
         let cell = self.cell(ix).clone();
         UnitRecord {
@@ -203,8 +203,8 @@ impl Machine {
         }
     }
 
-    /// The machine that has these records under this generation. Errors if the records are not
-    /// those of one machine under this generation: nothing is guessed.
+    /// Builds the machine with these records under this generation. Fails if the records do not
+    /// belong to one machine under this generation; no value is guessed.
     pub fn from_records(records: Records, generation: Arc<Generation>) -> Result<Machine, String> {
         let Records { machine: record, units } = records;
         if record.generation != generation.number {
@@ -231,7 +231,8 @@ impl Machine {
         Ok(machine)
     }
 
-    /// The machine after a crash or an upgrade, for the simulator. None: it cannot be built.
+    /// Returns the machine after a crash or an upgrade, for the simulator. Returns `None` if it
+    /// cannot be built.
     #[cfg(feature = "sim")]
     pub fn resumed(&self) -> Option<Machine> {
         let mut records = self.records();
@@ -240,12 +241,12 @@ impl Machine {
         }
         let mut machine = Machine::from_records(records, self.generation.clone()).ok()?;
         machine.mutant = self.mutant;
-        // The records that were written before the resume still hold.
+        // The records written before the resume are still valid.
         machine.take_changes();
         Some(machine)
     }
 
-    /// Puts each unit in its place. A name that the generation does not have is a removed unit.
+    /// Creates the cell of each unit, in order. A name that the generation lacks is a removed unit.
     fn take_units(&mut self, booted: bool, units: Vec<UnitRecord>) -> Result<(), String> {
         let generation = Arc::clone(&self.generation);
         let count = generation.units.len();
@@ -276,7 +277,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Lets each run share the keys of class *live* with its unit if they are equal: most are.
+    /// Shares the keys of class *live* between each run and its unit if they are equal, as most
+    /// are.
     pub(super) fn share_live(&mut self) {
         for (unit, cell) in self.generation.units.iter().zip(&mut self.cells) {
             if let Some(run) = cell.phase.run_mut()
@@ -288,7 +290,7 @@ impl Machine {
         }
     }
 
-    /// Each run has a number of its own, below the next one.
+    /// Checks that run numbers are unique and below the next one.
     fn check_runs(&self, next_run: u64) -> Result<(), String> {
         let mut seen = BTreeSet::new();
         for run in self.cells.iter().filter_map(|cell| cell.phase.run()) {
@@ -341,7 +343,7 @@ impl UnitRecord {
 
 #[cfg(feature = "sim")]
 impl Field {
-    /// The records as a reader would have them that finds this field missing.
+    /// Returns the records without this field, as a reader gets them that does not find it.
     fn left_out(self, mut records: Records) -> Records {
         let machine = &mut records.machine;
         match self {

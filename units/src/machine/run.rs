@@ -1,5 +1,5 @@
-//! A run as the machine remembers it: the definition it was started with, what was promised to it,
-//! and what was decided about it. [`super::phase`] has its phase; only init knows its processes.
+//! A run in the machine: the definition it was started with, the promises to it, and the decisions
+//! about it. [`super::phase`] has its phase; only init knows its processes.
 
 use crate::machine::event::RunId;
 use crate::spec::{Kind, Live, Readiness};

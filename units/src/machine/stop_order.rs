@@ -1,7 +1,7 @@
-//! The stop order of runs started under an earlier graph. Besides the present edges it has those
-//! that each up run was started with, taken in the order of the units' names; an edge that would
-//! close a ring is left out. It is a topological order repaired edge by edge (after Pearce and
-//! Kelly), so a whole reload costs little.
+//! The stop order of runs started under an earlier graph. It has the present edges, and those that
+//! each up run was started with, in the order of the units' names. An edge that would close a ring
+//! is left out. It is a topological order repaired edge by edge (after Pearce and Kelly), so a
+//! whole reload costs little.
 
 use super::{Ix, Machine};
 use crate::graph::Graph;

@@ -1,5 +1,5 @@
-//! The machine by itself, where a scenario file can not say it: what a step costs,
-//! the chain of reasons, the notes, and that it stands whatever it is told.
+//! Properties of the machine that a scenario file cannot test: the cost of a step, the chain of
+//! reasons, the notes, and robustness against any input.
 
 mod dense;
 mod plan;
@@ -70,7 +70,7 @@ pub(super) fn run(machine: &Machine, text: &str) -> RunId {
     machine.run(id(machine, text)).unwrap()
 }
 
-/// Makes every starting run ready, until nothing moves.
+/// Makes every starting run ready, until no more runs start.
 pub(super) fn bring_up(machine: &mut Machine, outcome: Outcome) {
     let mut queue: std::collections::VecDeque<RunId> = started(&outcome).into();
     while let Some(run) = queue.pop_front() {
@@ -90,7 +90,7 @@ fn strings(waves: &[Vec<Name>]) -> Vec<Vec<&str>> {
     waves.iter().map(|wave| wave.iter().map(Name::as_str).collect()).collect()
 }
 
-/// Ten thousand units, each with three providers among those before it.
+/// Returns ten thousand units, each with three providers among the earlier units.
 fn large() -> Vec<Draft> {
     let label = |i: usize| format!("u{i:05}");
     let mut drafts: Vec<Draft> = (0..10_000)
@@ -280,8 +280,8 @@ fn exit_with_ends_all_with_the_exit_status() {
 }
 
 proptest! {
-    /// Whatever facts come for whatever run: no panic, the audit holds, and the same again
-    /// gives the same.
+    /// Any facts about any runs cause no panic and keep the audit valid. A second machine gives the
+    /// same actions.
     #[test]
     fn it_stands_whatever_it_is_told(
         events in prop::collection::vec((0u8..20, 0u64..12, 0u64..4), 1..60),
@@ -324,7 +324,7 @@ proptest! {
     }
 }
 
-/// One in which something runs, something waits, and something has failed.
+/// Returns a machine with units that are running, waiting and failed.
 fn busy() -> Machine {
     let drafts = vec![
         service("db", &[]),
@@ -375,7 +375,7 @@ proptest! {
             let at = at % bytes.len();
             bytes[at] = byte;
         }
-        // Whatever else these bytes say: no panic.
+        // The damaged bytes may be refused or not, but cause no panic.
         let _ = decoded(&bytes, machine.generation().clone());
     }
 }

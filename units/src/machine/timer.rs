@@ -1,5 +1,5 @@
-//! Timers of the machine. A phase with a deadline arms its timer and disarms it again, so no timer
-//! fires in vain. Timers of one moment fire in the order of the units' names.
+//! Timers of the machine. A phase with a deadline arms its timer and disarms it when it ends, so no
+//! timer of an old phase fires. Timers of one moment fire in the order of the units' names.
 
 use super::Ix;
 use crate::text::time::Time;

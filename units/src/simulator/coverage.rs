@@ -1,6 +1,6 @@
 //! Coverage of the schedules: every state with every kind of event, every fault in every state
-//! where it can strike, and every kind of action. Counts have floors: a run that reached less did
-//! not test what it claims.
+//! where it can strike, and every kind of action. Counts have floors, because a run that reached
+//! less proves less.
 
 use crate::machine::event::Event;
 use crate::machine::reason::State;

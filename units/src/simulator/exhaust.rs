@@ -1,9 +1,9 @@
 //! A complete search of small worlds: every graph of up to three units over the most important
-//! kinds of dependency, and every sequence of events up to a depth, with the machine and the oracle
-//! compared after each. Nothing is random. States that look and behave the same are visited once,
-//! and graphs that differ only in unit names are searched once. Of units that report ([`SPEAKING`])
-//! all reports are tried. Every event is also tried at the moment when a timer is due, before the
-//! tick, because init sends the tick last. Run by `tests/src/bin/exhaust.rs`.
+//! kinds of dependency, and every sequence of events up to a depth. Machine and oracle are compared
+//! after each event. Nothing is random. States that look and behave the same are visited once, and
+//! graphs that differ only in unit names are searched once. Of units that report ([`SPEAKING`]) all
+//! reports are tried. Every event is also tried at the moment when a timer is due, before the tick,
+//! because init sends the tick last. Run by `tests/src/bin/exhaust.rs`.
 
 use crate::machine::event::{Event, Goal, RunId, Shutdown};
 use crate::simulator::compare;

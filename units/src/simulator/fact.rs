@@ -1,6 +1,5 @@
-//! Prepares a fact for the [`RunLedger`], before the machine receives it: it adds what the rules
-//! say about that run at this moment. [`super::invariant`] checks what the machine makes of the
-//! fact.
+//! Prepares a fact for the [`RunLedger`], before the machine receives it: it adds the rules for
+//! that run at this moment. [`super::invariant`] checks how the machine reacts to the fact.
 
 use crate::machine::event::Event;
 use crate::simulator::oracle::Oracle;

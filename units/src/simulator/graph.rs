@@ -1,6 +1,6 @@
-//! Providers and dependencies of a set of definitions under a policy, computed anew each time. The
-//! oracle and the invariants use it; it shares nothing with [`crate::graph`]. Target ids are the
-//! numbers of the universe's targets, because every generation lists them all.
+//! Providers and dependencies of a set of definitions under a policy, computed from scratch each
+//! time. The oracle and the invariants use it; it shares nothing with [`crate::graph`]. Target ids
+//! are the numbers of the universe's targets, because every generation lists them all.
 
 use crate::simulator::set::Set;
 use crate::spec::DependencyKind as D;

@@ -1,7 +1,7 @@
-//! The oracle: a second, naive implementation of Groundstate's rules. It stores only what the rules
-//! say is stored, gets the same events as the machine, and computes every set anew as a plain fixed
-//! point. It shares no code with [`crate::machine`], only the types of events and states; the
-//! simulator ([`crate::simulator`]) compares the two. It is slow and not part of PID 1.
+//! The oracle: a second, naive implementation of Groundstate's rules. It stores only the data that
+//! the rules require, gets the same events as the machine, and computes every set from scratch as a
+//! plain fixed point. It shares no code with [`crate::machine`], only the types of events and
+//! states; the simulator ([`crate::simulator`]) compares the two. It is slow and not part of PID 1.
 //!
 //! This file has the stored state, and every set and state that follows from it. Actions, counts,
 //! timers and refusals are compared too: [`settle`] computes the consequences of an event,
@@ -38,7 +38,7 @@ enum Due {
     Start,
     Stop,
 }
-/// All timers in their order.
+/// All timers, in that order.
 const DUES: [Due; 7] =
     [Due::Ready, Due::Again, Due::Slot, Due::Reload, Due::Ping, Due::Start, Due::Stop];
 const NOTHING_DUE: [Time; 7] = [Time::NEVER; 7];
@@ -201,9 +201,9 @@ impl Oracle {
         (roots, self.goal.len() + self.want.len())
     }
 
-    /// Returns N; the units in it that lose a conflict to a unit of an earlier root (fired triggers
-    /// come after the sources, by name); the losers among the operator's own; and the units that
-    /// only an end makes needed.
+    /// Returns four sets: N; the units in it that lose a conflict to a unit of an earlier root; the
+    /// losers among the operator's own; and the units that only an end makes needed. Fired triggers
+    /// come after the sources, by name.
     fn need(&self) -> (Set, Set, Set, Set) {
         let (roots, wished) = self.roots();
         let roots = roots.into_iter().filter(|_| self.end.is_none()).enumerate();

@@ -1,6 +1,6 @@
 //! The simulator's own record of every run: start, end, actions and facts. It is separate from both
-//! the machine and the oracle, so that an invariant checks what happened, not what either of them
-//! believes.
+//! the machine and the oracle, so that an invariant checks the events themselves, not the view of
+//! either.
 
 use crate::machine::event::{Event, RunId};
 use crate::simulator::graph::{Graph, Universe};

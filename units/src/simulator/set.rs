@@ -56,7 +56,7 @@ impl Set {
         self.iter().filter(|unit| fits(*unit)).collect()
     }
 
-    /// Returns the union of what each unit leads to.
+    /// Returns the union of the sets that `of` gives for the units.
     pub fn union(self, of: impl Fn(usize) -> Set) -> Set {
         self.iter().fold(Set::EMPTY, |all, unit| all.or(of(unit)))
     }

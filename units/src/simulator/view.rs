@@ -108,14 +108,14 @@ pub struct View<'a> {
     pub rebuilt: Result<(), String>,
 }
 
-/// The whole of the machine, as digests, and what a crash would have made of it.
+/// Digests of the whole machine, and the difference that a resume makes.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// Before it was asked.
+    /// The digest before all queries.
     pub before: u64,
-    /// After it was asked.
+    /// The digest after all queries.
     pub after: u64,
-    /// What a resume has changed.
+    /// The difference after a resume, if there is one.
     pub resumed: Result<(), String>,
 }
 

@@ -1,7 +1,6 @@
-//! What few units ask for: everything a process can be given besides its command, its
-//! user and its environment. Kept apart from [`super::Run`], so that a unit that asks for
-//! none of it pays one byte, and so that the quick way of starting a process
-//! (see `init/src/spawn`) knows by one look that it will do.
+//! Rare settings of a process: everything besides its command, its user and its environment. They
+//! are separate from [`super::Run`], so that a unit without them pays one pointer. The fast path of
+//! `init/src/spawn` needs one check to see that a unit has none.
 
 use super::{ExecLine, FdStore, Keep, Log};
 use crate::text::fields::is_default;
@@ -9,60 +8,60 @@ use serde::{Deserialize, Serialize};
 use serde_with::apply;
 use std::time::Duration;
 
-/// All of it. Its default asks for nothing.
+/// All rare settings. The default sets nothing.
 #[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Particular {
-    /// Looked at before anything of the unit runs.
+    /// Conditions that init checks before it runs any command of the unit.
     pub conditions: Vec<Condition>,
-    /// Variables of init's own environment that are handed on.
+    /// Variables of init's own environment that the process inherits.
     pub env_pass: Vec<String>,
-    /// Variables that are taken away again, whoever set them.
+    /// Variables that init removes, whatever set them.
     pub env_unset: Vec<String>,
-    /// `-` before working-dir: `/` where it is missing.
+    /// `-` before working-dir: the process runs in `/` if the directory is missing.
     pub working_dir_optional: bool,
-    /// chroot(2).
+    /// The argument of chroot(2).
     pub root_dir: Option<String>,
-    /// What it may do besides what its user may.
+    /// Privileges in addition to those of the user, or fewer.
     pub privileges: Privileges,
-    /// Where its descriptors 0, 1 and 2 lead.
+    /// The files behind descriptors 0, 1 and 2.
     pub stdio: Stdio,
-    /// Made for it.
+    /// Directories that init creates for the unit.
     pub directories: Vec<Directories>,
-    /// Whether `runtime-dir` outlives a stop.
+    /// How long init keeps `runtime-dir`.
     pub runtime_dir_keep: Keep,
-    /// Its share of the processor and the disks.
+    /// CPU and disk scheduling.
     pub schedule: Schedule,
-    /// How it is ended.
+    /// How init stops the processes.
     pub ending: Ending,
-    /// Its cgroup's settings.
+    /// Settings of the unit's cgroup.
     pub cgroup: Cgroup,
-    /// A line to this descriptor makes it ready.
+    /// The descriptor on which a line reports readiness.
     pub ready_fd: Option<u16>,
-    /// That long after its exec, before its exec-start-post.
+    /// The time from exec(2) to readiness; exec-start-post runs after it.
     pub ready_wait: Option<Duration>,
-    /// Run again and again; its success makes the unit ready.
+    /// A command that init repeats until it succeeds; then the unit is ready.
     pub ready_exec: Option<ExecLine>,
-    /// Started when nothing else is starting any more, or five seconds later.
+    /// The unit starts when no other unit is starting, or after five seconds.
     pub start_idle: bool,
-    /// How the main process of a background-pidfile unit without a pid file is told.
+    /// How init finds the main process of a background-pidfile unit without a pid file.
     pub main_pid: MainPid,
-    /// A ping is expected at least this often.
+    /// The longest interval between two watchdog pings.
     pub watchdog: Option<Duration>,
-    /// Paths that have to exist before the first command; looked for until the start times out.
+    /// Paths that must exist before the first command. Init checks them until the start times out.
     pub wait_file: Vec<String>,
-    /// Descriptors that init keeps for it.
+    /// Descriptors that init keeps for the unit.
     pub fd_store: FdStore,
-    /// SIGPIPE is ignored, not deadly.
+    /// The process ignores SIGPIPE.
     pub ignore_sigpipe: bool,
-    /// From an imported file: a limit of its cgroup that can not be set is a warning, and its
-    /// exec-stop is followed by the stop signal.
+    /// The unit comes from an imported file. A cgroup limit that cannot be set is then only a
+    /// warning, and the stop signal follows exec-stop.
     pub lenient: bool,
 }
 
 impl Particular {
-    /// It asks for something.
+    /// Returns true if any setting differs from its default.
     pub fn is_any(&self) -> bool {
         *self != Particular::default()
     }
@@ -71,23 +70,23 @@ impl Particular {
 /// One `condition-*` or `assert-*`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Condition {
-    /// What is asked.
+    /// The kind of question.
     pub kind: ConditionKind,
-    /// About what.
+    /// The argument of the question.
     pub argument: String,
-    /// `!`: it must not hold.
+    /// `!`: the condition must not hold.
     #[serde(default, skip_serializing_if = "is_default")]
     pub negated: bool,
-    /// `|`: one of those so marked is enough.
+    /// `|`: one of the conditions with this mark must hold.
     #[serde(default, skip_serializing_if = "is_default")]
     pub any: bool,
-    /// Unmet it is a failure, not a reason to skip.
+    /// An unmet condition fails the unit instead of skipping it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub assert: bool,
 }
 
 impl Condition {
-    /// As it stands in a unit file: `condition-path-exists: !/etc/x`.
+    /// The line of a unit file: `condition-path-exists: !/etc/x`.
     pub fn words(&self) -> String {
         let class = if self.assert { "assert" } else { "condition" };
         let (any, not) = (if self.any { "|" } else { "" }, if self.negated { "!" } else { "" });
@@ -97,7 +96,7 @@ impl Condition {
 
 macro_rules! condition_kinds {
     ($($name:ident $word:literal $doc:literal;)*) => {
-        /// What a condition asks. systemd.unit(5), "Conditions and Asserts".
+        /// The kinds of conditions: systemd.unit(5), "Conditions and Asserts".
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         pub enum ConditionKind { $(#[doc = $doc] $name,)* }
 
@@ -105,7 +104,7 @@ macro_rules! condition_kinds {
             /// All of them.
             pub const ALL: &[ConditionKind] = &[$(ConditionKind::$name,)*];
 
-            /// What stands behind `condition-`.
+            /// The part of the key after `condition-`.
             pub const fn as_str(self) -> &'static str {
                 match self { $(ConditionKind::$name => $word,)* }
             }
@@ -144,36 +143,37 @@ condition_kinds! {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Privileges {
-    /// PR_SET_NO_NEW_PRIVS.
+    /// Sets PR_SET_NO_NEW_PRIVS.
     pub no_new: bool,
-    /// The bounding set, bit n for capability n; None: as it is.
+    /// The bounding set, bit n for capability n. `None` leaves it unchanged.
     pub bound: Option<u64>,
     /// The ambient set.
     pub ambient: u64,
-    /// SECBIT_*.
+    /// The securebits (SECBIT_*).
     pub secure_bits: u8,
 }
 
-/// Where the three descriptors lead.
+/// The files behind the three standard descriptors.
 #[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Stdio {
-    /// 0.
+    /// Descriptor 0.
     pub input: Input,
-    /// 1.
+    /// Descriptor 1.
     pub output: Output,
-    /// 2.
+    /// Descriptor 2.
     pub error: Output,
-    /// The terminal, where one is asked for.
+    /// The terminal, if one is used.
     pub tty: Terminal,
-    /// The name its lines bear in the kernel's and the system's log; empty: its own.
+    /// The identifier of the unit's lines in the kernel log and syslog; empty means the unit's
+    /// name.
     pub log_tag: String,
-    /// The level and facility of its lines.
+    /// The level and facility of the unit's lines.
     pub log_priority: LogPriority,
-    /// A place of output that stands still is waited for, however long; nothing is dropped.
+    /// Init waits for a blocked output destination without limit, so that no line is dropped.
     pub log_blocks: bool,
-    /// The id of its record in utmp(5); empty: none.
+    /// The id of the unit's record in utmp(5); empty means no record.
     pub utmp_id: String,
 }
 
@@ -181,19 +181,19 @@ pub struct Stdio {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LogPriority {
-    /// A line may begin with its level.
+    /// A line may start with its level.
     #[serde(default, skip_serializing_if = "is_default")]
     pub prefix: bool,
-    /// The level of a line that does not; None: info.
+    /// The level of a line without one; `None` means info.
     #[serde(default, skip_serializing_if = "is_default")]
     pub level: Option<u8>,
-    /// `None` means daemon.
+    /// The facility; `None` means daemon.
     #[serde(default, skip_serializing_if = "is_default")]
     pub facility: Option<u8>,
 }
 
 impl Stdio {
-    /// One of the three is a terminal.
+    /// Returns true if one of the three is a terminal.
     pub fn has_terminal(&self) -> bool {
         matches!(self.input, Input::Terminal { .. })
             || [&self.output, &self.error].contains(&&Output::Terminal)
@@ -203,82 +203,82 @@ impl Stdio {
 /// `stdin`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Input {
-    /// Nothing to read.
+    /// /dev/null.
     #[default]
     Null,
     /// The terminal, which becomes the controlling one.
     Terminal {
-        /// Taken from whoever has it.
+        /// Init takes the terminal from its current session.
         #[serde(default)]
         force: bool,
     },
     /// A file.
     File(String),
-    /// The first socket that is passed.
+    /// The first socket that init passes.
     Socket,
 }
 
 /// `stdout`, `stderr`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Output {
-    /// Where `log` says.
+    /// The destination that `log` names.
     #[default]
     Log,
-    /// Another place `log` could name.
+    /// Another destination of those that `log` allows.
     As(Log),
     /// The terminal.
     Terminal,
-    /// A file, opened so.
+    /// A file.
     File {
-        /// Absolute.
+        /// An absolute path.
         path: String,
-        /// How.
+        /// How init opens the file.
         opening: Opening,
     },
-    /// The first socket that is passed.
+    /// The first socket that init passes.
     Socket,
 }
 
-/// How an output file is opened. It is made where it is missing.
+/// How init opens an output file. It creates a missing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Opening {
-    /// Written over from its beginning.
+    /// Overwrites the file from its start.
     Over,
-    /// Written at its end.
+    /// Appends.
     Append,
-    /// Emptied first.
+    /// Truncates the file first.
     Truncate,
 }
 
-/// A terminal and what is done to it.
+/// A terminal and how init prepares it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Terminal {
-    /// Its device; empty: /dev/console.
+    /// The device; empty means /dev/console.
     #[serde(default, skip_serializing_if = "is_default")]
     pub path: String,
-    /// Its settings are made sane before and after a run.
+    /// Init resets the terminal before and after a run.
     #[serde(default, skip_serializing_if = "is_default")]
     pub reset: bool,
-    /// Everybody else is disconnected from it.
+    /// Init disconnects all other processes from the terminal.
     #[serde(default, skip_serializing_if = "is_default")]
     pub hangup: bool,
 }
 
-/// Directories of one key.
+/// The directories of one key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Directories {
-    /// Below what.
+    /// The parent directory.
     pub kind: DirectoryKind,
-    /// Relative, without `.` and `..`.
+    /// Relative paths without `.` and `..`.
     #[serde(default)]
     pub names: Vec<String>,
-    /// Permission bits.
+    /// The permission bits.
     #[serde(default)]
     pub mode: u16,
 }
 
-/// The five places for directories of a unit.
+/// The five parent directories for directories of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum DirectoryKind {
     /// /run.
@@ -294,7 +294,7 @@ pub enum DirectoryKind {
 }
 
 impl DirectoryKind {
-    /// All of them.
+    /// All five.
     pub const ALL: [DirectoryKind; 5] = [
         DirectoryKind::Runtime,
         DirectoryKind::State,
@@ -303,7 +303,7 @@ impl DirectoryKind {
         DirectoryKind::Config,
     ];
 
-    /// The key that asks for one.
+    /// The key of a unit file.
     pub const fn key(self) -> &'static str {
         match self {
             DirectoryKind::Runtime => "runtime-dir",
@@ -314,7 +314,7 @@ impl DirectoryKind {
         }
     }
 
-    /// The variable that names it to the process.
+    /// The environment variable with the directories.
     pub const fn variable(self) -> &'static str {
         match self {
             DirectoryKind::Runtime => "RUNTIME_DIRECTORY",
@@ -326,45 +326,45 @@ impl DirectoryKind {
     }
 }
 
-/// Scheduling. None: as init's own.
+/// Scheduling. `None` means that init's own value is inherited.
 #[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Schedule {
-    /// setpriority(2).
+    /// The argument of setpriority(2).
     pub nice: Option<i8>,
-    /// proc(5), oom_score_adj.
+    /// `oom_score_adj`, see proc(5).
     pub oom_score_adjust: Option<i16>,
     /// ioprio_set(2): the class and the priority, as one number.
     pub io_priority: Option<u16>,
     /// sched_setscheduler(2): the policy and the priority.
     pub cpu_policy: Option<(u8, u8)>,
-    /// sched_setaffinity(2): numbers of processors; empty: all.
+    /// sched_setaffinity(2): the processor numbers; empty means all.
     pub cpu_affinity: Vec<u16>,
 }
 
-/// How a run is ended.
+/// How init stops a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Ending {
-    /// Who is signalled.
+    /// The processes that get the signals.
     pub mode: KillMode,
-    /// What ends what is left at the stop timeout.
+    /// The last signal, which init sends at the stop timeout.
     pub final_signal: u8,
-    /// That signal is sent.
+    /// Init sends the last signal.
     pub kill: bool,
-    /// SIGHUP follows the stop signal.
+    /// Init sends SIGHUP after the stop signal.
     pub hup: bool,
-    /// Reloads it, where there is no exec-reload.
+    /// The signal that reloads the unit if it has no exec-reload.
     pub reload_signal: Option<u8>,
-    /// From the watchdog's ABRT to the end of patience; None: the stop timeout.
+    /// The time from the watchdog's ABRT to the last signal. `None` means the stop timeout.
     pub abort_timeout: Option<Duration>,
-    /// What the kernel's killing for want of memory means.
+    /// The effect of the kernel's OOM killer on the run.
     pub oom_policy: OomPolicy,
 }
 
 impl Ending {
-    /// What survives another last signal than KILL is killed that much later.
+    /// The time from a last signal other than KILL to the KILL.
     pub const FINAL_PATIENCE: Duration = Duration::from_secs(2);
 }
 
@@ -385,52 +385,52 @@ impl Default for Ending {
 /// `kill-mode`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum KillMode {
-    /// The main process, then the rest.
+    /// The main process first, then the others.
     #[default]
     Group,
-    /// The stop signal to the main process, KILL to the rest.
+    /// The main process gets the stop signal, the others get KILL.
     Mixed,
-    /// The main process alone; the rest lives on.
+    /// The main process only; the others keep running.
     Process,
-    /// Nobody: exec-stop alone.
+    /// No process: only exec-stop runs.
     None,
 }
 
 /// `oom-policy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum OomPolicy {
-    /// The run goes on without the killed process.
+    /// The run continues without the killed process.
     Continue,
-    /// The run has failed, and is stopped.
+    /// The run fails, and init stops it.
     #[default]
     Stop,
-    /// The kernel kills all of it at once.
+    /// The kernel kills all processes of the run at once.
     Kill,
 }
 
 /// `main-pid`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MainPid {
-    /// The pid file says it.
+    /// The pid file names it.
     #[default]
     File,
-    /// The one process that is left when the launcher has ended.
+    /// The only process left after the launcher has exited.
     Guess,
-    /// There is none: the unit is up as long as any process of it is.
+    /// The unit has none: it is up while any of its processes runs.
     None,
 }
 
-/// Settings of the cgroup, v2. Documentation/admin-guide/cgroup-v2.rst.
+/// Settings of the cgroup (v2). See Documentation/admin-guide/cgroup-v2.rst.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cgroup {
-    /// File and text to write, in this order: `memory.max` `33554432`.
+    /// Files and the text to write, in this order: `memory.max` `33554432`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub settings: Vec<(String, String)>,
-    /// Below ours, `a/b`; empty: right below.
+    /// The path `a/b` of the parent below init's cgroup; empty means directly below.
     #[serde(default, skip_serializing_if = "is_default")]
     pub slice: String,
-    /// The unit's user may make cgroups of its own below.
+    /// The unit's user may create cgroups below the unit's.
     #[serde(default, skip_serializing_if = "is_default")]
     pub delegate: bool,
 }

@@ -1,18 +1,17 @@
-//! Values as people write them: durations, sizes, numbers, booleans, signals, limits.
-//! One grammar for unit files, settings and command lines. Everything is checked
-//! arithmetic; nothing wraps, rounds in silence or is guessed: where two readings of
-//! a text exist (`010`, `1e9`), it is refused and the hint says how to write either.
+//! Values of unit files, settings and command lines, in one grammar: durations, sizes, numbers,
+//! booleans, signals, limits. Arithmetic is checked: no value wraps or is silently rounded. A text
+//! with two readings (`010`, `1e9`) is refused, and the hint says how to write either.
 
 use crate::limit;
 use crate::spec::SuccessStatus;
 use std::time::Duration;
 
-/// Why a text is not the value asked for.
+/// The reason why a text is not a valid value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// The fact.
+    /// The problem.
     pub message: String,
-    /// What to do about it.
+    /// The correction.
     pub hint: &'static str,
 }
 
@@ -43,8 +42,8 @@ const TIME_UNITS: [(&str, u64); 16] = [
     ("d", 86_400_000_000_000),
 ];
 
-/// A span of time: a bare decimal number is seconds; else one or more of number and
-/// unit (`us ms s min h d`), with or without white space between. At most a hundred years.
+/// Parses a duration. A bare decimal number is seconds. Otherwise it is a list of numbers with
+/// units (`us ms s min h d`), with or without white space between. The maximum is a hundred years.
 pub fn duration(text: &str) -> Result<Duration, Mistake> {
     let wrong = || mistake(format!("`{text}` is no duration"), DURATION_HINT);
     let mut rest = text;
@@ -88,7 +87,8 @@ pub fn duration(text: &str) -> Result<Duration, Mistake> {
     Ok(Duration::from_nanos(nanos))
 }
 
-/// `number` (decimal, with or without a fraction, no leading zero but `0.…`) times `scale`, saturating.
+/// Returns `number` times `scale`, saturating. `number` is decimal, with or without a fraction.
+/// Only `0.…` may start with a zero.
 fn scaled(number: &str, scale: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     if !is_plain_number(whole) || fraction.is_empty() || fraction.len() > 9 {
@@ -110,8 +110,8 @@ pub(crate) fn is_plain_number(text: &str) -> bool {
         && (text == "0" || !text.starts_with('0'))
 }
 
-/// A duration, or `none`: without limit. Zero is refused, because it is read as
-/// "at once" by some and as "never" by others.
+/// Parses a duration, or `none` for no limit. Zero is refused, because it could mean "at once" or
+/// "never".
 pub fn timeout(text: &str) -> Result<Option<Duration>, Mistake> {
     if text == "none" {
         return Ok(None);
@@ -128,7 +128,7 @@ pub fn timeout(text: &str) -> Result<Option<Duration>, Mistake> {
     }
 }
 
-/// A whole number from `least` to `most`, decimal.
+/// Parses a decimal whole number from `least` to `most`.
 pub fn count(text: &str, least: u32, most: u32) -> Result<u32, Mistake> {
     let number = if is_plain_number(text) { text.parse::<u32>().ok() } else { None };
     match number.filter(|number| (least..=most).contains(number)) {
@@ -140,7 +140,8 @@ pub fn count(text: &str, least: u32, most: u32) -> Result<u32, Mistake> {
     }
 }
 
-/// Bytes: a whole number with or without K, M, G, T (base 1024; `KiB`, `MiB` … mean the same).
+/// Parses a size in bytes: a whole number with or without K, M, G, T. The base is 1024; `KiB`,
+/// `MiB` … mean the same.
 pub fn size(text: &str) -> Result<u64, Mistake> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at_checked(end).unwrap_or(("", ""));
@@ -164,7 +165,7 @@ pub fn size(text: &str) -> Result<u64, Mistake> {
     }
 }
 
-/// true, false, yes, no, on, off.
+/// Parses true, false, yes, no, on, off.
 pub fn boolean(text: &str) -> Result<bool, Mistake> {
     match text {
         "true" | "yes" | "on" => Ok(true),
@@ -173,7 +174,7 @@ pub fn boolean(text: &str) -> Result<bool, Mistake> {
     }
 }
 
-/// A signal: `TERM`, `SIGTERM`, `RTMIN+3`, `RTMAX-1` or a number from 1 to 64.
+/// Parses a signal: `TERM`, `SIGTERM`, `RTMIN+3`, `RTMAX-1` or a number from 1 to 64.
 pub fn signal(text: &str) -> Result<u8, Mistake> {
     let named = text.starts_with(|c: char| c.is_ascii_alphabetic());
     let known =
@@ -187,7 +188,7 @@ pub fn signal(text: &str) -> Result<u8, Mistake> {
     }
 }
 
-/// One entry of `success-status`: an exit status from 0 to 255, or the name of a signal.
+/// Parses one entry of `success-status`: an exit status from 0 to 255, or the name of a signal.
 pub fn status(text: &str, into: &mut SuccessStatus) -> Result<(), Mistake> {
     if text.starts_with(|c: char| c.is_ascii_alphabetic())
         && let Some(signal) = crate::text::signal::number(text)
@@ -208,7 +209,7 @@ pub fn status(text: &str, into: &mut SuccessStatus) -> Result<(), Mistake> {
     Ok(())
 }
 
-/// File mode bits to take away, in octal: `022`.
+/// Parses a umask in octal: `022`.
 pub fn umask(text: &str) -> Result<u32, Mistake> {
     let octal = (1..=4).contains(&text.len()) && text.bytes().all(|b| (b'0'..=b'7').contains(&b));
     let mask = if octal { u32::from_str_radix(text, 8).ok() } else { None };
@@ -218,7 +219,7 @@ pub fn umask(text: &str) -> Result<u32, Mistake> {
     }
 }
 
-/// Permission bits of a file, in octal: `0660`.
+/// Parses the permission bits of a file in octal: `0660`.
 pub fn mode(text: &str) -> Result<u32, Mistake> {
     let octal = (3..=5).contains(&text.len()) && text.bytes().all(|b| (b'0'..=b'7').contains(&b));
     let mode = if octal { u32::from_str_radix(text, 8).ok() } else { None };
@@ -228,7 +229,7 @@ pub fn mode(text: &str) -> Result<u32, Mistake> {
     }
 }
 
-/// A path from the root, without `..` and without a NUL.
+/// Checks an absolute path: no `..` and no NUL.
 pub fn path(text: &str) -> Result<String, Mistake> {
     if !text.starts_with('/') {
         return mistake(format!("`{text}` is no absolute path"), "begin it with `/`");
@@ -246,7 +247,7 @@ pub fn path(text: &str) -> Result<String, Mistake> {
 mod tests {
     use super::*;
 
-    /// Numbers that some program somewhere reads in another way.
+    /// Refuses numbers that other programs read differently.
     const ODD: [&str; 22] = [
         "",
         " ",

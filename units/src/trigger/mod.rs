@@ -192,7 +192,7 @@ pub enum Look {
 }
 
 impl Look {
-    /// All of them.
+    /// All conditions.
     pub const ALL: [Look; 5] =
         [Look::Exists, Look::ExistsGlob, Look::Changed, Look::Modified, Look::DirectoryNotEmpty];
 

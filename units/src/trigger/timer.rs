@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(due(&timer, now, &history).wall, Some(2 * HOUR), "in the past: at once");
         history.fired_wall = Some(now);
         assert_eq!(due(&timer, now, &history).wall, Some(11 * HOUR));
-        // The clock is put back by eight hours.
+        // The clock is set back by eight hours.
         assert_eq!(due(&timer, 2 * HOUR + 5, &history).wall, Some(3 * HOUR));
     }
 
@@ -173,7 +173,7 @@ mod tests {
         let calendar = vec![calendar::parse("hourly").unwrap()];
         let jitter = Duration::from_secs(600);
         let timer = Timer { calendar, jitter, ..Timer::default() };
-        // Init began at 10:00:00, the timer is active since 10:00:05 and last fired at 01:00.
+        // Init started at 10:00:00. The timer is active since 10:00:05 and last fired at 01:00.
         let mut history = History {
             startup: at(100),
             active: at(105),
@@ -185,7 +185,7 @@ mod tests {
         let late = found - 10 * HOUR;
         assert!((1..600_000_000).contains(&late), "{late}");
         assert_eq!(due(&timer, 10 * HOUR + 9_000_000, &history).wall, Some(found));
-        // A clock that was put back since then keeps nothing waiting until the start of init.
+        // After the clock is set back, the timer does not wait for the time at which init started.
         history.fired_wall = Some(HOUR);
         let found = due(&timer, 2 * HOUR + 1, &history).wall.unwrap();
         assert!((2 * HOUR..2 * HOUR + 600_000_000).contains(&found), "{found}");
@@ -223,7 +223,7 @@ mod tests {
         history.fired = Some(at(60));
         history.unit_active = Some(at(61));
         assert_eq!(due(&timer, 0, &history).mono, Some(at(71)));
-        // The unit was still up: nothing came of the firing but the next one.
+        // The unit was still up, so the firing had no effect; the timer repeats.
         history.fired = Some(at(71));
         assert_eq!(due(&timer, 0, &history).mono, Some(at(81)));
     }
@@ -235,7 +235,7 @@ mod tests {
         let mut history = History { active: at(5), ..History::default() };
         let first = due(&timer, 0, &history).mono.unwrap();
         assert_eq!(first, at(5).after(Duration::from_micros(1)), "the first is not held back");
-        // The unit is up for ever: every firing is for nothing.
+        // The unit is always up, so no firing has an effect.
         (history.fired, history.unit_active) = (Some(first), Some(first));
         assert_eq!(due(&timer, 0, &history).mono, Some(first.after(limit::TIMER_PACE)));
         let calendar = vec![calendar::parse("*:*:0/0.001").unwrap()];

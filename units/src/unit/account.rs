@@ -53,11 +53,11 @@ pub enum Account {
 }
 
 impl Account {
-    /// Parses a name of letters, digits, `_`, `-` and `.` that does not start with a digit, `-` or
-    /// `.` (a `$` may end it), or a decimal number without sign or leading zero.
+    /// Parses a user or group: a decimal number without sign or leading zero, or a name. A name has
+    /// letters, digits, `_`, `-` and `.`, may end in `$`, and does not start with a digit, `-` or
+    /// `.`.
     ///
-    /// # Errors
-    /// The error in words.
+    /// # Errors The error in words.
     pub fn parse(text: &str) -> Result<Account, String> {
         let mut characters = text.chars();
         let Some(first) = characters.next() else { return Err("it is empty".to_string()) };

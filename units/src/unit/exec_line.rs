@@ -2,19 +2,22 @@
 //! arguments. No shell is involved; the rules are those of systemd.service(5), "COMMAND LINES",
 //! without its `;` lists.
 //!
-//! Prefixes of the program, in any order and each once: `-` (a failure counts as success), `+` (as
-//! init itself, whatever rights the unit has), `!` (as init's own user, otherwise as the unit), `@`
-//! (the second word is the program's name for itself), `:` (no variable is replaced). `!!` is
-//! accepted instead of `!` and changes nothing: it is for kernels without ambient capabilities,
-//! which Groundstate does not support.
+//! Prefixes of the program, in any order and each once: `-` (a failure counts as success), `+`
+//! (with all of init's privileges, whatever the unit says), `!` (as init's own user; all other keys
+//! of the unit apply), `@` (the second word is the program's argument 0), `:` (no variable is
+//! replaced). `!!` is accepted instead of `!` and changes nothing: it is for kernels without
+//! ambient capabilities, which Groundstate does not support.
 //!
-//! Words are split at white space. Quotes, single or double, hold a word together,
-//! anywhere in it, and are removed; the C escapes are known in and out of quotes.
-//! After that, quotes make no difference any more: a word that is `$NAME` as a whole
-//! is replaced by the words of the variable's value (by none when it is unset);
-//! `${NAME}` anywhere in a word is replaced by the value as it is; `$$` is a dollar;
-//! any other dollar stays, for a shell that may be the program. The program itself
-//! is never a variable. Parsing happens in the loader, [`expand`] at each start.
+//! White space splits words. Single or double quotes anywhere in a word hold it together and are
+//! removed. C escapes work inside and outside quotes. Variables are replaced after that, so quotes
+//! do not affect them:
+//!
+//! - A word that is `$NAME` as a whole becomes the words of the value; no word if it is unset.
+//! - `${NAME}` anywhere in a word becomes the value as it is.
+//! - `$$` is a dollar. Any other dollar stays, because the program may be a shell.
+//!
+//! The program itself is never a variable. The loader parses the line; [`expand`] runs at each
+//! start.
 
 mod arguments;
 

@@ -1,7 +1,7 @@
 //! One validated set of units, which the loader hands to PID 1.
 //!
 //! Unit and target ids are dense indices into the two lists, which are sorted by name. A generation
-//! contains what the files say. The unit that *provides* a target, and the edges that count, also
+//! has the content of the files. The unit that *provides* a target, and the edges that count, also
 //! depend on the present policy, and [`crate::machine`] computes them.
 
 use crate::spec::{DependencyKind, Kind, Live, Readiness, Restart};

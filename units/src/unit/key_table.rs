@@ -29,7 +29,7 @@ const PROCESS: Kinds = Kinds::of(&[
     Kind::Oneshot,
 ]);
 const FOREGROUND: Kinds = Kinds::of(&[Kind::ForegroundNotified, Kind::ForegroundSupervised]);
-/// Nothing happens without a command.
+/// Types that need a command.
 const STARTED: Kinds = Kinds::of(&[
     Kind::ForegroundNotified,
     Kind::ForegroundSupervised,
@@ -38,21 +38,21 @@ const STARTED: Kinds = Kinds::of(&[
 ]);
 const SUPERVISED: Kinds = Kinds::of(&[Kind::ForegroundSupervised]);
 const PIDFILE: Kinds = Kinds::of(&[Kind::BackgroundPidfile]);
-/// What may be exited.
+/// Types whose units can be exited.
 const ENDING: Kinds = Kinds::of(&[
     Kind::ForegroundNotified,
     Kind::ForegroundSupervised,
     Kind::BackgroundPidfile,
     Kind::Oneshot,
 ]);
-/// What may be running.
+/// Types whose units can be running.
 const RUNNING: Kinds = Kinds::of(&[
     Kind::ForegroundNotified,
     Kind::ForegroundSupervised,
     Kind::BackgroundPidfile,
     Kind::BackgroundScripted,
 ]);
-/// What can fail by itself.
+/// Types whose units can fail by themselves.
 const FAILING: Kinds = PROCESS.and(TRIGGERS);
 
 /// The values of `type`.
@@ -79,7 +79,7 @@ const fn key(
 
 use Class::{Identity, Live, Run};
 
-/// The areas, in the order the documentation lists them.
+/// The areas, in the order of the documentation.
 const AREAS: [&[Key]; 10] = [
     GENERAL,
     relation::KEYS,

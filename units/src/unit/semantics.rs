@@ -27,7 +27,7 @@ pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outside {
     /// One of these paths must be an executable file. The word is the one in the exec line; the
-    /// last value tells what happens otherwise.
+    /// last value is the effect of a missing file.
     Executable(String, Vec<String>, &'static str),
     /// A directory.
     Directory(String),

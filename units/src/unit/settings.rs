@@ -77,7 +77,7 @@ pub struct Settings {
     pub echo: Option<Echo>,
     /// See `--exit-with`.
     pub exit_with: Option<Name>,
-    /// Whether `wanted-by` is enabled if the policy does not mention the unit.
+    /// The default of whether `wanted-by` counts, for units that the policy does not mention.
     pub enabled_by_default: bool,
     /// The reactions to keys.
     pub reactions: Reactions,

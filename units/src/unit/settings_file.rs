@@ -48,7 +48,7 @@ const fn setting(
     SettingKey { name, words, default, doc }
 }
 
-/// Every key, in the order the documentation lists them.
+/// Every key, in the order of the documentation.
 #[rustfmt::skip]
 pub const SETTINGS: &[SettingKey] = &[
     setting("default-target", "a target", "multi-user", "The goal of a boot that names none."),
@@ -225,7 +225,7 @@ fn paths(field: Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<String>> {
     nodes.iter().map(path).collect()
 }
 
-/// Returns paths; the words `systemd` and `fstab`, which one text may hold too, stand for paths.
+/// Returns paths. The words `systemd` and `fstab`, which one text may have both, mean paths too.
 fn import_dirs(field: Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<String>> {
     let own = |word: &str| match word.trim() {
         "systemd" => Some(SYSTEMD_DIRS.as_slice()),

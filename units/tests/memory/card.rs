@@ -1,5 +1,5 @@
-//! The design card's example units, and a generation of one file: what is told about it and
-//! what became of its units.
+//! The example units of the design card. Also loads a generation from one file, and returns its
+//! diagnostics and units.
 
 use super::{Memory, told};
 use groundstate_units::spec::Run;
@@ -75,7 +75,7 @@ pub(crate) fn one(text: &str) -> Generation {
     Memory::new(&[("/u/x.yaml", text)]).check("/u")
 }
 
-/// What is told about one file, without what is outside of it.
+/// Returns the diagnostics of one file, without those about other files.
 pub(crate) fn mistakes(text: &str) -> Vec<String> {
     told(&one(text)).into_iter().filter(|told| !told.contains("missing-executable")).collect()
 }

@@ -1,5 +1,5 @@
-//! A file system in memory, for tests of the loader: paths to files, with every
-//! question counted. Directories are there by what is in them.
+//! A file system in memory for tests of the loader. It maps paths to files and counts each access.
+//! A directory exists if a file is in it.
 
 #![allow(dead_code, reason = "each file of tests uses a part of it")]
 
@@ -17,14 +17,14 @@ struct File {
     stat: Stat,
 }
 
-/// What a file that changes under the reader is at one look at it, be it stat or read.
+/// The state of a changing file at one access, stat or read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Look {
     /// This text.
     Is(&'static str),
-    /// This text, of which a reader gets the first half.
+    /// This text; a reader gets its first half.
     Half(&'static str),
-    /// It is not there.
+    /// The file does not exist.
     Gone,
 }
 
@@ -34,11 +34,11 @@ pub(crate) struct Memory {
     clock: i64,
     pub(crate) backwards: bool,
     pub(crate) read: Mutex<Vec<String>>,
-    /// This path changes each time it is looked at.
+    /// A path that changes at each access.
     pub(crate) restless: Option<String>,
-    /// Nobody asks what stands below it.
+    /// A directory whose contents the loader must not ask for.
     pub(crate) far: Option<String>,
-    /// What this path is at the first look at it, at the second … and from the last one on.
+    /// A path and its states at successive accesses; the last state remains.
     pub(crate) moving: Option<(String, Vec<Look>)>,
     looks: Mutex<i64>,
     links: BTreeMap<String, String>,
@@ -80,7 +80,7 @@ impl Memory {
         change(&mut self.files.get_mut(path).unwrap().stat);
     }
 
-    /// A link to a path that has been put.
+    /// Creates a link to an existing path.
     pub(crate) fn link(&mut self, path: &str, target: &str) {
         let there = self.files.get(target).cloned();
         self.links.insert(path.to_string(), target.to_string());
@@ -105,7 +105,8 @@ impl Memory {
         inside.map(|rest| rest.split('/').next().unwrap_or(rest).to_string()).collect()
     }
 
-    /// The next look at a path that moves: what it is, and stat of it. None: this path does not.
+    /// Returns the content and stat of the next access to a changing path. Returns `None` for other
+    /// paths.
     fn look(&self, path: &str) -> Option<Result<(Vec<u8>, Stat), Problem>> {
         let (_, looks) = self.moving.as_ref().filter(|(moving, _)| moving == path)?;
         let mut at = self.looks.lock().unwrap();
@@ -116,7 +117,7 @@ impl Memory {
             Look::Half(text) => (text, &text[..text.len() / 2]),
             Look::Gone => return Some(Err(Problem::Missing)),
         };
-        // As old as the first look of those in a row at which it holds the same.
+        // The time is that of the first access in a row with the same text.
         let same = |look: &Look| matches!(look, Look::Is(it) | Look::Half(it) if *it == text);
         let since = looks[..now].iter().rposition(|look| !same(look)).map_or(0, |at| at + 1);
         let mut stat = self.files[path].stat;
@@ -125,7 +126,7 @@ impl Memory {
         Some(Ok((part.into(), stat)))
     }
 
-    /// How often it was looked at what moves.
+    /// Returns the number of accesses to the changing path.
     pub(crate) fn looks(&self) -> i64 {
         *self.looks.lock().unwrap()
     }
@@ -198,7 +199,7 @@ impl Files for Memory {
     }
 }
 
-/// `line:column code` of each diagnostic.
+/// Returns `line:column code` of each diagnostic.
 pub(crate) fn told(generation: &Generation) -> Vec<String> {
     let tell = |d: &groundstate_units::text::diagnostic::Diagnostic| {
         let file = d.at.file.rsplit('/').next().unwrap_or_default();

@@ -39,8 +39,8 @@ impl Init {
         }
     }
 
-    /// Removes a process from all tables. Returns true if it belonged to a run; the run is told
-    /// later.
+    /// Removes a process from all tables. Returns true if it belonged to a run; the run gets the
+    /// exit later.
     fn let_go_of(&mut self, ended: Ended) -> bool {
         let is_runs = self.disown(&ended);
         self.child_ended(ended.pid, ended.exit);

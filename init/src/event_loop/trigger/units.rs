@@ -181,7 +181,7 @@ impl Init {
         Sockets { schema: SCHEMA, sockets: self.triggers_of(Kind::Socket).map(socket).collect() }
     }
 
-    /// What each active trigger waits for, in words.
+    /// Returns, for each active trigger, the event that it waits for, in words.
     pub(crate) fn trigger_words(&self, facts: &Facts) -> BTreeMap<RunId, String> {
         let mut words = BTreeMap::new();
         for (run, listening) in &self.triggers.listening {

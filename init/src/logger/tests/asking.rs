@@ -84,7 +84,7 @@ fn a_client_that_does_not_read_is_dropped_and_holds_nobody_up() {
     assert_eq!(texts(&init.file("web")).len(), 500_000);
 }
 
-/// Whether a user with this uid, gid and these groups may read logs.
+/// Returns true if a user with this uid, gid and these groups may read logs.
 fn asks_as(init: &Init, uid: u32, gid: u32, groups: &[u32]) -> bool {
     let path = init.scratch.0.join("log.sock");
     let groups: Vec<_> = groups.iter().map(|group| nix::unistd::Gid::from_raw(*group)).collect();

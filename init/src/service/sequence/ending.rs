@@ -202,7 +202,7 @@ impl CommandSequence {
             return self.stop_by_signal();
         }
         if self.main_alive {
-            // The exec-stop has told it to exit; the machine's stop timeout applies.
+            // The exec-stop has asked the process to exit; the machine's stop timeout applies.
             self.step = Step::StopMain;
             return Vec::new();
         }

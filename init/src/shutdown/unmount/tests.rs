@@ -71,7 +71,7 @@ fn enter<T>(place: &Path, furnish: impl FnOnce(&Path) -> nix::Result<T>) -> nix:
     Ok(furnished)
 }
 
-/// A process in such a root that runs the final unmount and then checks what is left.
+/// A process in such a root that runs the final unmount and then checks the remaining mounts.
 fn machine<T>(
     place: &Place,
     furnish: impl FnOnce(&Path) -> nix::Result<T>,

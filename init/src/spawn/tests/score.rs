@@ -40,7 +40,7 @@ fn a_child_has_the_score_of_children_and_init_its_own() {
     }
 }
 
-/// A score below what this process may set: the child must not keep init's score.
+/// A score below the minimum of this process: the child must not keep init's score.
 #[test]
 fn a_child_that_can_not_have_its_score_never_becomes_its_program() {
     let test = "spawn::tests::score::a_child_that_can_not_have_its_score_never_becomes_its_program";

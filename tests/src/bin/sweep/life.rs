@@ -1,7 +1,7 @@
-//! One life of a real init with a fixed script, whatever fails meanwhile: all units start, a
-//! service crashes and restarts, one notifies init and one writes to its log, a client connects to
-//! a socket, a timer fires, unit files are reloaded, a unit is added and removed, init ends. A
-//! failed assertion is a finding; `main` catches it.
+//! One life of a real init with a fixed script, whatever fails meanwhile. All units start. A
+//! service crashes and restarts, one notifies init, and one writes to its log. A client connects to
+//! a socket, and a timer fires. Unit files are reloaded, a unit is added and removed, and init
+//! ends. A failed assertion is a finding; `main` catches it.
 
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::within;
@@ -131,7 +131,7 @@ impl Life {
         self.injector.disarm()
     }
 
-    /// Runs the script. Returns what was seen of the fault.
+    /// Runs the script. Returns the observations about the fault.
     pub(crate) fn work(&mut self, cases: &[Case]) -> Seen {
         self.rounds += 1;
         let init = &self.init;

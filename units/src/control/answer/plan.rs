@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 pub struct Plan {
     /// [`super::SCHEMA`].
     pub schema: u32,
-    /// Units to stop, in waves in the order in which they are told, sorted within a wave.
+    /// Units to stop: waves in the order of the stops, sorted within a wave.
     pub stop: Vec<Vec<String>>,
     /// Units to start, in the same form.
     pub start: Vec<Vec<String>>,

@@ -83,7 +83,7 @@ pub enum Cause {
     },
     /// A condition was not met.
     Skipped {
-        /// Which.
+        /// The condition.
         condition: String,
     },
     /// The kernel killed the run because memory ran out.
@@ -104,7 +104,7 @@ pub enum Cause {
     },
     /// The unit waits for targets.
     On {
-        /// Which.
+        /// The targets.
         targets: Vec<String>,
     },
     /// A process of the run is unkillable.

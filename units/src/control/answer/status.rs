@@ -121,8 +121,8 @@ pub struct UnitStatus {
     #[serde_with(skip_apply)]
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reload_failed: bool,
-    /// The exited run counts as active. False if it is over, so that the unit is inactive although
-    /// its success stands.
+    /// The exited run counts as active. False if the run is over: then the unit is inactive,
+    /// although its success still counts.
     #[serde_with(skip_apply)]
     #[serde(default = "yes")]
     pub remains: bool,

@@ -6,8 +6,8 @@ use crate::machine::{Machine, reason};
 use crate::spec::Exit;
 use crate::text::name::Name;
 
-/// Converts a reason of the present machine, which tells names that the goal leaves out from masked
-/// ones.
+/// Converts a reason of the present machine. It distinguishes masked names from names that the goal
+/// leaves out.
 pub(super) fn present(
     machine: &Machine,
     why: &reason::Reason,

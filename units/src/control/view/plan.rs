@@ -6,7 +6,7 @@ use crate::text::name::Name;
 use crate::unit::generation::Generation;
 use std::collections::BTreeMap;
 
-/// A plan as it is answered. `generations`: those in which its units are.
+/// Converts a plan into its answer. `generations` are those that contain its units.
 pub fn plan(plan: &plan::Plan, generations: &[&Generation]) -> Plan {
     let names = |names: &[Name]| names.iter().map(Name::to_string).collect::<Vec<_>>();
     // Most generations have no source, so no lookup by name is needed.

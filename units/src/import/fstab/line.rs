@@ -141,28 +141,28 @@ impl Line {
         self.options.iter().filter_map(value).collect()
     }
 
-    /// It needs the network.
+    /// Returns true if the mount needs the network.
     pub(super) fn is_remote(&self) -> bool {
         self.has("_netdev") || is_remote(&self.kind.text)
     }
 
-    /// The target of a boot brings it in.
+    /// Returns true if the target of a boot pulls the mount in.
     pub(super) fn is_at_boot(&self) -> bool {
         let is_named = ["required-by", "wanted-by"].iter().any(|key| !self.all(key).is_empty());
         !is_named && (!self.has("noauto") || self.has("x-systemd.automount"))
     }
 
-    /// A boot neither needs it nor waits for it.
+    /// Returns true if a boot neither needs the mount nor waits for it.
     pub(super) fn is_soft(&self) -> bool {
         self.has("nofail") || self.has("x-systemd.automount") || self.is_in_background()
     }
 
-    /// nfs(5) would go on in the background, after mount(8) has ended well.
+    /// Returns true if nfs(5) may retry in the background after mount(8) has exited with success.
     pub(super) fn is_in_background(&self) -> bool {
         self.has("bg") && self.kind.text.starts_with("nfs")
     }
 
-    /// Returns the options for mount(8), without those that only a boot reads.
+    /// Returns the options for mount(8), without those that only matter at boot.
     pub(super) fn for_mount(&self) -> String {
         let is_for_boot = |text: &str| {
             let word = text.to_ascii_lowercase();
@@ -223,7 +223,7 @@ fn parts(text: &str, at: Spot, separators: &[char], quotes: bool) -> Vec<Field> 
     parts
 }
 
-/// Replaces the octal escapes of fstab(5). Fails where that is no text.
+/// Replaces the octal escapes of fstab(5). Fails if the result is no UTF-8.
 fn decode(field: Field) -> Result<Field, Spot> {
     let mut bytes = Vec::with_capacity(field.text.len());
     let mut rest = field.text.as_bytes();

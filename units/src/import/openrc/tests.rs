@@ -1,6 +1,6 @@
-//! Service scripts as people write them, converted: what they become natively, and what is told.
-//! The scripts are in `examples.rs`; that nothing of them is dropped in silence, whatever happens
-//! to them, is in `silence.rs`.
+//! Converts realistic service scripts, and checks the native units and the diagnostics.
+//! `examples.rs` has the scripts. `silence.rs` checks that the importer reports everything that it
+//! drops, also for damaged scripts.
 
 use super::convert;
 use crate::import::import_outcome::{Imported, Outcome};
@@ -20,13 +20,13 @@ fn with_settings(name: &str, text: &str, settings: &str) -> Imported {
     convert(name, &file.as_str().into(), text.as_bytes(), settings)
 }
 
-/// `command=/bin/web`, kept in the foreground, and these lines.
+/// Imports `command=/bin/web`, in the foreground, with these lines.
 fn web(lines: &str) -> Imported {
     let start = "#!/sbin/openrc-run\ncommand=/bin/web\ncommand_background=yes\npidfile=/run/w\n";
     import("web", &format!("{start}{lines}"))
 }
 
-/// The values of a key; empty: no such key.
+/// Returns the values of a key; empty if the unit has no such key.
 fn values(imported: &Imported, key: &str) -> Vec<String> {
     let Some(entry) = imported.manifest.entry(key) else { return Vec::new() };
     if let Some(pairs) = entry.node.map() {
@@ -239,7 +239,7 @@ fn one_script_of_several_services_knows_which_it_is() {
             ("after", &["net.lo"]),
         ],
     );
-    // It does not come after itself.
+    // A unit cannot start after itself.
     let lo = import("net.lo", examples::INSTANCE);
     has(&lo, &[("exec-start", &["/usr/sbin/link -i lo"]), ("after", &[])]);
 }

@@ -1,6 +1,6 @@
 //! Command lines: prefixes of the program, words, specifiers, and the `;` between commands. The
-//! native line is written anew from the words, so that it means the same in the native grammar;
-//! variables are expanded at the start of the process.
+//! importer writes a new native line from the words, so that the line means the same in the native
+//! grammar. Variables are expanded when the process starts.
 
 use super::conversion::Conversion;
 use super::unit_text::UnitOption;

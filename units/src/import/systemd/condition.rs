@@ -1,4 +1,4 @@
-//! Conditions and assertions: one native key a kind, `!` and `|` kept in front of the value.
+//! Conditions and assertions: one native key per kind. `!` and `|` stay in front of the value.
 
 use super::conversion::Conversion;
 use super::span;
@@ -10,7 +10,7 @@ pub(super) fn convert<'a>(this: &mut Conversion<'a>, key: &str, options: &[&'a U
         let Some(text) = this.expand(option, &option.value) else { continue };
         let marks = text.len() - text.trim_start_matches(['|', '!']).len();
         let Some((marks, value)) = text.split_at_checked(marks) else { continue };
-        // systemd takes them as `|!`, and so does the native key.
+        // systemd reads them as `|!`, and so does the native key.
         let any = if marks.contains('|') { "|" } else { "" };
         let not = if marks.matches('!').count() % 2 == 1 { "!" } else { "" };
         let value = match (key.split_once('-').map(|(_, kind)| kind), value.trim()) {

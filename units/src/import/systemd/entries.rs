@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 impl<'a> Conversion<'a> {
     /// Returns the native key of that name if it exists and this type accepts it. The directive's
-    /// grade tells what a missing key means.
+    /// grade gives the effect of a missing key.
     pub(super) fn native(
         &mut self,
         key: &str,

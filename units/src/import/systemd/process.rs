@@ -125,7 +125,7 @@ fn output(this: &mut Conversion<'_>) {
     }
 }
 
-/// systemd.exec(5): lines may begin with their level unless the unit says otherwise.
+/// systemd.exec(5): lines may start with their level unless the unit says otherwise.
 fn log_priority(this: &mut Conversion<'_>) {
     let prefix = this.last(SECTION, "SyslogLevelPrefix");
     match prefix.map(|option| (option, span::boolean(&option.value))) {

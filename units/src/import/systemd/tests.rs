@@ -1,4 +1,4 @@
-//! Units as people write them, imported: what they become natively, and what is told.
+//! Imports realistic units and checks the native units and the diagnostics.
 
 use super::conversion::{Imported, Surroundings};
 use super::convert::convert;
@@ -24,7 +24,7 @@ fn service(text: &str) -> Imported {
     import("web.service", &format!("[Service]\nExecStart=/bin/web\n{text}"))
 }
 
-/// The values of a key, one a line; empty: no such key.
+/// Returns the values of a key, one per line. Empty if the unit has no such key.
 fn values(imported: &Imported, key: &str) -> Vec<String> {
     let Some(entry) = imported.manifest.entry(key) else { return Vec::new() };
     if let Some(pairs) = entry.node.map() {

@@ -1,7 +1,9 @@
-//! Parses a systemd unit file into an ordered list of assignments with places; nothing is
-//! interpreted, merged or lost. The syntax is systemd.syntax(7): `#` and `;` start comment lines
-//! (also within a continued line), a backslash at the end of a line is a space and continues the
-//! line, and blanks around names and values are removed.
+//! Parses a systemd unit file into an ordered list of assignments with places. Nothing is
+//! interpreted, merged or lost. The syntax is systemd.syntax(7):
+//!
+//! - `#` and `;` start comment lines, also within a continued line.
+//! - A backslash at the end of a line is a space and continues the line.
+//! - Blanks around names and values are removed.
 
 use crate::limit;
 use crate::text::diagnostic::{Diagnostic, Place};
@@ -42,7 +44,7 @@ impl UnitOption {
         self.spot(0)
     }
 
-    /// Where the name begins, with the file.
+    /// Returns the place of the name, with the file.
     pub fn place(&self) -> Place {
         self.at.of(&self.file)
     }

@@ -192,7 +192,7 @@ impl Conversion<'_> {
         }
     }
 
-    /// Nothing of a script says what it needs, or who wants it.
+    /// Reports that the script does not declare its dependencies or the levels that start it.
     fn tell_silence(&mut self, header: &Header) {
         if !header.has_block {
             let hint = "write `after` and `wanted-by` as it needs them";

@@ -1,6 +1,6 @@
-//! The comments of a script that say something about it, as a list of lines with their places: those
-//! of the block `INIT INFO`, and those of Red Hat's among the comments at its head. Nothing is
-//! interpreted or lost here; any bytes are a text, what is not UTF-8 in them is shown as such.
+//! Reads the header comments of a script into a list of lines with their places. These are the
+//! block `INIT INFO`, and Red Hat's comments at the top of the file. This module interprets and
+//! loses nothing. It accepts any bytes; invalid UTF-8 is shown with replacement characters.
 
 use super::table::{self, Word};
 use crate::limit;
@@ -11,31 +11,32 @@ use std::sync::Arc;
 /// The name of the block's lines in a report.
 const BLOCK: &str = "INIT INFO";
 
-/// A line that says something.
+/// A header line.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
-    /// Where it belongs.
+    /// The section of the report that lists the line.
     pub(super) section: Arc<str>,
-    /// The word before the colon; of a line that goes on the one of the first; empty: there is none.
+    /// The keyword before the colon. A continuation line has the keyword of its first line. Empty
+    /// if the line has none.
     pub(super) name: String,
-    /// What it says; None: nobody knows.
+    /// The meaning of the keyword; `None` if it is unknown.
     pub(super) word: Option<Word>,
-    /// Behind the colon.
+    /// The text after the colon.
     pub(super) value: String,
-    /// Where its word begins.
+    /// The place of the keyword.
     pub(super) at: Spot,
-    /// The place of its block among the blocks: only the first counts.
+    /// The number of the line's block. Only the first block has an effect.
     pub(super) block: usize,
 }
 
-/// What is said about a script.
+/// The header of a script.
 #[derive(Debug, Default)]
 pub(super) struct Header {
-    /// In the order of the text.
+    /// The lines in the order of the text.
     pub(super) lines: Vec<Line>,
-    /// There is a block `INIT INFO`.
+    /// The script has a block `INIT INFO`.
     pub(super) has_block: bool,
-    /// What is wrong with it as a whole.
+    /// Errors that concern the whole header.
     pub(super) found: Vec<Diagnostic>,
 }
 
@@ -63,20 +64,20 @@ pub(super) fn read(file: &Arc<str>, text: &str) -> Header {
 struct Reader<'a> {
     file: &'a Arc<str>,
     header: Header,
-    /// The names of both kinds of lines.
+    /// The section names of the two kinds of lines.
     sections: [Arc<str>; 2],
-    /// Where the block begins that this line is in.
+    /// The start of the open block, if the current line is in one.
     begun: Option<Spot>,
-    /// How many have begun.
+    /// The number of blocks so far.
     blocks: usize,
-    /// Nothing but comments so far.
+    /// The file has had only comments so far.
     at_head: bool,
-    /// The line before can go on.
+    /// The previous line may have a continuation.
     is_open: bool,
 }
 
 impl Reader<'_> {
-    /// False: there are too many.
+    /// Reads one line. Returns false when the header has too many lines.
     fn line(&mut self, line: &str, number: u32) -> bool {
         if self.header.lines.len() >= limit::IMPORTED_OPTIONS {
             let message = format!("more than {} lines of a header", limit::IMPORTED_OPTIONS);
@@ -111,7 +112,7 @@ impl Reader<'_> {
         true
     }
 
-    /// A block that nothing has closed.
+    /// Reports a block that has no end.
     fn end_block(&mut self) {
         if let Some(at) = self.begun.take() {
             let message = "the header that begins here is not closed";
@@ -134,7 +135,7 @@ impl Reader<'_> {
         }
         let is_indented = comment.starts_with('\t') || comment.starts_with("  ");
         let keyword = text.split_once(':').filter(|(keyword, _)| is_keyword(keyword));
-        // The Standard lets nothing but a description go on, and only indented.
+        // In the LSB only a description may continue, and only on an indented line.
         if self.is_open && (is_indented || keyword.is_none()) {
             return self.go_on(comment, text, number);
         }

@@ -1,5 +1,6 @@
-//! Who is started before a script and after it, who is stopped after it, and who wants it.
-//! What a script requires is brought in as well; where nobody has it, it is started without.
+//! The order of a script among other units: its dependencies for start and stop, and the targets
+//! that want it. A required unit is pulled in. If no unit provides it, the script starts without
+//! it.
 
 use super::conversion::Conversion;
 use super::header::Line;
@@ -10,7 +11,7 @@ use crate::text::name::Name;
 pub(super) fn convert(this: &mut Conversion<'_>) {
     let is_early = wanted(this);
     if !is_early {
-        // As of each imported service; see `systemd/implied.rs`.
+        // Every imported service has these dependencies; see `systemd/implied.rs`.
         imply(this, "depends-ms", "sysinit.target?");
         imply(this, "after", "basic.target");
     }
@@ -18,7 +19,7 @@ pub(super) fn convert(this: &mut Conversion<'_>) {
         (Word::Required, "waits-for"),
         (Word::Should, "after"),
         (Word::Before, "before"),
-        // Who is stopped before another is started after it.
+        // `after` also orders stops: the unit stops before the named one.
         (Word::StoppedAfter, "after"),
     ] {
         for (index, line) in this.all(word) {
@@ -55,7 +56,7 @@ fn one(this: &mut Conversion<'_>, index: usize, line: &Line, name: &str, key: &'
             let Some(known) = table::FACILITIES.iter().find(|known| known.name == facility) else {
                 return this.lose(index, &format!("`{name}`: no facility that is known"));
             };
-            // It is the system's, and not one of its packages that may be there.
+            // A facility belongs to the system: `Should-Start` pulls it in like `Required-Start`.
             let is_start = matches!(line.word, Some(Word::Required | Word::Should));
             let key = match key {
                 "before" => "before",
@@ -77,7 +78,7 @@ fn one(this: &mut Conversion<'_>, index: usize, line: &Line, name: &str, key: &'
             let how = if known == "before" { "after" } else { "before" };
             this.lose(index, &format!("`{name}` comes {how} it already"));
         }
-        // What is said of a stop follows from the order of the start.
+        // The order of the start implies the order of the stop.
         Some(_) if line.word == Some(Word::StoppedAfter) => {
             this.need_not(index, "who is started after another is stopped before it");
         }

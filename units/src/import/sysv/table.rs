@@ -1,39 +1,39 @@
-//! What the words of a script's comments mean. Nothing but the rows.
+//! The meaning of each keyword in a script's header comments. This file has only the tables.
 
-/// What a line says.
+/// The meaning of a header line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Word {
-    /// Its names.
+    /// Names of the unit.
     Provides,
-    /// What it needs started before.
+    /// Names that must start before.
     Required,
-    /// What is started before it, if it is there.
+    /// Names that start before, if they exist.
     Should,
-    /// What is started after it.
+    /// Names that start after.
     Before,
-    /// What is stopped after it.
+    /// Names that stop after.
     StoppedAfter,
-    /// The levels it is started in.
+    /// Levels that start the script.
     Start,
-    /// The levels it is stopped in.
+    /// Levels that stop the script.
     Stop,
-    /// One line about it.
+    /// The short description.
     Short,
-    /// More about it.
+    /// The long description.
     Long,
-    /// It speaks to who sits at the console.
+    /// The script talks to the user at the console.
     Interactive,
     /// Levels and priorities.
     Chkconfig,
-    /// Where its daemon leaves its pid.
+    /// The daemon's pid file.
     PidFile,
-    /// The name of its daemon's process.
+    /// The name of the daemon's process.
     ProcessName,
     /// For other tools.
     Others,
 }
 
-/// Those of the block `INIT INFO`.
+/// Keywords of the block `INIT INFO`.
 pub(super) const LSB: [(&str, Word); 12] = [
     ("Provides", Word::Provides),
     ("Required-Start", Word::Required),
@@ -49,7 +49,7 @@ pub(super) const LSB: [(&str, Word); 12] = [
     ("X-Interactive", Word::Interactive),
 ];
 
-/// Those of Red Hat's, at the head of a script.
+/// Keywords of Red Hat's comments at the top of a script.
 pub(super) const CHKCONFIG: [(&str, Word); 7] = [
     ("chkconfig", Word::Chkconfig),
     ("description", Word::Long),
@@ -65,14 +65,14 @@ pub(super) fn find(rows: &[(&'static str, Word)], keyword: &str) -> Option<(&'st
     rows.iter().copied().find(|(name, _)| name.eq_ignore_ascii_case(keyword))
 }
 
-/// What the system has to offer, by the name that scripts have for it.
+/// A system facility: the name in scripts and the native target.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facility {
-    /// Behind the dollar.
+    /// The name after the dollar.
     pub(super) name: &'static str,
-    /// As the importer of systemd's units calls it, or who stands for it there.
+    /// The target that the importer of systemd units uses for the facility.
     pub(super) target: &'static str,
-    /// Who is after it brings it in.
+    /// A unit that starts after the facility also pulls it in.
     pub(super) is_wanted: bool,
 }
 
@@ -80,7 +80,7 @@ const fn facility(name: &'static str, target: &'static str, is_wanted: bool) -> 
     Facility { name, target, is_wanted }
 }
 
-/// But for `$all`, which is everybody else.
+/// All facilities except `$all`, which means all other scripts.
 pub(super) const FACILITIES: [Facility; 8] = [
     facility("local_fs", "local-fs.target", false),
     facility("named", "nss-lookup.target", true),
@@ -92,7 +92,7 @@ pub(super) const FACILITIES: [Facility; 8] = [
     facility("x-display-manager", "display-manager", false),
 ];
 
-/// The name, without its dollar, of everybody else.
+/// The name of the facility `$all`, without its dollar.
 pub(super) const ALL: &str = "all";
 
 /// Returns the target that wants a script started in a level: `Some(None)` for a level of the
@@ -107,5 +107,5 @@ pub(super) fn goal(level: char) -> Option<Option<&'static str>> {
     }
 }
 
-/// Who wants what is started before all else.
+/// The target that wants the scripts that start before all others.
 pub(super) const EARLY: &str = "sysinit.target";

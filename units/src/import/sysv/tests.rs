@@ -1,4 +1,4 @@
-//! Scripts as people write them, imported: what they become natively, and what is told.
+//! Imports realistic scripts and checks the native unit and the diagnostics.
 
 use super::convert;
 use crate::import::import_outcome::{Imported, Outcome, Score};
@@ -19,12 +19,12 @@ fn import(name: &str, text: &str) -> Imported {
     convert(name, &name.into(), text.as_bytes(), &format!("/etc/init.d/{name}"))
 }
 
-/// With these lines in its header.
+/// Imports a script with these header lines.
 fn with(lines: &str) -> Imported {
     import("web", &format!("#!/bin/sh\n### BEGIN INIT INFO\n{lines}### END INIT INFO\nexit 0\n"))
 }
 
-/// The values of a key, one a line; empty: no such key.
+/// Returns the values of a key, one per line. Empty if the unit has no such key.
 fn values(imported: &Imported, key: &str) -> Vec<String> {
     let Some(entry) = imported.manifest.entry(key) else { return Vec::new() };
     if let Some(pairs) = entry.node.map() {
@@ -40,7 +40,7 @@ fn told(imported: &Imported) -> Vec<(u32, String)> {
     found.map(|said| (said.at.line, said.message.clone())).collect()
 }
 
-/// What became of the line with that number.
+/// Returns the outcome of the line with that number.
 #[track_caller]
 fn outcome_of(imported: &Imported, line: u32) -> &Outcome {
     let found: Vec<_> =

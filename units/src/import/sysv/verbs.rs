@@ -1,10 +1,11 @@
-//! Whether a script can be told to reload: a label of one of its `case` statements says so. No shell is
-//! read; what only looks like a label (in a here-document) is taken for one.
+//! Detects whether a script supports `reload`: one of its `case` statements has such a label. No
+//! shell reads the script, so text that only looks like a label (in a here-document) counts too.
 
 /// Returns true if the script has a label `reload`, alone or among others.
 pub(super) fn offers_reload(text: &str) -> bool {
     let lines = text.split('\n').map(str::trim).filter(|line| !line.starts_with('#'));
-    // A label begins a line, or stands behind the end of the branch before it, or behind the head of its statement.
+    // A label is at the start of a line, after the end of the previous branch, or after the head of
+    // its statement.
     let mut pieces =
         lines.flat_map(|line| line.split(";;")).map(|piece| match piece.split_once(" in ") {
             Some((head, rest)) if head.trim_start().starts_with("case ") => rest,

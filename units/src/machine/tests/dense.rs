@@ -1,9 +1,9 @@
-//! Graphs with far more edges than units: what a boot and a plan look at grows with the edges and no faster.
+//! Graphs with many more edges than units: the work of a boot and of a plan is linear in the edges.
 
 use super::*;
 
-/// Two providers in a row, and so on: each side of a rung depends on both sides of the one below,
-/// which makes 2^depth ways down.
+/// Returns a ladder: each side of a rung depends on both sides of the rung below. It has 2^depth
+/// paths.
 fn ladder(depth: usize) -> Vec<Draft> {
     let side = |rung: usize, side: char| format!("{side}{rung:05}");
     let mut drafts = Vec::new();
@@ -24,7 +24,7 @@ fn ladder(depth: usize) -> Vec<Draft> {
     drafts
 }
 
-/// Layers of a hundred, each unit with all of the layer below: as many edges as can be had.
+/// Returns layers of a hundred units, each of which depends on the whole layer below.
 fn layers(count: usize) -> Vec<Draft> {
     const WIDTH: usize = 100;
     let label = |layer: usize, i: usize| format!("l{layer:03}-{i:02}");
@@ -44,7 +44,7 @@ fn layers(count: usize) -> Vec<Draft> {
     drafts
 }
 
-/// Units and edges, and what was looked at until all were up.
+/// Returns the number of units and edges, and the number of visits until all units are up.
 fn cost(drafts: Vec<Draft>) -> (usize, usize) {
     let edges: usize = drafts.iter().map(|draft| draft.dependencies.len()).sum();
     let size = drafts.len() + edges;

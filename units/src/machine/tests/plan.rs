@@ -1,5 +1,5 @@
-//! What a wish is said to do, before it is done: its waves, what is kept, and what is no doing of it.
-//! What it does then is in the scenario files.
+//! Plans of a wish: its waves, the units that stay up, and units that the wish does not affect.
+//! Scenario files test the wish itself.
 
 use super::*;
 

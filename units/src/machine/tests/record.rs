@@ -1,9 +1,10 @@
-//! Records: what a machine that is built from them must be, and which records are refused.
+//! Records: properties of a machine that is built from them, and records that are refused.
 
 use super::*;
 use crate::machine::record::Records;
 
-/// A machine with a run that is ready, one that failed, one that waits and a removed unit that is up.
+/// Returns a machine with a ready run, a failed unit, a waiting unit, and a removed unit that is
+/// up.
 fn busy() -> Machine {
     let web =
         || service("web", &[(DependencyKind::DependsOn, "db"), (DependencyKind::Wants, "bad")]);
@@ -81,7 +82,7 @@ fn records_that_are_not_those_of_one_machine_are_refused() {
     assert_eq!(twice, "record 4 is that of old, out of order");
     let other = Machine::from_records(machine.records(), Arc::default()).err().unwrap();
     assert_eq!(other, "the records are about generation 2, not 0");
-    // A unit's record of an earlier moment, from before its run number was given to another run.
+    // An older record of the unit, whose run number now belongs to another run.
     let (fresh, _) = boot(vec![service("old", &[])], "old");
     let stale = refused(&|records| records.units[3] = fresh.records().units[0].clone());
     assert!(stale.contains("the number is not its own"), "{stale}");

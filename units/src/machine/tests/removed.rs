@@ -1,8 +1,9 @@
-//! Units that a reload takes away, and what is told of them. Their rules: `super::super::apply_generation`.
+//! Units that a reload removes, and the notes about them. [`super::super::apply_generation`] has
+//! the rules.
 
 use super::*;
 
-/// However it ended: a unit that is taken away and comes back is told once each time.
+/// A unit that is removed and comes back has one note for each, however its run ended.
 #[test]
 fn a_unit_that_was_killed_when_it_was_removed_is_forgotten_and_comes_back_once() {
     let all = |wants: &[_]| unit("all", Kind::Virtual, wants);

@@ -1,4 +1,4 @@
-//! A second [`Event::Boot`]: init goes on in another root.
+//! A second [`Event::Boot`]: init continues in another root.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn a_second_boot_keeps_what_is_the_same_and_takes_the_goal_of_the_other_root() {
     bring_up(&mut machine, outcome);
     machine.step(at(1), Event::Want { target: name("leaves"), until: None });
     let (kept, leaves) = (run(&machine, "kept"), run(&machine, "leaves"));
-    // One that needs what is not there: as at a boot it breaks alone.
+    // `lost` depends on a missing target, so it breaks alone, as at a boot.
     let second = [(DependencyKind::Wants, "kept"), (DependencyKind::Wants, "lost")];
     let lost = service("lost", &[(DependencyKind::DependsOn, "nobody")]);
     let drafts = vec![all("second", &second), service("kept", &[]), lost];
@@ -29,7 +29,7 @@ fn a_second_boot_keeps_what_is_the_same_and_takes_the_goal_of_the_other_root() {
     let again = |action: &Action| matches!(action, Action::Start { name, .. } if ["kept", "lost"].contains(&name.as_str()));
     assert!(!outcome.actions.iter().any(again), "{:?}", outcome.actions);
     assert!(!machine.state(id(&machine, "lost")).is_active());
-    // Where the goal can not be had there is the emergency, as at the first.
+    // A goal without a provider leads to the emergency action, as at the first boot.
     let outcome = machine.step(at(3), event(vec![service("kept", &[])], "none"));
     assert!(outcome.actions.contains(&Action::Emergency), "{:?}", outcome.actions);
 }

@@ -1,5 +1,5 @@
-//! Places to start in: no more units start at once than may, however many are free to, and who is stuck gives its
-//! place back.
+//! Start slots: no more units start at once than the limit allows, and a stuck unit releases its
+//! slot.
 
 use super::*;
 use std::collections::VecDeque;
@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 const UNITS: usize = 10_000;
 const PLACES: usize = 8;
 
-/// The runs that were begun, but for the one of who wants them all.
+/// Returns the started runs, except that of the unit `all`.
 fn services(outcome: &Outcome) -> Vec<RunId> {
     let start = |action: &Action| {
         if let Action::Start { name, run, .. } = action
@@ -36,7 +36,7 @@ fn of_ten_thousand_no_more_start_at_once_than_may_and_the_stuck_give_way() {
     let outcome = machine.step(at(0), Event::Boot { generation, targets });
     let mut stuck = services(&outcome);
     assert_eq!(stuck.len(), PLACES);
-    // All but one stay as they are, and what moves on has one place.
+    // All but one start are stuck, so one slot is left for the others.
     let mut last = stuck.pop().unwrap();
     let mut begun = PLACES;
     for _ in 0..1_000 {
@@ -59,7 +59,7 @@ fn of_ten_thousand_no_more_start_at_once_than_may_and_the_stuck_give_way() {
     }
     assert_eq!(begun, UNITS, "each once");
     machine.audit().unwrap();
-    // Late, but it is heard.
+    // A late READY still counts.
     for run in stuck {
         machine.step(at(61), Event::Ready(run));
     }

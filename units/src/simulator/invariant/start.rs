@@ -9,7 +9,7 @@ use crate::spec::DependencyKind as D;
 /// L1: a unit starts only if every depends-on and depends-ms provider is active, and every
 /// waits-for (and needed after) provider is active, failed or has a verdict.
 pub fn l01_start_gate(view: &View) -> Verdict {
-    // Timers of one tick are settled one by one, so a unit that was stopped again tells nothing.
+    // Timers of one tick are settled one by one, so a unit that was stopped again proves nothing.
     let again = |unit: usize| {
         let of = |it: &Order| matches!(it, Order::Stop(u, ..) if *u == unit);
         view.orders.iter().any(of) || view.after.state(unit) == State::Stopping

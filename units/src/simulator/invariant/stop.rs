@@ -56,7 +56,7 @@ fn is_up(state: State) -> bool {
     state == State::Starting || state.is_active()
 }
 
-/// L33: a unit that stops promptly is told at the moment in which it has to stop.
+/// L33: a unit that stops promptly is told to stop at the moment in which it has to stop.
 pub fn l33_prompt_stop(view: &View) -> Verdict {
     let prompt = view.is.whose(|run| run.unit.live.stop_promptly);
     match prompt.and(view.is.must_stop()).iter().find(|unit| is_up(view.after.state(*unit))) {
@@ -76,7 +76,7 @@ pub fn l31_skipped_has_no_stop(view: &View) -> Verdict {
     Ok(())
 }
 
-/// L37: a unit that does not remain is exited only when nothing of its run is left; it is not
+/// L37: a unit that does not remain is exited only when nothing of its run is left. It is not
 /// stopped again, and none of its dependents is up.
 pub fn l37_over(view: &View) -> Verdict {
     for unit in 0..view.after.states.len() {

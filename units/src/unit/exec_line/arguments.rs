@@ -1,18 +1,18 @@
-//! The words of an exec line as arguments, which they become at each start: variables are replaced by
-//! what they are then.
+//! Converts the words of an exec line to arguments at each start, with the values that the
+//! variables have then.
 
 use crate::limit;
 use crate::spec::{ExecLine, Piece};
 use std::fmt;
 
-/// Why an exec line can not be turned into arguments.
+/// The reason why an exec line gives no arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unexpanded {
-    /// It asks for `$MAINPID`, and there is no main process.
+    /// The line uses `$MAINPID`, and the unit has no main process.
     NoMainPid,
-    /// With its variables it is longer than [`limit::EXEC_LINE`].
+    /// The expanded line is longer than [`limit::EXEC_LINE`].
     TooLong,
-    /// There is no program.
+    /// The line has no program.
     Empty,
 }
 
@@ -26,12 +26,11 @@ impl fmt::Display for Unexpanded {
     }
 }
 
-/// The arguments of a line, the program first. `lookup` gives the value of an
-/// environment variable; one that is unset is nothing. `main_pid` is the only source
-/// of `$MAINPID`: 0 and what would be negative as a pid_t count as none.
+/// Returns the arguments of a line, the program first. `lookup` gives the value of an environment
+/// variable. `main_pid` is the only source of `$MAINPID`; 0 and values that are negative as a pid_t
+/// count as no main process.
 ///
-/// # Errors
-/// See [`Unexpanded`]. `$MAINPID` is never replaced by nothing.
+/// # Errors See [`Unexpanded`]. `$MAINPID` is never replaced by an empty text.
 pub fn expand(
     line: &ExecLine,
     lookup: &dyn Fn(&str) -> Option<String>,
@@ -75,8 +74,8 @@ pub fn expand(
     Ok(arguments)
 }
 
-/// The words of a value: quotes hold a word together and are removed; one that is not closed
-/// runs to the end.
+/// Returns the words of a value. Quotes hold a word together and are removed; an open quote extends
+/// to the end.
 fn words_of(value: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -1,4 +1,4 @@
-//! Keys: further commands, and how a unit is ended and reloaded.
+//! Keys: additional commands, stop and reload.
 
 use super::{NONE, PIDFILE, PROCESS, key};
 use crate::unit::key::{Class::Run, Key, Shape};

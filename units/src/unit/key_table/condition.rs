@@ -1,5 +1,5 @@
-//! Keys: what has to hold before a unit is started. Each kind of question is a key twice:
-//! unmet `condition-*` skips the unit, unmet `assert-*` fails it.
+//! Keys: conditions that must hold before a unit starts. Each kind of condition has two keys: an
+//! unmet `condition-*` skips the unit, an unmet `assert-*` fails it.
 
 use super::{NONE, PROCESS, key};
 use crate::unit::key::{Class::Run, Key, Shape};

@@ -1,4 +1,4 @@
-//! Keys: directories that are made for a unit.
+//! Keys: directories that init creates for a unit.
 
 use super::{NONE, PROCESS, key};
 use crate::unit::key::{Class::Run, Key, Shape};

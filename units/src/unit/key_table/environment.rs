@@ -1,4 +1,4 @@
-//! Keys: environment, rights, descriptors, terminal.
+//! Keys: environment, privileges, descriptors, terminal.
 
 use super::{NONE, PROCESS, key};
 use crate::text::log_level::{FACILITIES, LEVELS};

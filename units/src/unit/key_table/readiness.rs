@@ -1,4 +1,4 @@
-//! Keys: other ways of becoming ready, and what a service leaves with init.
+//! Keys: additional readiness protocols, and descriptors that init keeps for a service.
 
 use super::{NONE, PROCESS, SUPERVISED, key};
 use crate::unit::key::{Class::Run, Key, Shape};

@@ -1,5 +1,4 @@
-//! Keys: what a unit has to do with others. Each names targets; see
-//! [`crate::spec::DependencyKind`].
+//! Keys: relations between units. Each names targets; see [`crate::spec::DependencyKind`].
 
 use super::{ALL, NONE, key};
 use crate::unit::key::{Class::Live, Key, Shape};

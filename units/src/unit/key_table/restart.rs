@@ -1,4 +1,4 @@
-//! Keys: what follows the end of a run.
+//! Keys: restarts after the end of a run.
 
 use super::{FAILING, NONE, PROCESS, key};
 use crate::spec::Restart;

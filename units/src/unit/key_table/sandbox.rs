@@ -1,8 +1,8 @@
-//! Keys that are known and not there yet: what walls a unit in. A native unit that names
-//! one is refused, because it would run without the wall; an imported one runs with a
-//! warning that says what it runs without.
+//! Keys that are known but not implemented: isolation of a unit. A native unit with such a key is
+//! refused, because it would run without the isolation. An imported unit runs, and a warning names
+//! the missing isolation.
 
-/// Their names, sorted.
+/// The names of the keys, sorted.
 pub const SANDBOX: [&str; 49] = [
     "bind-paths",
     "bind-read-only-paths",

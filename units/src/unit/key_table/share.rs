@@ -1,4 +1,4 @@
-//! Keys: a unit's share of the machine, by its processes' own settings and by its cgroup's.
+//! Keys: resources of a unit, by settings of its processes and of its cgroup.
 
 use super::{NONE, PROCESS, key};
 use crate::unit::key::{Class::Run, Key, Shape};

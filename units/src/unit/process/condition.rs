@@ -1,4 +1,4 @@
-//! Conditions, as a unit file says them. Whether one holds is found out at the start.
+//! Parses the conditions of a unit file. Init evaluates them at the start.
 
 use crate::limit;
 use crate::spec::value::{self, Mistake, mistake};
@@ -11,7 +11,7 @@ impl Reader<'_> {
     pub(super) fn conditions(&mut self) -> Vec<Condition> {
         let mut all = Vec::new();
         for (class, assert) in [("condition", false), ("assert", true)] {
-            // Most units have none: there are dozens of keys to look for.
+            // Most units have no condition, and looking for dozens of keys takes time.
             if !self.keys().iter().any(|key| key.starts_with(class)) {
                 continue;
             }
@@ -42,7 +42,7 @@ fn condition(kind: ConditionKind, text: &str, assert: bool) -> Result<Condition,
     Ok(Condition { kind, argument: argument.to_string(), negated, any, assert })
 }
 
-/// What can be known to be wrong before it is asked.
+/// Reports arguments that are wrong on every machine.
 fn check(kind: ConditionKind, argument: &str) -> Result<(), Mistake> {
     match kind {
         ConditionKind::PathExists

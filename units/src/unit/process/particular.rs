@@ -1,4 +1,4 @@
-//! What few units ask for, gathered: see [`crate::spec::Particular`].
+//! Collects the rare settings of a unit; see [`crate::spec::Particular`].
 
 use crate::limit;
 use crate::spec::value::{self, Mistake, mistake};
@@ -58,7 +58,7 @@ impl Reader<'_> {
         if most == 0 { FdStore::default() } else { FdStore { most, keep } }
     }
 
-    /// Each of one value or a list; None where the key is not there.
+    /// Parses each value of a key that accepts one or a list. Returns `None` if the key is missing.
     pub(super) fn words<T>(
         &mut self,
         key: &str,
@@ -92,11 +92,11 @@ impl Reader<'_> {
         names.unwrap_or_default()
     }
 
-    /// Whether it may be missing, and which.
+    /// Returns whether the directory may be missing, and its path.
     pub(super) fn working_dir(&mut self) -> (bool, String) {
         let root = (false, "/".to_string());
         let Some(field) = self.field("working-dir") else { return root };
-        // The other key for which YAML's null is the value that was meant.
+        // For this key too, YAML's null is a valid value: `~` means the home directory.
         if field.node.scalar().is_some_and(|scalar| scalar.is_null() && scalar.text == "~") {
             return (false, "~".to_string());
         }
@@ -166,7 +166,7 @@ impl Reader<'_> {
 
     fn wait_before_post(&mut self) -> Option<std::time::Duration> {
         self.field("exec-start-post")?;
-        // A mistake in it is told where it is read first.
+        // The first reader of this key reports an invalid value.
         value::duration(&self.field("ready-wait")?.node.scalar()?.text).ok()
     }
 
@@ -205,7 +205,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Ways of becoming ready that exclude each other.
+    /// Reports readiness keys that exclude each other.
     pub(super) fn check_ready_keys(&mut self) {
         let keys = ["ready-wait", "ready-grep", "ready-fd", "ready-exec"];
         let given: Vec<Field<'_>> = keys.iter().filter_map(|key| self.field(key)).collect();
@@ -224,7 +224,7 @@ fn unset(text: &str) -> bool {
     is_variable(text.split_once('=').map_or(text, |(name, _)| name))
 }
 
-/// SECBIT_* of linux/securebits.h.
+/// Parses a name of SECBIT_* in linux/securebits.h.
 fn secure_bit(text: &str) -> Result<u8, Mistake> {
     Ok(match text {
         "noroot" => 1,
@@ -237,7 +237,7 @@ fn secure_bit(text: &str) -> Result<u8, Mistake> {
     })
 }
 
-/// Permission bits, set-id and sticky ones too.
+/// Parses permission bits, including set-id and sticky bits.
 fn mode(text: &str) -> Result<u16, Mistake> {
     let octal = (1..=5).contains(&text.len()) && text.bytes().all(|b| (b'0'..=b'7').contains(&b));
     let mode = if octal { u16::from_str_radix(text, 8).ok() } else { None };
@@ -247,7 +247,7 @@ fn mode(text: &str) -> Result<u16, Mistake> {
     }
 }
 
-/// A path below a directory, that nothing leads out of.
+/// Checks a path that cannot lead out of its parent directory.
 pub(super) fn relative(text: &str) -> Result<String, Mistake> {
     let fits = !text.is_empty()
         && text.len() <= limit::PATH
@@ -259,7 +259,7 @@ pub(super) fn relative(text: &str) -> Result<String, Mistake> {
     mistake(format!("`{text}` is no relative path"), "a name, or names with `/` between; no `..`")
 }
 
-/// The key of their mode.
+/// Returns the key of the directories' mode.
 const fn mode_key(kind: DirectoryKind) -> &'static str {
     match kind {
         DirectoryKind::Runtime => "runtime-dir-mode",

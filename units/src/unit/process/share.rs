@@ -1,4 +1,4 @@
-//! A unit's share of the machine, as its file says it.
+//! Parses the resource settings of a unit file.
 
 use super::particular::relative;
 use crate::limit;
@@ -8,10 +8,11 @@ use crate::text::diagnostic::Diagnostic;
 use crate::unit::semantics::Reader;
 use std::time::Duration;
 
-/// Keys of the cgroup, the files they are written to, and how.
+/// A key of the cgroup, the file that gets its value, and the parser of the value.
 type Setting = (&'static str, &'static str, fn(&str) -> Result<String, Mistake>);
 
-/// In the order they are written. Documentation/admin-guide/cgroup-v2.rst.
+/// The settings in the order in which init writes them. See
+/// Documentation/admin-guide/cgroup-v2.rst.
 const SETTINGS: [Setting; 8] = [
     ("cgroup-memory-min", "memory.min", bytes),
     ("cgroup-memory-low", "memory.low", bytes),
@@ -77,7 +78,7 @@ impl Reader<'_> {
         let mut write = |file: &str, text: String| settings.push((file.to_string(), text));
         for (key, file, read) in SETTINGS {
             if let Some(text) = self.value(key, None, |text| read(text).map(Some)) {
-                // `cpu-weight: idle` is a file of its own.
+                // The kernel has a separate file for `cpu-weight: idle`.
                 match (file, text.as_str()) {
                     ("cpu.weight", "idle") => write("cpu.idle", "1".to_string()),
                     _ => write(file, text),
@@ -107,14 +108,14 @@ fn slice(text: &str) -> Result<String, Mistake> {
     if path.split('/').count() > limit::SLICE_DEPTH {
         return mistake(format!("`{text}` is too deep"), "eight names at most");
     }
-    // A dot is what the cgroups of runs and the kernel's own files have.
+    // Names with a dot belong to the cgroups of runs and to the kernel's files.
     if path.contains('.') && !path.split('/').all(|part| part.ends_with(".slice")) {
         return mistake(format!("`{text}` has a dot"), "plain names, or names like `web.slice`");
     }
     Ok(path)
 }
 
-/// From `-below` to `above`.
+/// Parses a number from `-below` to `above`.
 fn signed(text: &str, below: i16, above: i16) -> Result<i16, Mistake> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let number =
@@ -128,7 +129,7 @@ fn signed(text: &str, below: i16, above: i16) -> Result<i16, Mistake> {
     }
 }
 
-/// `3` or `0-3`: processors.
+/// Parses a processor `3` or a range `0-3`.
 fn range(text: &str) -> Result<(u16, u16), Mistake> {
     let one = |text: &str| {
         let number = if is_plain_number(text) { text.parse::<u16>().ok() } else { None };
@@ -143,7 +144,7 @@ fn range(text: &str) -> Result<(u16, u16), Mistake> {
     }
 }
 
-/// Hundredths of a percent: `12.5%`.
+/// Parses a percentage such as `12.5%`, in hundredths of a percent.
 fn percentage(text: &str) -> Option<u64> {
     let number = text.strip_suffix('%')?;
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
@@ -155,7 +156,7 @@ fn percentage(text: &str) -> Option<u64> {
     whole.parse::<u64>().ok()?.checked_mul(100)?.checked_add(fraction.parse::<u64>().ok()? * scale)
 }
 
-/// A size, `50%` of what there is (init makes bytes of it), or no limit.
+/// Parses a size, `50%` of the memory (init computes the bytes), or no limit.
 fn bytes(text: &str) -> Result<String, Mistake> {
     if text == "infinity" {
         return Ok("max".to_string());
@@ -183,11 +184,11 @@ fn part(text: &str) -> Result<String, Mistake> {
     }
 }
 
-/// `50%`, `150%/20ms`: microseconds of processor time, and of the period they are for.
+/// Parses `50%` or `150%/20ms` to microseconds of processor time and of the period.
 fn processor_time(text: &str) -> Result<String, Mistake> {
     let (share, period) = text.split_once('/').unwrap_or((text, "100ms"));
     let period = value::duration(period.trim())?;
-    // The bounds are the kernel's own.
+    // The kernel has these bounds.
     if !(Duration::from_millis(1)..=Duration::from_secs(1)).contains(&period) {
         return mistake(format!("`{text}`: the period is out of range"), "from 1ms to 1s");
     }
@@ -196,7 +197,7 @@ fn processor_time(text: &str) -> Result<String, Mistake> {
         return Ok(format!("max {period}"));
     }
     match percentage(share.trim()).and_then(|share| share.checked_mul(period)) {
-        // The kernel gives a millisecond at least.
+        // The kernel's minimum is a millisecond.
         Some(time) if time >= 10_000_000 => Ok(format!("{} {period}", time / 10_000)),
         _ => mistake(format!("`{text}` is no processor time"), "like `50%`, `150%`, `20%/10ms`"),
     }
@@ -209,7 +210,7 @@ fn weight(text: &str) -> Result<String, Mistake> {
     Ok(value::count(text, 1, 10_000)?.to_string())
 }
 
-/// `8:0` or `/dev/sda`, whose number init looks up.
+/// Parses `8:0` or `/dev/sda`; init looks up the number of the latter.
 fn disk(text: &str) -> Result<&str, Mistake> {
     let number = text.split_once(':').is_some_and(|(major, minor)| {
         [major, minor].iter().all(|n| is_plain_number(n) && n.parse::<u32>().is_ok())

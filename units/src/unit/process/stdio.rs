@@ -1,4 +1,4 @@
-//! Where a unit's descriptors lead, as its file says it.
+//! Parses the standard descriptors of a unit file.
 
 use crate::spec::value::{self, Mistake, mistake};
 use crate::spec::{Input, Log, LogPriority, Opening, Output, Stdio, Terminal};
@@ -6,7 +6,7 @@ use crate::text::log_level::{self, FACILITIES, LEVELS};
 use crate::text::yaml::Scalar;
 use crate::unit::semantics::Reader;
 
-/// Characters of `ut_id` (utmp(5)).
+/// The number of characters in `ut_id` (utmp(5)).
 const UTMP_ID: usize = 4;
 
 impl Reader<'_> {
@@ -53,7 +53,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A value of which YAML's null is the one that was meant.
+    /// Parses a value for which YAML's null is valid and means `null`.
     fn or_null<T>(
         &mut self,
         key: &str,
@@ -65,7 +65,7 @@ impl Reader<'_> {
         if scalar.is_some_and(Scalar::is_null) { null } else { self.value(key, default, parse) }
     }
 
-    /// A text of so many characters, none of them a control character.
+    /// Parses a text of up to `most` characters without control characters.
     fn short(&mut self, key: &str, most: usize) -> String {
         self.value(key, String::new(), |text| {
             let fits = !text.is_empty()

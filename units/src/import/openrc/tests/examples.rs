@@ -1,6 +1,6 @@
-//! Service scripts of our own, one of each shape that is met.
+//! Our own service scripts, one for each common form.
 
-/// All is declared; started into the background.
+/// The script only declares; the service starts into the background.
 pub(super) const BACKGROUND: &str = r#"#!/sbin/openrc-run
 # A daemon that stays in the foreground by itself.
 
@@ -33,7 +33,7 @@ depend() {
 }
 "#;
 
-/// supervise-daemon, and all that goes with it.
+/// A service of supervise-daemon with all its variables.
 pub(super) const SUPERVISED: &str = r#"#!/sbin/openrc-run
 supervisor=supervise-daemon
 command="/usr/bin/hare"
@@ -66,7 +66,7 @@ reload() {
 }
 "#;
 
-/// It starts and stops by itself.
+/// The script has functions of its own for start and stop.
 pub(super) const SCRIPTED: &str = r#"#!/sbin/openrc-run
 description="Rings the tree"
 extra_started_commands="reload"
@@ -105,7 +105,7 @@ reload() {
 }
 "#;
 
-/// Half of what depend() says hangs on something.
+/// Half of the words in `depend()` are under a condition.
 pub(super) const CONDITIONAL: &str = r#"#!/sbin/openrc-run
 command=/usr/sbin/gated
 pidfile=/run/gated.pid
@@ -124,7 +124,7 @@ depend() {
 }
 "#;
 
-/// One file of several services.
+/// One file for several services.
 pub(super) const INSTANCE: &str = r#"#!/sbin/openrc-run
 link="${RC_SVCNAME#*.}"
 command=/usr/sbin/link
@@ -137,7 +137,7 @@ depend() {
 }
 "#;
 
-/// All of them.
+/// All scripts.
 pub(super) const ALL: [(&str, &str); 5] = [
     ("cases", BACKGROUND),
     ("hare", SUPERVISED),

@@ -1,5 +1,5 @@
-//! Nothing is dropped in silence: whatever a script holds, and whatever has happened to it, each
-//! assignment and each word of `depend()` has its outcome, and the unit that comes of it is one.
+//! The importer drops nothing silently: for any script, damaged or not, each assignment and each
+//! word of `depend()` has an outcome, and the resulting unit is valid.
 
 use super::{examples, import};
 use crate::import::import_outcome::Imported;
@@ -13,9 +13,9 @@ use crate::unit::settings::Settings;
 use crate::unit::yaml_writer;
 use std::collections::BTreeSet;
 
-/// Who looks for nothing else in a script sees these: lines with an assignment outside of a
-/// function, and lines with a verb within `depend()`, up to the first that ends a function or
-/// belongs to another one.
+/// Finds the lines that must have an outcome, by a simple scan. These are assignments outside of
+/// functions, and verbs within `depend()` up to the first line that ends a function or belongs to
+/// another one.
 fn expected(text: &str) -> (BTreeSet<u32>, BTreeSet<(u32, String)>) {
     let (mut assignments, mut words) = (BTreeSet::new(), BTreeSet::new());
     let (mut function, mut goes_on, mut last) = (String::new(), None::<u32>, "");
@@ -60,7 +60,7 @@ fn each_assignment_and_each_word_of_depend_has_its_fate() {
             assert!(told, "{name}: line {line} is dropped in silence");
         }
         for (line, word) in &words {
-            // What is filled in may be told as it has become.
+            // The outcome of a word with a variable may show the expanded text.
             let told = imported.outcomes.iter().any(|directive| {
                 directive.at.line == *line && (directive.value == *word || word.contains('$'))
             });
@@ -71,7 +71,8 @@ fn each_assignment_and_each_word_of_depend_has_its_fate() {
     assert!(seen >= 40 && behind >= 20, "{seen} and {behind}");
 }
 
-/// The unit is written, and read again without a complaint, unless one was made already.
+/// Writes the unit and reads it back. The reader reports nothing unless the importer reported an
+/// error.
 #[track_caller]
 fn written(imported: &Imported) -> Option<String> {
     let errors = imported.manifest.diagnostics.iter();

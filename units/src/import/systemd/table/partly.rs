@@ -1,34 +1,34 @@
-//! What is not honoured of directives that are taken over: import, `initctl check` and
-//! `initctl convert` print it, and `tests/directives.tsv` holds the same text.
+//! The unsupported parts of directives that are otherwise imported. The importer, `initctl check`
+//! and `initctl convert` print these texts. `tests/directives.tsv` has the same ones.
 
 use crate::import::systemd::span::{self, Span};
 
-/// When it is told.
+/// The condition for reporting a gap.
 #[derive(Clone, Copy, Debug)]
 pub enum When {
-    /// Whenever the directive is used.
+    /// The gap is reported whenever the directive is used.
     Used,
-    /// Where its value is one of these.
+    /// The gap is reported if this function accepts the value.
     Value(fn(&str) -> bool),
-    /// The directive's own code tells it, as a warning or as an error.
+    /// The code of the directive reports the gap, as a warning or an error.
     Told,
 }
 
-/// A part of a directive that is not honoured.
+/// An unsupported part of a directive.
 #[derive(Clone, Copy, Debug)]
 pub struct Gap {
-    /// As in the file. `Process` stands for each section of a unit that runs processes.
+    /// The section in the file. `Process` stands for each section of a unit that runs processes.
     pub section: &'static str,
-    /// As in the file; with a `*` at its end, each that begins so.
+    /// The name in the file. A `*` at its end stands for any rest.
     pub name: &'static str,
-    /// What is not honoured.
+    /// The unsupported part, in words.
     pub how: &'static str,
-    /// When it is told.
+    /// The condition for reporting it.
     pub when: When,
 }
 
 impl Gap {
-    /// It is a gap of the directive of that name.
+    /// Returns true if the gap concerns the directive of that name.
     pub(super) fn is_of(&self, name: &str) -> bool {
         match self.name.strip_suffix('*') {
             Some(start) => name.starts_with(start),
@@ -83,7 +83,7 @@ fn is_glob(value: &str) -> bool {
     value.contains(['*', '?', '['])
 }
 
-/// A window in which the position of a timer is of importance.
+/// Returns true if the position of a timer within the window matters.
 fn is_wide(value: &str) -> bool {
     matches!(span::parse(value), Some(Span::Micros(micros)) if micros > 1_000_000)
 }
@@ -105,12 +105,12 @@ const fn value(
     Gap { section, name, how, when: When::Value(affected) }
 }
 
-/// A number of failures of which not all are remembered.
+/// Returns true if the machine does not remember this many failures.
 fn is_many(value: &str) -> bool {
     value.parse().is_ok_and(|count: u32| count > crate::limit::FAILURES)
 }
 
-/// All of them.
+/// All gaps.
 #[rustfmt::skip]
 pub(super) const GAPS: &[Gap] = &[
     told("Unit", "Upholds", UPHELD),

@@ -1,4 +1,4 @@
-//! `[Service]`, and what every unit with processes may say about them.
+//! Rows of `[Service]`, and of the directives that every unit with processes accepts.
 
 use super::How::{
     Boolean, ByDesign, Choice, Limit, Lines, Lost, Path, Refused, Silent, Size, Special, Text,

@@ -1,5 +1,5 @@
-//! What takes rights away from processes. Without the native key the unit runs weaker
-//! than its author asked, and that is said.
+//! Rows of directives that restrict processes. Without the native key the unit runs with more
+//! rights than its author requested, so the importer reports each.
 
 use super::How::{Boolean, Inverted, Lines, Special, Text, Words};
 use super::{Directive, Grade, row};

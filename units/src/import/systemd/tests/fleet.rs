@@ -1,4 +1,4 @@
-//! What the section of the cluster asks of init.
+//! Imports the section of the cluster, and checks its effect on init.
 
 use super::{service, values};
 

@@ -1,4 +1,4 @@
-//! What the import of a large file costs: counted, not timed.
+//! The cost of importing a large file: counted, not timed.
 
 use super::super::unit_text;
 use super::service;

@@ -1,4 +1,4 @@
-//! Where output goes, and what is told of where it no longer does.
+//! The destinations of output, and the reports about unsupported ones.
 
 use super::{clean, said, service, values};
 use crate::text::diagnostic::Severity;

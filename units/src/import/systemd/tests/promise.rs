@@ -1,8 +1,8 @@
-//! Sentences of the manual pages about how directives are read.
+//! Statements of the manual pages about the syntax of directives.
 
 use super::*;
 
-/// The messages of severity note, with the lines they are about.
+/// Returns the messages of severity note, with their lines.
 fn notes(imported: &Imported) -> Vec<(u32, &str)> {
     let said = imported.manifest.diagnostics.iter();
     let notes = said.filter(|said| said.severity == Severity::Note);
@@ -86,7 +86,7 @@ fn capability_sets_are_merged_replaced_and_inverted_as_in_systemd() {
         (&["~", "CAP_KILL"], "CAP_KILL"),
         (&["", "CAP_KILL"], "CAP_KILL"),
         (&["CAP_KILL", ""], ""),
-        // A misspelt name widens nothing.
+        // An unknown name does not extend the set.
         (&["CAP_KIL"], ""),
         (&["CAP_KILL", "~CAP_CHWN"], "CAP_KILL"),
         (&["~CAP_CHWN", "CAP_KILL"], "CAP_KILL"),

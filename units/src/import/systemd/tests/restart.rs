@@ -1,4 +1,4 @@
-//! The restart after the end of a service, and limits of its starts.
+//! Restarts of a service, and limits of its starts.
 
 use super::*;
 

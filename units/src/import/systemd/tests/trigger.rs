@@ -1,4 +1,4 @@
-//! Conditions, relations, addresses of sockets and times of timers.
+//! Conditions, relations, socket addresses and timers.
 
 use super::*;
 use crate::trigger::address::{Sort, parse};

@@ -1,4 +1,4 @@
-//! Scripts that are no longer what they were: whatever is in them, each line of a header has its outcome.
+//! Damaged scripts: each header line has an outcome, whatever the file contains.
 
 use super::super::convert;
 use super::sample::SAMPLES;
@@ -8,7 +8,7 @@ use crate::unit::semantics;
 use crate::unit::settings::Settings;
 use crate::unit::yaml_writer;
 
-/// As whoever looks for nothing else sees them: comments with a text between the two marks.
+/// Finds header lines in the simplest way: comments with text between the two marks.
 fn lines_of_blocks(text: &str) -> Vec<u32> {
     let (mut inside, mut lines) = (false, Vec::new());
     for (line, number) in text.split('\n').zip(1..) {

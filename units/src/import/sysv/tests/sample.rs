@@ -1,4 +1,4 @@
-//! Scripts in the forms that are found in /etc/init.d.
+//! Scripts in the forms that occur in /etc/init.d.
 
 pub(super) const TWO_NAMES: &str = "\
 #! /bin/sh
