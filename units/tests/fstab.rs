@@ -69,9 +69,9 @@ fn a_checked_device_is_three_units() {
         "unit: systemd-fsck@dev-disk-by\\x2duuid-b\\x2d2.service\n\
          description: check of /dev/disk/by-uuid/b-2\n\
          type: oneshot\n\
-         exec-start: '/bin/sh -c ''t=$$1; [ $$t != auto ] || t=$$(blkid -o value -s TYPE $$0); \
-         command -v fsck.$$t >/dev/null || exit 0; fsck -a -l -T -M -C0 $$0; s=$$?; \
-         [ $$s -le 1 ] || exit $$s'' /dev/disk/by-uuid/b-2 ext4'\n\
+         exec-start: '/bin/sh -c ''t=$$1; [ $$t != auto ] || t=$$(blkid -o value -s TYPE \"$$0\"); \
+         command -v fsck.$$t >/dev/null || exit 0; fsck -a -l -T -M -C0 \"$$0\"; s=$$?; \
+         [ $$((s & 6)) = 0 ] || exit $$s'' /dev/disk/by-uuid/b-2 ext4'\n\
          start-timeout: none\n\
          log: console\n\
          on-change: keep\n\
@@ -460,4 +460,25 @@ fn the_boot_waits_for_a_needed_device_and_not_for_another() {
         let is_over = started.iter().any(|name| name == "multi-user");
         assert_eq!(is_over, !waits, "{line}: {started:?}");
     }
+}
+
+/// The failure of a dependency is no failure of the required unit itself: without an alarm of the
+/// soft line no shell would start.
+#[test]
+fn nofail_line_above_a_required_line_is_required() {
+    for below in ["/dev/sdc /data/sub ext4", "/data/www /var/www none bind", "/data /srv none bind"]
+    {
+        let text = format!("/dev/sdb /data ext4 nofail 0 2\n{below}\n");
+        let (units, _) = fstab::read(&"/etc/fstab".into(), text.as_bytes());
+        let texts: Vec<String> = units.iter().map(Manifest::to_yaml).collect();
+        for unit in ["data.mount", "dev-sdb.device", "systemd-fsck@dev-sdb.service"] {
+            let text = texts.iter().find(|text| text.starts_with(&format!("unit: {unit}\n")));
+            assert!(text.unwrap().contains("on-failure: emergency.target"), "{below}: {texts:?}");
+        }
+    }
+    let text =
+        "/dev/sdb /data ext4 nofail 0 2\n/dev/sdc /data/sub ext4 nofail\n/dev/sdd /datum ext4\n";
+    let (units, _) = fstab::read(&"/etc/fstab".into(), text.as_bytes());
+    let mut soft = units.iter().map(Manifest::to_yaml).filter(|text| text.contains("dev/sdb"));
+    assert!(soft.all(|text| !text.contains("on-failure")));
 }

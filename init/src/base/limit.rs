@@ -146,7 +146,7 @@ pub(crate) const IMAGE: u64 = 64 * 1024 * 1024;
 pub(crate) const IMAGE_COPY: Duration = Duration::from_secs(5);
 /// Age of a boot that is slow, whose progress is shown from then on.
 pub(crate) const SLOW_BOOT: Duration = Duration::from_secs(10);
-/// Pause between two lists of the units that block a boot or a shutdown.
+/// Pause between two lists of the units that block a shutdown.
 pub(crate) const BLOCKERS: Duration = Duration::from_secs(5);
 /// Units named in one list.
 pub(crate) const BLOCKERS_NAMED: usize = 8;

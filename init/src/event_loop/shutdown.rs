@@ -115,8 +115,9 @@ fn name(how: Shutdown, mode: Mode) -> &'static str {
 // Progress messages of a boot and of a shutdown
 
 impl Init {
-    /// Every few seconds, names the units that block the boot or the shutdown: process, state,
-    /// waiting time, and how to learn more or to end the wait.
+    /// Names the units that block the boot, after twice the time of the message before, or the
+    /// shutdown, every few seconds: process, state, waiting time, and how to learn more or to end
+    /// the wait.
     pub(crate) fn name_blockers(&mut self) {
         if self.ending.tell_at.is_none_or(|at| at > self.now) {
             return;
@@ -127,7 +128,9 @@ impl Init {
         };
         let is_boot = self.ending.begun.is_none();
         let waits = if is_boot { self.said.is_none() } else { !blockers.is_empty() };
-        self.ending.tell_again(waits, self.now);
+        // An administrator may be typing in a shell on the console of a boot that waits for long.
+        let pause = if is_boot { self.now.since(self.booted) } else { limit::BLOCKERS };
+        self.ending.tell_again(waits, pause.max(limit::BLOCKERS), self.now);
         if !waits || self.ending.haste().is_some() {
             return;
         }

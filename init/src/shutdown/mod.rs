@@ -102,10 +102,10 @@ impl Ending {
         self.reached = self.asked;
     }
 
-    /// Schedules the next progress message, unless no unit is waited for any more.
-    pub(crate) fn tell_again(&mut self, waits: bool, now: Time) {
+    /// Schedules the next progress message after a pause, unless no unit is waited for any more.
+    pub(crate) fn tell_again(&mut self, waits: bool, pause: Duration, now: Time) {
         let waits = waits && self.haste.is_none();
-        self.tell_at = waits.then(|| now.after(limit::BLOCKERS));
+        self.tell_at = waits.then(|| now.after(pause));
     }
 
     /// The time before which another request counts as the same one.

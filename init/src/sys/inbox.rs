@@ -518,7 +518,9 @@ mod tests {
         let pids: Vec<i32> = found
             .inputs
             .iter()
-            .filter_map(|input| if let Input::Ended { pid, .. } = input { Some(*pid) } else { None })
+            .filter_map(
+                |input| if let Input::Ended { pid, .. } = input { Some(*pid) } else { None },
+            )
             .filter(|pid| *pid >= FIRST)
             .collect();
         assert!(pids.len() as u64 > super::ENTRIES / 2);

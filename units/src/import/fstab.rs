@@ -18,7 +18,7 @@ use crate::unit::key_table;
 use crate::unit::manifest::{Entry, Manifest};
 use crate::unit::mount_name;
 use line::{Field, Line};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Mount points that init itself mounts before any unit.
@@ -27,8 +27,9 @@ const OF_INIT: [&str; 7] =
 /// Mount points in use until the end; the last step of a shutdown unmounts them.
 const HELD: [&str; 4] = ["/etc", "/usr", "/var", "/var/log"];
 /// fsck(8) of util-linux refuses a type without a checker; status 1 says that errors are repaired.
-const CHECK: &str = "t=$1; [ $t != auto ] || t=$(blkid -o value -s TYPE $0); \
-    command -v fsck.$t >/dev/null || exit 0; fsck -a -l -T -M -C0 $0; s=$?; [ $s -le 1 ] || exit $s";
+/// Bits 2 and 4 ask for a reboot and for a repair by hand; the others are no errors of the file system.
+const CHECK: &str = "t=$1; [ $t != auto ] || t=$(blkid -o value -s TYPE \"$0\"); \
+    command -v fsck.$t >/dev/null || exit 0; fsck -a -l -T -M -C0 \"$0\"; s=$?; [ $((s & 6)) = 0 ] || exit $s";
 /// The goal of a boot. [`super::set`] replaces it by the default target if no unit provides it.
 const GOAL: &str = "multi-user";
 const LEFT_OUT: &str = "the line is left out";
@@ -41,13 +42,19 @@ pub(crate) fn is_fstab(path: &str) -> bool {
 /// Reads all lines. The diagnostics belong to lines without a unit.
 pub fn read(file: &Arc<str>, bytes: &[u8]) -> (Vec<Manifest>, Vec<Diagnostic>) {
     let mut table = Table { file, units: Vec::new(), known: BTreeMap::new(), found: Vec::new() };
+    let mut lines = Vec::new();
     for (number, bytes) in (1u32..).zip(bytes.split(|byte| *byte == b'\n')) {
         match Line::read(number, bytes) {
-            Ok(Some(line)) if line.kind.text == "swap" => table.swap(&line),
-            Ok(Some(line)) => table.mount(&line),
-            Ok(None) => {}
+            Ok(line) => lines.extend(line),
             Err((_, at, message, hint)) => table.error(at, "malformed", message, &hint),
         }
+    }
+    let needed: BTreeSet<String> = lines.iter().flat_map(Line::paths_above).collect();
+    for mut line in lines {
+        if line::normal(&line.place.text).is_some_and(|path| needed.contains(&path)) {
+            line.require();
+        }
+        if line.kind.text == "swap" { table.swap(&line) } else { table.mount(&line) }
     }
     (table.units, table.found)
 }

@@ -5,6 +5,7 @@ use crate::import::systemd::span::{self, Span};
 use crate::limit;
 use crate::text::diagnostic::Severity;
 use crate::text::yaml::Spot;
+use std::path::Path;
 
 /// Tags of the first field, and the directories of udev's links.
 const TAGS: [(&str, &str); 5] = [
@@ -155,6 +156,28 @@ impl Line {
     /// Returns true if a boot neither needs the mount nor waits for it.
     pub(super) fn is_soft(&self) -> bool {
         self.has("nofail") || self.has("x-systemd.automount") || self.is_in_background()
+    }
+
+    /// The directories above the mount point, and above the source, of a line that a boot requires.
+    pub(super) fn paths_above(&self) -> Vec<String> {
+        if self.is_soft() || self.is_remote() || !self.is_at_boot() {
+            return Vec::new();
+        }
+        let source = self.node().filter(|path| !path.starts_with("/dev/"));
+        let paths = [normal(&self.place.text), source.clone().and_then(|path| normal(&path))];
+        let above = paths.iter().flatten().flat_map(|path| Path::new(path).ancestors().skip(1));
+        let above = above.map(|path| path.to_string_lossy().into_owned());
+        above.chain(source).collect()
+    }
+
+    /// Makes a soft line required, because a line below it is.
+    pub(super) fn require(&mut self) {
+        if self.is_soft() {
+            let message = "this is required, because a required line needs it".to_string();
+            self.said.push((Severity::Note, self.place.at, message, "add nofail there".into()));
+            self.options
+                .retain(|option| !["nofail", "x-systemd.automount", "bg"].contains(&&*option.text));
+        }
     }
 
     /// Returns true if nfs(5) may retry in the background after mount(8) has exited with success.
