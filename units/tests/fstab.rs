@@ -466,19 +466,24 @@ fn the_boot_waits_for_a_needed_device_and_not_for_another() {
 /// soft line no shell would start.
 #[test]
 fn nofail_line_above_a_required_line_is_required() {
+    let units_of_data = ["data.mount", "dev-sdb.device", "systemd-fsck@dev-sdb.service"];
+    let rings = |text: &str| {
+        let (units, _) = read(text);
+        units_of_data.map(|unit| units[unit].contains("on-failure: emergency.target"))
+    };
     for below in ["/dev/sdc /data/sub ext4", "/data/www /var/www none bind", "/data /srv none bind"]
     {
-        let text = format!("/dev/sdb /data ext4 nofail 0 2\n{below}\n");
-        let (units, _) = fstab::read(&"/etc/fstab".into(), text.as_bytes());
-        let texts: Vec<String> = units.iter().map(Manifest::to_yaml).collect();
-        for unit in ["data.mount", "dev-sdb.device", "systemd-fsck@dev-sdb.service"] {
-            let text = texts.iter().find(|text| text.starts_with(&format!("unit: {unit}\n")));
-            assert!(text.unwrap().contains("on-failure: emergency.target"), "{below}: {texts:?}");
-        }
+        assert_eq!(
+            rings(&format!("/dev/sdb /data ext4 nofail 0 2\n{below}\n")),
+            [true; 3],
+            "{below}"
+        );
     }
-    let text =
-        "/dev/sdb /data ext4 nofail 0 2\n/dev/sdc /data/sub ext4 nofail\n/dev/sdd /datum ext4\n";
-    let (units, _) = fstab::read(&"/etc/fstab".into(), text.as_bytes());
-    let mut soft = units.iter().map(Manifest::to_yaml).filter(|text| text.contains("dev/sdb"));
-    assert!(soft.all(|text| !text.contains("on-failure")));
+    for below in ["/dev/sdc /data/sub ext4 nofail", "/dev/sdc /datum ext4", "nas:/x /data/x nfs"] {
+        assert_eq!(
+            rings(&format!("/dev/sdb /data ext4 nofail 0 2\n{below}\n")),
+            [false; 3],
+            "{below}"
+        );
+    }
 }
