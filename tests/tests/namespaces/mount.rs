@@ -84,7 +84,7 @@ fn lines_of_fstab_are_mounted_and_the_lost_device_of_one_holds_up_nothing() {
     let lost = format!("/dev/none {c} ext4 nofail,x-systemd.device-timeout=300ms 0 2\n");
     let bound = line(&format!("A_B {b} none bind 0 0\n"));
     files.put("fstab", &format!("{first}{bound}{lost}"));
-    files.put("init.yaml", &format!("import-dirs: [{}]\n", files.at("fstab")));
+    files.put("init.yaml", &format!("default-target: all\nimport-dirs: [{}]\n", files.at("fstab")));
     wants(&files, &["local-fs.target"]);
     let init = Boot::new(files).start("all");
     let unit = |path: &str| format!("{}.mount", escape_path(path));
