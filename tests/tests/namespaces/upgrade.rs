@@ -2,7 +2,7 @@
 
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::client::Client;
-use groundstate_tests::crash::{crash, is_committed, state_memory};
+use groundstate_tests::crash::{is_committed, state_memory};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::{Sandbox, copy_of_init, program};
 use groundstate_tests::silent::Silent;
