@@ -149,7 +149,7 @@ impl Init {
         }
     }
 
-    /// The units that have been starting for as long as a boot is slow, with the time they may take.
+    /// The units that have been starting for a few seconds, with the time that they may take.
     fn slow_starts(&self) -> Vec<String> {
         let generation = self.machine.generation();
         let mut texts = Vec::new();
@@ -157,7 +157,7 @@ impl Init {
             let Some(unit) = generation.find_unit(running.name.as_str()) else { continue };
             let since = self.machine.since(unit);
             if self.machine.state(unit) == State::Starting
-                && self.now.since(since) >= limit::SLOW_BOOT
+                && self.now.since(since) >= limit::BLOCKERS
             {
                 let most = generation.unit(unit).and_then(|unit| unit.live.start_timeout);
                 let most = most.map(|most| format!(", at most {} s", most.as_secs()));

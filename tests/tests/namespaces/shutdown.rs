@@ -374,7 +374,7 @@ fn slow_boot_names_the_unit_it_waits_for_and_its_limit() {
         "type: foreground-notified\nstart-timeout: 5min\nwaits-for: quick\nexec-start: DAEMON",
     );
     let init = Boot::new(files).start("slow");
-    let pid = init.status().main_pid("slow").unwrap();
+    let pid = until("it has a process", || init.status().main_pid("slow"));
     until("it is named", || {
         let text = format!("s for slow: pid {pid} (daemon), waiting, at most 300 s;");
         init.output().contains(&text).then_some(())

@@ -145,7 +145,8 @@ fn goal(drafts: &mut [Draft], settings: &Settings) {
         Err(_) => return,
     };
     for draft in drafts.iter_mut().filter(|draft| is_imported(draft)) {
-        for name in draft.wanted_by.iter_mut().chain(&mut draft.required_by) {
+        let names = draft.wanted_by.iter_mut().chain(&mut draft.required_by);
+        for name in names.chain(&mut draft.pulled_by) {
             if *name == from {
                 *name = to.clone();
             }
