@@ -186,7 +186,7 @@ impl Machine {
                 let mut edges = self.graph.edges(UnitId(ix)).iter();
                 self.search_due |= turned && edges.any(|edge| edge.kind.pulls_in_at_end());
                 let stays = self.planted(Mutant::HandlerForEver);
-                self.search_due |= before & !now & UNFINISHED != 0 && !stays;
+                self.search_due |= (before ^ now) & UNFINISHED != 0 && !stays;
             }
             self.review(ix);
         }
