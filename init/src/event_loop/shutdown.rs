@@ -122,11 +122,11 @@ impl Init {
         if self.ending.tell_at.is_none_or(|at| at > self.now) {
             return;
         }
-        let blockers: Vec<String> = match self.ending.begun {
-            Some(begun) => self.runs.iter().map(|(_, run)| self.blocker(run, begun)).collect(),
+        let blockers: Vec<String> = match self.ending.asked_at {
+            Some(since) => self.runs.iter().map(|(_, run)| self.blocker(run, since)).collect(),
             None => self.slow_starts(),
         };
-        let is_boot = self.ending.begun.is_none();
+        let is_boot = self.ending.asked_at.is_none();
         let waits = if is_boot { self.said.is_none() } else { !blockers.is_empty() };
         // An administrator may be typing in a shell on the console of a boot that waits for long.
         let pause = if is_boot { self.now.since(self.booted) } else { limit::BLOCKERS };

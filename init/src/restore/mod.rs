@@ -67,7 +67,7 @@ pub(crate) fn check(word: &str) -> ExitCode {
 }
 
 /// Executes the newer binary that `word` of `--rescue` names, if this image cannot read the state.
-/// That image is no longer in probation. Returns if this image is to continue.
+/// The newer binary is then out of probation. Returns if this image is to continue.
 pub(crate) fn go_on_as_newer(word: &str, numbers: &[u64]) {
     // Behind the first four come limits of three numbers each.
     let newer = numbers.len().checked_sub(1).filter(|last| *last >= 4 && last % 3 == 1);

@@ -45,7 +45,7 @@ pub(crate) struct Ending {
     /// The kind with which init ends now.
     pub(crate) reached: Option<Shutdown>,
     /// The time of the first request.
-    pub(crate) begun: Option<Time>,
+    pub(crate) asked_at: Option<Time>,
     /// The time of the next progress message.
     pub(crate) tell_at: Option<Time>,
     /// The last step of haste, and its time.
@@ -80,10 +80,10 @@ impl Ending {
     /// Starts a shutdown, or changes its kind.
     pub(crate) fn begin(&mut self, how: Shutdown, now: Time) {
         self.asked = Some(how);
-        if self.begun.is_none() {
+        if self.asked_at.is_none() {
             self.tell_at = Some(now.after(limit::BLOCKERS));
         }
-        self.begun.get_or_insert(now);
+        self.asked_at.get_or_insert(now);
     }
 
     /// Hastens the shutdown by this step. Returns `None` if no shutdown is in progress, and false
@@ -110,7 +110,7 @@ impl Ending {
 
     /// The time before which another request counts as the same one.
     pub(crate) fn heeds_from(&self) -> Option<Time> {
-        let last = self.haste.map(|(_, at)| at).or(self.begun)?;
+        let last = self.haste.map(|(_, at)| at).or(self.asked_at)?;
         Some(last.after(limit::ASKED_AGAIN))
     }
 }
@@ -388,10 +388,10 @@ mod tests {
             command.arg0(name).arg("1000").stdout(Stdio::null()).stderr(Stdio::null());
             let sleeper = Sleeper(command.spawn().unwrap());
             let file = format!("/proc/{}/cmdline", sleeper.0.id());
-            let begun = Instant::now();
+            let start = Instant::now();
             // execve(2) wakes the parent a moment before the new name is visible.
             while std::fs::read(&file).unwrap().is_empty() {
-                assert!(begun.elapsed() < Duration::from_secs(10), "{name} has no name");
+                assert!(start.elapsed() < Duration::from_secs(10), "{name} has no name");
                 std::thread::yield_now();
             }
             sleeper
