@@ -15,6 +15,8 @@ use crate::simulator::view::{Asked, Seen};
 use crate::text::fields;
 use crate::text::time::Time;
 use crate::unit::generation::UnitId;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::time::Duration;
 
 /// A machine that has not booted.
@@ -32,8 +34,10 @@ pub struct Subject {
     /// Continue with the machine that a resume would give. A mutant does not, because the derived
     /// fields of the resumed machine have no bug.
     resumes: bool,
-    /// The unit records in a store that writes only changes.
+    /// The unit records as read back from a store that writes only changes.
     written: Vec<UnitRecord>,
+    /// The first error of such a write or read.
+    broken: Option<String>,
 }
 
 impl Default for Subject {
@@ -47,6 +51,7 @@ impl Default for Subject {
             records_lack: false,
             resumes: true,
             written: Vec::new(),
+            broken: None,
         }
     }
 }
@@ -68,18 +73,23 @@ impl Subject {
         if self.sound { self.machine.audit() } else { Ok(()) }
     }
 
+    /// Returns true if records are written and compared. Only mutants of the records need it,
+    /// because the built machine has no other bug.
+    fn writes(&self) -> bool {
+        self.sound || self.records_lack
+    }
+
     /// Errors with the first difference of the machine that is built from the records of this one.
-    /// Only mutants of the records apply, because the built machine has no other bug.
     pub fn rebuilt(&self) -> Result<(), String> {
-        if !self.sound && !self.records_lack {
+        if !self.writes() {
             return Ok(());
         }
+        if let Some(error) = &self.broken {
+            return Err(error.clone());
+        }
         let generation = self.machine.generation().clone();
-        // As bytes, so that a field that is not encoded is missing.
-        let bytes = fields::encode(&self.machine.records_with(self.written.clone()));
-        let bytes = bytes.map_err(|error| format!("the records cannot be encoded: {error}"))?;
-        let records = fields::decode(&bytes);
-        let records = records.map_err(|error| format!("the records cannot be decoded: {error}"))?;
+        let mut records = self.machine.records_with(self.written.clone());
+        records.machine = coded(&records.machine)?;
         let rebuilt = Machine::from_records(records, generation)?;
         self.machine.same(&rebuilt)
     }
@@ -93,19 +103,25 @@ impl Subject {
 
     /// Writes only the unit records that the machine reports as changed.
     fn write(&mut self) {
-        match self.machine.take_changes() {
-            Changes::All => {
-                let all = 0..self.machine.record_count();
-                self.written = all.map(|place| self.machine.unit_record(place)).collect();
-            }
-            Changes::Units(changed) => {
-                for place in changed {
-                    if let Some(written) = self.written.get_mut(place as usize) {
-                        *written = self.machine.unit_record(place);
-                    }
-                }
-            }
+        if !self.writes() {
+            return;
         }
+        let changes = self.machine.take_changes();
+        let read_back = |place| coded(&self.machine.unit_record(place));
+        let done = match changes {
+            Changes::All => (0..self.machine.record_count())
+                .map(read_back)
+                .collect::<Result<_, _>>()
+                .map(|all| self.written = all),
+            Changes::Units(changed) => changed.into_iter().try_for_each(|place| {
+                let record = read_back(place)?;
+                if let Some(written) = self.written.get_mut(place as usize) {
+                    *written = record;
+                }
+                Ok(())
+            }),
+        };
+        self.broken = self.broken.take().or(done.err());
     }
 
     /// Makes all queries, then continues with the machine that a resume would give.
@@ -181,4 +197,11 @@ impl Subject {
             deadline: machine.next_deadline(),
         }
     }
+}
+
+/// Encodes the record and decodes it again, so that a field that is not encoded is missing.
+fn coded<T: Serialize + DeserializeOwned>(record: &T) -> Result<T, String> {
+    let bytes = fields::encode(record);
+    let bytes = bytes.map_err(|error| format!("the record cannot be encoded: {error}"))?;
+    fields::decode(&bytes).map_err(|error| format!("the record cannot be decoded: {error}"))
 }
