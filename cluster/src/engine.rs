@@ -89,7 +89,7 @@ impl Engine {
             // The reading is older than the snapshot and proves nothing.
             return false;
         }
-        let fresh = self.snapshot.read_anew(reading);
+        let fresh = self.snapshot.read_again(reading);
         let missed = fresh.revision == self.snapshot.revision
             && (fresh.units != self.snapshot.units
                 || fresh.places != self.snapshot.places
@@ -149,7 +149,7 @@ impl Engine {
 
     /// Keeps the units of all silent machines until `until`. After a long silence of etcd, leases
     /// may have expired for that reason alone, so a missing machine may be on its way back.
-    pub fn nobody_is_gone_until(&mut self, until: Duration, now: Duration) {
+    pub fn none_is_gone_until(&mut self, until: Duration, now: Duration) {
         if until <= self.silence {
             return;
         }

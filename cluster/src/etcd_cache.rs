@@ -325,7 +325,7 @@ impl Follower {
         };
         let watch = self.store.watch(root, reading.revision).await?;
         let turn = self.store.turn();
-        let mut fresh = self.snapshot.borrow().read_anew(&reading);
+        let mut fresh = self.snapshot.borrow().read_again(&reading);
         if let Some(doubt) = self.snapshot.borrow().doubt(&fresh) {
             return Err(doubtful(&doubt));
         }

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_that_can_not_tell_machines_apart_is_none() {
+    fn id_that_does_not_identify_a_machine_is_refused() {
         for bad in
             ["", "uninitialized", "00000000000000000000000000000000", "a/b", "..", "a b", "\n"]
         {

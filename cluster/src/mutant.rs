@@ -137,7 +137,7 @@ pub enum Mutant {
     /// A reading that lacks many units without a reason stops them.
     MassStopBelieved,
     /// A restarted fleetd has nothing to compare its first reading with.
-    BegunAnewForgets,
+    RestartForgets,
     /// A restarted fleetd does not know which units are withheld from being stopped.
     WithheldForgotten,
     /// A restarted fleetd does not know the claims of its predecessor.
@@ -229,7 +229,7 @@ pub const ALL: &[Mutant] = &[
     Mutant::LostReasonUntold,
     Mutant::NeverTired,
     Mutant::MassStopBelieved,
-    Mutant::BegunAnewForgets,
+    Mutant::RestartForgets,
     Mutant::WithheldForgotten,
     Mutant::HeldForgotten,
     Mutant::ProvedByAnother,
@@ -276,7 +276,7 @@ const RARER: &[(Mutant, u64)] = &[
     (Mutant::ClaimedUnproven, 60_000),
     (Mutant::GivenBackCounts, 8_000),
     (Mutant::SignBeforeKey, 60_000),
-    (Mutant::BegunAnewForgets, 1_000),
+    (Mutant::RestartForgets, 1_000),
     (Mutant::HeldForgotten, 3_000),
     (Mutant::WithheldForgotten, 4_000),
     (Mutant::ProvedByAnother, 60_000),

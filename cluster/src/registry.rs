@@ -255,16 +255,16 @@ pub fn lead(keys: &Keys, machine: &MachineId, lease: i64) -> Transaction {
 }
 
 /// Like [`lead`], replacing a leader key of that revision whose lease is gone
-/// ([`Snapshot::leads_nobody_since`]).
+/// ([`Snapshot::leaderless_since`]).
 pub fn lead_after(
     keys: &Keys,
     machine: &MachineId,
     lease: i64,
-    nobody_since: Option<i64>,
+    leaderless_since: Option<i64>,
 ) -> Transaction {
     let key = keys.of(&Subject::Leader);
     let record = Leader { machine: machine.clone() };
-    let condition = Condition::as_read(key.clone(), nobody_since);
+    let condition = Condition::as_read(key.clone(), leaderless_since);
     Transaction::default().when(condition).put_bound(key, encode(&record), lease)
 }
 

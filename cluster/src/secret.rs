@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_shown_to_nobody_who_prints_it() {
+    fn secret_is_not_shown_by_debug_output() {
         let all = Some(("root".to_string(), Secret::new("canary")));
         assert_eq!(format!("{all:?}"), r#"Some(("root", (secret)))"#);
         assert_eq!(all.map(|(_, word)| word.reveal().to_string()), Some("canary".to_string()));

@@ -171,13 +171,13 @@ impl Snapshot {
 
     /// Decodes a reading of everything under the root.
     pub fn of(keys: Keys, reading: &Reading) -> Snapshot {
-        Snapshot::new(keys).read_anew(reading)
+        Snapshot::new(keys).read_again(reading)
     }
 
     /// Decodes a new reading of everything under the root, and keeps the known value where the new
     /// one is unreadable.
     #[must_use]
-    pub fn read_anew(&self, reading: &Reading) -> Snapshot {
+    pub fn read_again(&self, reading: &Reading) -> Snapshot {
         let mut snapshot = Snapshot::new(self.keys.clone());
         for entry in &reading.entries {
             snapshot.apply(&Change::Put(entry.clone()));
@@ -278,7 +278,7 @@ impl Snapshot {
 
     /// Returns the revision of a leader key that has no lease. No engine leads by such a key, and
     /// it does not expire.
-    pub fn leads_nobody_since(&self) -> Option<i64> {
+    pub fn leaderless_since(&self) -> Option<i64> {
         match self.unread.get(&self.keys.of(&Subject::Leader)) {
             Some(unread) => (unread.lease == 0).then_some(unread.modified),
             None => self.leader.as_ref().filter(|kept| kept.lease == 0).map(|kept| kept.modified),

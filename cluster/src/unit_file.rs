@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_read_is_told_in_the_known_words() {
+    fn unreadable_unit_file_is_reported_in_fleets_words() {
         let long = format!("[A]\nx={}\n", "y".repeat(2046));
         let table = [
             ("[A]\nnovalue\n", "unexpected newline encountered while parsing option name"),
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_can_not_smuggle_in_another() {
+    fn option_value_adds_no_second_option() {
         let refused = |section: &str, name: &str, value: &str| {
             UnitFile { options: vec![UnitOption::new(section, name, value)] }.check().is_err()
         };

@@ -35,7 +35,7 @@ fn a_machine_apart_for_any_time_has_nothing_exclusive_beside_another() {
 }
 
 #[test]
-fn who_leads_and_hears_nothing_of_etcd_keeps_nobody_from_being_placed() {
+fn leader_that_hears_nothing_from_etcd_does_not_block_placement() {
     for machine in 0..3 {
         for (requests, answers) in [(true, false), (false, true), (true, true)] {
             let time = Duration::from_secs(30);

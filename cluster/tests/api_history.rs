@@ -216,7 +216,7 @@ async fn made(api: &ApiState) {
 }
 
 #[test]
-fn an_etcd_that_says_nothing_keeps_nobody_waiting() {
+fn silent_etcd_keeps_no_client_waiting() {
     run(async {
         let etcd = Etcd::start();
         when_there(&Store::etcd(etcd.config()).unwrap()).await;
@@ -245,7 +245,7 @@ fn an_etcd_that_says_nothing_keeps_nobody_waiting() {
 }
 
 #[test]
-fn a_history_that_can_not_be_is_seen() {
+fn impossible_history_is_detected() {
     let at = |deed, outcome, asked, answered| Operation { deed, outcome, asked, answered };
     let put = at(Deed::Put(1, 0), Outcome::Made, 1, 2);
     let shown = |state, asked| at(Deed::Get, Outcome::Shown(state), asked, asked + 1);

@@ -7,7 +7,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stdout,
-    reason = "a test that can not go on has failed"
+    reason = "a panic fails the test"
 )]
 
 #[path = "bench/machine.rs"]
@@ -220,8 +220,8 @@ fn machines_that_boot_all_at_once_are_all_back_within_a_minute() {
         drop(first);
         let _second = Crowd::start(&patient(&etcd), &keys, "two", times, count);
         let booted = |now: &Snapshot| {
-            let anew = now.machines.values().filter(|kept| kept.record.boot == "two").count();
-            anew == count && launched(now) == count && now.leader.is_some()
+            let rebooted = now.machines.values().filter(|kept| kept.record.boot == "two").count();
+            rebooted == count && launched(now) == count && now.leader.is_some()
         };
         let took = when(&cache, "all are back", MINUTE, booted).await;
         let leases = counted(etcd.address(), GRANTED) - before;

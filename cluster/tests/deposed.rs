@@ -6,7 +6,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test that can not go on has failed"
+    reason = "a panic fails the test"
 )]
 
 mod member;
@@ -134,9 +134,9 @@ async fn round(cluster: &Cluster, round: usize) {
     // The old engine receives the changes, but not that it was deposed, and decides again.
     let gone = UnitName::new(&format!("r{round}u0.service")).unwrap();
     cluster.submit(&format!("r{round}last.service")).await;
-    let anew = cluster.engine().await.tasks(old, Duration::ZERO);
-    assert!(!anew.is_empty());
-    assert_eq!(cluster.landed(&anew).await, 0, "round {round}");
+    let next = cluster.engine().await.tasks(old, Duration::ZERO);
+    assert!(!next.is_empty());
+    assert_eq!(cluster.landed(&next).await, 0, "round {round}");
     let last = registry::destroy(&cluster.snapshot().await, &gone).unwrap();
     cluster.store.commit(&last).await.unwrap().unwrap();
     let tasks = cluster.engine().await.tasks(new, Duration::ZERO);

@@ -4,7 +4,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test that can not go on has failed"
+    reason = "a panic fails the test"
 )]
 
 mod authority;
@@ -48,7 +48,7 @@ impl Blackhole {
         let at = SocketAddr::from(SocketAddrV6::from(at));
         let connect = || TcpStream::connect_timeout(&at, Duration::from_millis(300)).ok();
         let waiting: Vec<TcpStream> = std::iter::from_fn(connect).take(16).collect();
-        assert!(waiting.len() < 16, "it takes whoever comes");
+        assert!(waiting.len() < 16, "it accepts any number of connections");
         Blackhole { url: format!("http://{at}"), _socket: socket, _waiting: waiting }
     }
 }
@@ -106,7 +106,7 @@ fn a_write_that_knows_of_no_newer_key_does_not_land_beside_one_in_etcd_and_in_me
 }
 
 #[test]
-fn a_watch_of_what_was_compacted_says_so_and_a_mirror_reads_anew() {
+fn compacted_watch_is_reported_and_the_mirror_reads_again() {
     run(async {
         let etcd = Etcd::start();
         let store = Store::etcd(etcd.config()).unwrap();

@@ -6,7 +6,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test that can not go on has failed"
+    reason = "a panic fails the test"
 )]
 
 mod member;
@@ -153,7 +153,7 @@ fn a_member_that_lost_its_disk_takes_nothing_away_and_is_put_back() {
 
 /// A rolling restart as in an upgrade; each member is the unavailable one in turn.
 #[test]
-fn members_begun_anew_one_after_another_are_missed_by_nobody() {
+fn rolling_restart_of_etcd_members_is_not_noticed() {
     run(async {
         let mut members = Etcd::three(1_000);
         let endpoints: Vec<String> = members.iter().map(|member| member.url.clone()).collect();

@@ -5,7 +5,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test that can not go on has failed"
+    reason = "a panic fails the test"
 )]
 
 mod lone;
@@ -74,7 +74,7 @@ fn a_unit_lives_on_a_machine_whatever_ends_around_it() {
 }
 
 #[test]
-fn what_init_keeps_beside_a_newer_file_is_told_by_the_file_it_was_begun_by() {
+fn kept_run_is_reported_by_the_file_it_was_started_from() {
     let node = Node::new();
     let _etcd = node.etcd();
     let _init = node.init();
@@ -194,7 +194,7 @@ fn logs_that_init_does_not_let_fleetd_read_are_403_and_exit_1() {
     if !nix::unistd::geteuid().is_root() {
         return;
     }
-    let node = Node::with(Manner { nobody: true, ..Manner::default() });
+    let node = Node::with(Manner { unprivileged: true, ..Manner::default() });
     let _etcd = node.etcd();
     let _init = node.init();
     let _fleetd = node.fleetd();
@@ -241,7 +241,7 @@ fn the_original_fleetctl_restarts_a_unit_of_a_machine() {
     fleetctl.start("hello.service");
     let before = until("hello runs", || node.pid("hello"));
     fleetctl.restart("hello.service");
-    until("hello runs anew", || node.pid("hello").filter(|now| *now != before));
+    until("hello runs again", || node.pid("hello").filter(|now| *now != before));
     assert_eq!(node.begins("hello"), 2);
     assert!(fleetctl.stop("hello.service"));
     until("hello is stopped", || node.pid("hello").is_none().then_some(()));
@@ -259,7 +259,7 @@ fn the_original_fleetctl_restarts_a_unit_of_a_machine() {
 }
 
 #[test]
-fn a_unit_that_can_not_be_enabled_is_not_loaded_and_why_says_so() {
+fn unit_that_cannot_be_enabled_is_not_loaded_and_why_says_so() {
     let node = Node::new();
     let _etcd = node.etcd();
     let _init = node.init();
@@ -300,7 +300,7 @@ fn end_leases(url: &str) -> usize {
 }
 
 #[test]
-fn a_lease_that_is_ended_by_hand_is_taken_anew() {
+fn revoked_lease_is_granted_again() {
     let node = Node::new();
     let _etcd = node.etcd();
     let _init = node.init();
@@ -320,7 +320,7 @@ fn a_lease_that_is_ended_by_hand_is_taken_anew() {
         let before = registered();
         let pid = node.pid("everywhere");
         assert!(end_leases(&node.url()) > 0, "the machine's, and the engine's where it leads");
-        until("it is registered anew", || (registered() > before).then_some(()));
+        until("it is registered again", || (registered() > before).then_some(()));
         until("both are told as running", || {
             let (_, listed) = node.try_fleetctl(&["list-units", "--no-legend"]);
             (listed.matches("running").count() == 2).then_some(())

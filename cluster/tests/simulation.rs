@@ -50,7 +50,7 @@ fn an_exclusive_unit_outlives_a_pause_that_its_lease_outlives() {
 }
 
 #[test]
-fn a_unit_that_nobody_could_have_runs_on_when_its_machine_comes_back() {
+fn unit_that_fits_no_other_machine_keeps_running_when_its_machine_returns() {
     let time = Duration::from_secs(15);
     let cut = Deed::Cut { machine: 1, requests: true, answers: true, time };
     holds(&plan(2, vec![(2_000, put(0, "MachineMetadata=n=1\n")), (20_000, cut)]));
@@ -202,18 +202,18 @@ fn a_machine_that_comes_and_goes_keeps_its_units_after_a_few_times() {
 }
 
 #[test]
-fn a_fleetd_begun_anew_does_not_believe_a_reading_that_has_less_in_it() {
+fn restarted_fleetd_distrusts_a_smaller_reading() {
     let what = Hidden::Kinds(OF_UNITS);
     let mut deeds: Vec<(u64, Deed)> =
         (0..3).map(|unit| (1_000, put(unit, "MachineID=m0\n"))).collect();
     let time = Duration::from_millis(500);
     deeds.push((20_000, Deed::CrashFleetd { machine: 0, time }));
     deeds.push((20_100, Deed::Hide { machine: 0, what, time: Duration::from_secs(6) }));
-    shows(&plan(2, deeds), Mutant::BegunAnewForgets);
+    shows(&plan(2, deeds), Mutant::RestartForgets);
 }
 
 #[test]
-fn what_was_begun_a_moment_ago_is_known_to_a_fleetd_begun_anew() {
+fn unit_started_just_before_a_restart_of_fleetd_is_known_afterwards() {
     let hide = |what| Deed::Hide { machine: 0, what, time: Duration::from_secs(4) };
     let time = Duration::from_millis(200);
     let mut deeds: Vec<(u64, Deed)> =
@@ -226,7 +226,7 @@ fn what_was_begun_a_moment_ago_is_known_to_a_fleetd_begun_anew() {
 }
 
 #[test]
-fn a_fleetd_begun_anew_while_it_is_cut_off_knows_its_claims() {
+fn fleetd_restarted_while_cut_off_knows_its_claims() {
     let time = Duration::from_secs(25);
     let deeds = vec![
         (2_000, put(0, "Exclusive=true\n")),
@@ -265,7 +265,7 @@ fn who_leads_no_more_lets_its_lease_go_as_soon_as_etcd_hears_it() {
 }
 
 #[test]
-fn what_a_machine_was_told_is_done_though_nobody_leads() {
+fn scheduled_unit_starts_without_a_leader() {
     let gone = Deed::CrashMachine { machine: 0, time: Duration::from_secs(30) };
     let wish = |desired| Deed::Wish { unit: 0, desired, at: 1 };
     let deeds = vec![
@@ -279,7 +279,7 @@ fn what_a_machine_was_told_is_done_though_nobody_leads() {
 }
 
 #[test]
-fn what_nobody_has_signed_or_long_ago_does_not_run_where_it_is_to_be_signed() {
+fn unsigned_or_outdated_unit_does_not_run_where_signatures_are_required() {
     let signed = |at, by, serial| {
         let asks =
             format!("MachineMetadata=n=1\nMachineMetadata=k={serial}\nMachineMetadata=k=1\n");
@@ -287,7 +287,7 @@ fn what_nobody_has_signed_or_long_ago_does_not_run_where_it_is_to_be_signed() {
     };
     let time = Duration::from_millis(500);
     let begin = |by| vec![signed(1_000, Signer::Ours, 7), signed(12_000, by, 8)];
-    for by in [Signer::Stranger, Signer::OfAnother, Signer::Nobody] {
+    for by in [Signer::Stranger, Signer::OfAnother, Signer::None] {
         shows(&Plan { signed: true, ..plan(2, begin(by)) }, Mutant::UnsignedRuns);
     }
     let mut deeds = begin(Signer::Ours);
@@ -301,7 +301,7 @@ fn what_nobody_has_signed_or_long_ago_does_not_run_where_it_is_to_be_signed() {
 /// Two of the four units would stop if a reading treated their value as absent: those of `desired/`
 /// and `global/`.
 #[test]
-fn values_that_nobody_can_read_for_a_while_stop_and_move_nothing() {
+fn temporarily_unreadable_values_stop_and_move_nothing() {
     let time = Duration::from_secs(9);
     for kind in ["place/", "schedule/", "desired/", "global/"] {
         let asks = if kind == "global/" { "Global=true\n" } else { "MachineID=m0\n" };
@@ -337,7 +337,7 @@ fn a_claim_of_the_fleetd_before_is_worth_no_more_than_the_lease_it_was_made_unde
 }
 
 #[test]
-fn what_goes_on_without_a_word_goes_on_when_fleetd_is_begun_anew() {
+fn withheld_unit_keeps_running_after_a_restart_of_fleetd() {
     let mut deeds: Vec<(u64, Deed)> =
         (0..3).map(|unit| (1_000, put(unit, "MachineID=m0\n"))).collect();
     let time = Duration::from_secs(14);

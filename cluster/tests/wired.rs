@@ -5,7 +5,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test that can not go on has failed"
+    reason = "a panic fails the test"
 )]
 
 mod busy;
@@ -190,7 +190,7 @@ fn by(own: &str) -> impl Fn(&Snapshot) -> bool {
 }
 
 /// The leader is cut off from etcd; another machine is asked for a unit and starts it.
-async fn is_begun_though_the_leader_is_cut_off(fault: Fault) {
+async fn starts_while_the_leader_is_cut_off(fault: Fault) {
     let etcd = etcd().await;
     let leads = Machine::new("m1", &etcd).await;
     leads.sees("it leads", by("m1")).await;
@@ -212,10 +212,10 @@ async fn is_begun_though_the_leader_is_cut_off(fault: Fault) {
 }
 
 #[test]
-fn a_leader_that_does_not_see_etcd_keeps_nobody_else_from_beginning_units() {
+fn leader_cut_off_from_etcd_does_not_keep_others_from_starting_units() {
     run(async {
         let either = [Fault::HoldsAnswers, Fault::HoldsQuestions];
-        let [answers, questions] = either.map(is_begun_though_the_leader_is_cut_off);
+        let [answers, questions] = either.map(starts_while_the_leader_is_cut_off);
         tokio::join!(answers, questions);
     });
 }
@@ -223,7 +223,7 @@ fn a_leader_that_does_not_see_etcd_keeps_nobody_else_from_beginning_units() {
 /// A lease is known only by its number. Another lease with that number is taken for our own, but
 /// the keys bound to our own are gone.
 #[test]
-fn a_lease_whose_number_somebody_else_was_given_is_worth_no_claim() {
+fn lease_id_reassigned_to_another_client_proves_no_claim() {
     run(async {
         let etcd = etcd().await;
         let machine = Machine::new("m1", &etcd).await;
@@ -283,20 +283,21 @@ fn who_comes_back_to_an_etcd_that_stood_still_a_moment_after_another_keeps_its_u
         // All leases have expired when it resumes.
         second.is_left_alone(lease + 2 * SECOND, "etcd stands still").await;
         etcd.signal(Signal::SIGCONT);
-        let anew = |snapshot: &Snapshot, own: &str| {
+        let registered_again = |snapshot: &Snapshot, own: &str| {
             snapshot.machines.get(&id(own)).is_some_and(|kept| kept.created > revision)
         };
         let leads = |snapshot: &Snapshot| {
             let leader = snapshot.leader.as_ref().filter(|kept| kept.modified > revision);
-            anew(snapshot, "m1") && leader.is_some_and(|kept| kept.record.machine == id("m1"))
+            registered_again(snapshot, "m1")
+                && leader.is_some_and(|kept| kept.record.machine == id("m1"))
         };
         first.sees("it leads", leads).await;
         // The resumed leader decides by the current state, too.
         first.puts("c.service", "MachineID=m1").await;
         first.has(&["a.service", "c.service"]).await;
-        assert!(!anew(&first.fleetd.cache.snapshot(), "m2"), "its wire was held");
+        assert!(!registered_again(&first.fleetd.cache.snapshot(), "m2"), "its wire was held");
         second.wire.set(Fault::None);
-        first.sees("the other is back", |snapshot| anew(snapshot, "m2")).await;
+        first.sees("the other is back", |snapshot| registered_again(snapshot, "m2")).await;
         assert_eq!(*second.init.set.borrow(), before[1]);
         assert_eq!(first.init.set.borrow().1.roots.len(), before[0].1.roots.len() + 1);
         second.is_left_alone(SECOND, "all is as it was").await;

@@ -47,12 +47,12 @@ impl EventStream {
         Ok(stream)
     }
 
-    /// Requests the events after the last one, or all if `is_anew` detects a new numbering.
-    fn ask(&mut self, is_anew: impl FnOnce(&Count) -> bool) -> Result<(), Error> {
+    /// Requests the events after the last one, or all if `is_renumbered` detects a new numbering.
+    fn ask(&mut self, is_renumbered: impl FnOnce(&Count) -> bool) -> Result<(), Error> {
         let EventStream { connection, follow, seq, since, limit } = self;
         connection.begin_with(*limit, |pong| {
             let count = session::read::<Count>(pong)?;
-            if is_anew(&count) {
+            if is_renumbered(&count) {
                 *seq = 0;
             }
             *since = count.seq_mono_us;

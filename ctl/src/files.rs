@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_else_is_asked_for_what_a_unit_names() {
+    fn paths_on_network_mounts_are_not_looked_up() {
         let here = std::env::temp_dir().join(format!("groundstate-ask-{}", std::process::id()));
         std::fs::create_dir_all(here.join("far")).unwrap();
         std::os::unix::fs::symlink("/proc/self", here.join("link")).unwrap();

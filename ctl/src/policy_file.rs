@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_another_form_is_written_anew_with_the_same_meaning() {
+    fn policy_in_flow_style_is_rewritten_with_the_same_meaning() {
         let after = edited("{mask: [a], prefer: {t: u}}\n", |policy| {
             policy.mask.insert(name("b"));
         });

@@ -65,11 +65,11 @@ impl Waiting {
             follow(events, sender.clone());
         }
         settle(session.connect()?, sender);
-        let begun = Instant::now();
+        let start = Instant::now();
         let mut line = Progress::new(session);
         loop {
             let left = match self.wait.timeout {
-                Some(limit) => match limit.checked_sub(begun.elapsed()) {
+                Some(limit) => match limit.checked_sub(start.elapsed()) {
                     Some(left) => left,
                     None => {
                         line.clear();
@@ -79,15 +79,15 @@ impl Waiting {
                 None => TICK,
             };
             match news.recv_timeout(left.min(TICK)) {
-                Ok(News::Event(event)) => line.event(&event, begun.elapsed()),
+                Ok(News::Event(event)) => line.event(&event, start.elapsed()),
                 Ok(News::Settled(result)) => {
                     while let Ok(News::Event(event)) = news.try_recv() {
-                        line.event(&event, begun.elapsed());
+                        line.event(&event, start.elapsed());
                     }
                     line.clear();
                     return result.map(|system| Some(Ended::Settled(system)));
                 }
-                Err(RecvTimeoutError::Timeout) => line.draw(begun.elapsed()),
+                Err(RecvTimeoutError::Timeout) => line.draw(start.elapsed()),
                 Err(RecvTimeoutError::Disconnected) => return Err(gone()),
             }
         }

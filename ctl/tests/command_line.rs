@@ -61,7 +61,7 @@ fn a_command_line_that_makes_no_sense_ends_with_64() {
 }
 
 #[test]
-fn what_can_not_be_written_as_json_is_complained_about_in_words() {
+fn failed_write_of_the_output_is_reported_in_text() {
     let place = Place::new();
     for words in [&["explain"][..], &["explain", "--json"]] {
         let full = fs::File::options().write(true).open("/dev/full").unwrap();
@@ -207,7 +207,7 @@ fn explain_tells_what_every_listed_key_means() {
     }
 }
 
-fn as_nobody(place: &Place, words: &[&str]) -> Output {
+fn as_unprivileged(place: &Place, words: &[&str]) -> Output {
     // The user's own directories, to leave root's alone.
     let mut command = Command::new("setpriv");
     command
@@ -237,7 +237,7 @@ fn without_an_init_the_policy_file_alone_is_edited() {
     open_to_all(&place.0);
     let run = |words: &[&str]| {
         if is_root() {
-            as_nobody(&place, words)
+            as_unprivileged(&place, words)
         } else {
             let mut command = place.command(words);
             command
@@ -300,7 +300,7 @@ fn what_contrib_holds_is_what_initctl_writes() {
     ] {
         let kept = fs::read_to_string(top.join(file)).unwrap_or_default();
         let now = out(&place.initctl(words));
-        assert!(kept == now, "write it anew: initctl {} > contrib/{file}", words.join(" "));
+        assert!(kept == now, "regenerate it: initctl {} > contrib/{file}", words.join(" "));
     }
 }
 

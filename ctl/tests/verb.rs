@@ -63,7 +63,7 @@ fn no_verb_waits_for_who_stands_still_and_each_says_so_with_2() {
     // These sockets never accept a connection.
     let _still = ["control.sock", "log.sock"].map(|name| UnixListener::bind(place.0.join(name)));
     let others = [&["mask", "web"][..], &["events"], &["poweroff", "-ffy"]];
-    let begun = OF_AN_INIT.iter().chain(&others).map(|words| {
+    let spawned = OF_AN_INIT.iter().chain(&others).map(|words| {
         let mut command = place.command(words);
         (words, command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
     });
@@ -74,7 +74,7 @@ fn no_verb_waits_for_who_stands_still_and_each_says_so_with_2() {
             move || command.output().unwrap()
         })
     });
-    for (words, child) in begun.collect::<Vec<_>>() {
+    for (words, child) in spawned.collect::<Vec<_>>() {
         let ended = child.wait_with_output().unwrap();
         assert_eq!(ended.status.code(), Some(2), "{words:?}: {}", err(&ended));
         let said = err(&ended);

@@ -212,12 +212,12 @@ impl Init {
     /// # Errors
     /// The `error` of the answer.
     pub fn ask(&self, verb: &str, fields: &Value) -> Result<Value, Value> {
-        let nobody = || {
+        let unreachable = || {
             let path = self.sandbox.path("run/control.sock");
             let why = std::os::unix::net::UnixStream::connect(path).err();
             panic!("cannot connect to the control socket: {why:?}; init: {:?}", self.first.state())
         };
-        self.client().unwrap_or_else(nobody).ask(verb, fields)
+        self.client().unwrap_or_else(unreachable).ask(verb, fields)
     }
 
     /// Sends a request that must not be refused.

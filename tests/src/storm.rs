@@ -173,7 +173,7 @@ impl Storm {
         });
         // A client that has connected since may be disconnected.
         is_committed(init);
-        let (survived, begun, victim) = (crashes(init), self.starts(), init.main_of("victim"));
+        let (survived, started, victim) = (crashes(init), self.starts(), init.main_of("victim"));
         let speakers: Vec<usize> = (0..SPEAKERS).map(|at| (number * SPEAKERS + at) % 20).collect();
         let said = format!("round {number}");
         for at in &speakers {
@@ -205,7 +205,7 @@ impl Storm {
                 && init.main_of("victim") != victim
         });
         assert_eq!(fixed(&status, self.times), self.before, "round {number}");
-        assert_eq!(self.starts(), begun + 1, "round {number}: the victim was started once");
+        assert_eq!(self.starts(), started + 1, "round {number}: the victim was started once");
         let files = || init.process().files().len();
         until("no descriptor is left behind", || {
             (files() <= self.files + SPARE_FILES).then_some(())

@@ -298,7 +298,7 @@ ensure_packages() { # STAGE…: installs missing packages as root, otherwise nam
   export DEBIAN_FRONTEND=noninteractive
   $install >"$WORK/apt.log" 2>&1 || { apt-get update -q && $install; } >>"$WORK/apt.log" 2>&1 || {
     tail -n 20 "$WORK/apt.log" >&2
-    echo "tests/run: can not install $missing" >&2
+    echo "tests/run: cannot install $missing" >&2
     return 1
   }
 }

@@ -504,6 +504,74 @@ fn repository_refers_to_nothing_outside_it() {
     none(complaints);
 }
 
+/// Words that leave the actor or the time of a sentence open, each with its replacement.
+const VAGUE: [(&str, &str); 9] = [
+    (concat!("no", "body"), "say which process, user, unit or client there is not"),
+    (concat!("no", "bodys"), "say which process, user, unit or client there is not"),
+    (concat!("some", "body"), "name the process, user, unit or client"),
+    (concat!("who", "ever"), "name the process, user, unit or client"),
+    (concat!("beg", "un"), "say started"),
+    (concat!("a", "new"), "say again, or restart, reread, recreate"),
+    (concat!("of ", "before"), "say previous or old"),
+    (concat!("is let ", "go of"), "say released, dropped or closed"),
+    (concat!("can ", "not"), "write cannot"),
+];
+/// The account of that name, as unit files, passwd and programs write it.
+const ACCOUNT: [&str; 4] = [
+    concat!("user: no", "body"),
+    concat!("User=no", "body"),
+    concat!("\"no", "body\""),
+    concat!("no", "body:x:65534:65534:no", "body:"),
+];
+/// Texts that are kept as they are: a file and its text, each with its reason.
+const KEPT_WORDS: [(&str, &str); 2] = [
+    // fleet's own message, which scripts compare.
+    ("cluster/src/fleetctl/creation.rs", concat!("Warning: can ", "not replace Unit(")),
+    ("cluster/tests/fleet/fleetctl.rs", concat!("can ", "not replace Unit(a.service)")),
+];
+
+/// Returns a line in lower case, with the words of its names apart.
+fn apart(line: &str) -> String {
+    let mut text = String::with_capacity(line.len());
+    let mut was_small = false;
+    for c in line.chars() {
+        if was_small && c.is_ascii_uppercase() {
+            text.push(' ');
+        }
+        was_small = c.is_ascii_lowercase();
+        text.push(if c == '_' { ' ' } else { c.to_ascii_lowercase() });
+    }
+    text
+}
+
+/// The records of earlier runs in `tests/ledger` keep their words.
+#[test]
+fn text_and_names_use_no_vague_word() {
+    let mut complaints = Vec::new();
+    let mut unused: BTreeSet<(&str, &str)> = KEPT_WORDS.into_iter().collect();
+    for source in sources().iter().filter(|source| !source.within("tests/ledger/")) {
+        for (at, line) in source.text.lines().enumerate() {
+            let mut line = line.to_owned();
+            ACCOUNT.iter().for_each(|account| line = line.replace(account, ""));
+            for kept in KEPT_WORDS.iter().filter(|(path, _)| *path == source.path) {
+                if line.contains(kept.1) {
+                    unused.remove(kept);
+                    line = line.replace(kept.1, "");
+                }
+            }
+            let text = apart(&line);
+            for (word, instead) in VAGUE.iter().filter(|(word, _)| has_word(&text, word)) {
+                complaints.push(format!("{}:{}: `{word}`: {instead}", source.path, at + 1));
+            }
+        }
+        if apart(&source.path).split('/').any(|part| VAGUE.iter().any(|it| has_word(part, it.0))) {
+            complaints.push(format!("{}: name it without a vague word", source.path));
+        }
+    }
+    complaints.extend(unused.iter().map(|(path, _)| format!("{path}: delete it from KEPT_WORDS")));
+    none(complaints);
+}
+
 #[test]
 fn each_test_that_a_table_names_exists() {
     let sources = sources();
@@ -538,4 +606,5 @@ fn style_guard_detects_violations() {
     assert!(has_word("let x = unsafe { 1 };", "unsafe"));
     assert!(!has_word("unsafe_code = deny", "unsafe"));
     assert_eq!(uncommented("call(); // std::fs"), "call(); ");
+    assert_eq!(apart("is_SetBy(aUnit)"), "is set by(a unit)");
 }

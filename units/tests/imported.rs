@@ -116,7 +116,7 @@ fn without_a_multi_user_the_default_target_is_the_goal() {
 }
 
 #[test]
-fn a_short_name_belongs_to_the_native_unit_or_to_nobody_of_two() {
+fn short_name_belongs_to_the_native_unit_or_to_neither_of_two() {
     let native = ("web.yaml", "unit: web\ntype: virtual\n");
     let generation = set(&[native, ("web.service", WEB), ("db.service", DB)]).load(None).generation;
     assert_eq!(errors(&generation), Vec::<String>::new());
@@ -358,7 +358,7 @@ fn an_import_directory_gives_what_links_enable_and_none_of_systemds_own() {
 }
 
 #[test]
-fn a_template_has_the_instances_somebody_asks_for() {
+fn template_has_the_instances_that_other_units_name() {
     let memory = set(&[
         ("goal.yaml", "unit: multi-user\ndepends-on: getty@tty1, echo@a\n"),
         ("getty@.service", "[Unit]\nWants=log@%i.service\n[Service]\nExecStart=/bin/x %I\n"),
@@ -543,7 +543,7 @@ fn unchanged_files_are_not_read_again_and_a_new_link_counts() {
 }
 
 #[test]
-fn a_requirement_that_nobody_provides_is_a_warning() {
+fn imported_requirement_without_a_provider_is_a_warning() {
     let loaded = set(&[("web.service", WEB)]).load(None);
     let said = &loaded.generation.diagnostics;
     let missing: Vec<_> = said.iter().filter(|said| said.code == "missing-target").collect();

@@ -75,7 +75,7 @@ fn an_alarm_that_is_a_template_has_an_instance_for_each_unit() {
 }
 
 #[test]
-fn edits_that_nobody_has_loaded_stay_so() {
+fn requested_instance_loads_no_other_edits() {
     let job = "unit: job@\nexec-start: /bin/x %i\n";
     let mut memory = local(&[("plain.yaml", PLAIN), ("job@.yaml", job)]);
     let before = load(&memory, &options(&[]), None).generation;

@@ -88,7 +88,7 @@ fn a_mistake_in_a_unit_that_a_link_enables_refuses_the_reload() {
 }
 
 #[test]
-fn a_mistake_in_a_unit_that_nobody_wants_breaks_that_one_alone() {
+fn mistake_in_an_unwanted_unit_breaks_only_that_unit() {
     for (file, good, bad) in [
         ("web.yaml", "unit: web\nexec-start: /bin/x\n", "unit: web\nexec-strat: /bin/x\n"),
         ("web.service", UNWANTED, "[Service]\nExecStart=/bin/\0x\n"),
@@ -101,7 +101,7 @@ fn a_mistake_in_a_unit_that_nobody_wants_breaks_that_one_alone() {
 }
 
 #[test]
-fn a_broken_imported_unit_bears_its_short_name_so_that_nobody_misses_it() {
+fn broken_imported_unit_keeps_its_short_name() {
     let mut memory = set("web.service", b"[Service]\nExecStart=/bin/\0x\n");
     memory.put(&format!("{UNITS}/goal.yaml"), "unit: multi-user\ndepends-on: web\n");
     let loaded = memory.load(None);

@@ -36,7 +36,7 @@ fn what_a_drop_in_names_is_told_at_the_drop_in() {
 
 /// A path on an unreachable server counts neither as existing nor as missing.
 #[test]
-fn what_nobody_can_ask_about_is_not_said_to_be_missing() {
+fn unreachable_path_is_not_reported_as_missing() {
     let text = "unit: a\nexec-start: /far/x\nworking-dir: /far\nenv-file: [/far/y, /y]\n";
     let mut memory = Memory::new(&[("/u/x.yaml", text)]);
     memory.far = Some("/far".to_string());

@@ -193,8 +193,8 @@ fn a_source_takes_nothing_from_one_before_it() {
         let source = Source::of(name(source), 1, files, SOURCES, options().trust);
         put(&memory, &options(), previous, source).generation
     };
-    let nobody = Memory::new(&[("/etc/groundstate/init.yaml", text)]);
-    let empty = load(&nobody, &options(), None).generation;
+    let without = Memory::new(&[("/etc/groundstate/init.yaml", text)]);
+    let empty = load(&without, &options(), None).generation;
     for theirs in
         ["unit: web\nexec-start: /bin/x 2\n", "unit: w\nprovides: web\nexec-start: /bin/x\n"]
     {
@@ -225,7 +225,7 @@ fn the_machines_drop_ins_are_laid_over_what_a_source_brings() {
     let of_template = "/etc/groundstate/units/job@.service.d/10-slow.conf";
     memory.put(of_template, "[Service]\nTimeoutStartSec=7s\n");
     let before = load(&memory, &options(), None).generation;
-    assert_eq!(told(&before).len(), 1, "db is nobody yet: {:?}", told(&before));
+    assert_eq!(told(&before).len(), 1, "no unit is named db yet: {:?}", told(&before));
     let service = "[Service]\nExecStart=/bin/x\n";
     let files = |web: &str| {
         let files = [("db.yaml", DB), ("web.service", web), ("job@.service", service)];

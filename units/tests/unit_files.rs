@@ -191,7 +191,7 @@ fn every_key_is_taken_by_just_the_types_it_is_for() {
 }
 
 #[test]
-fn what_a_type_can_not_do_without_is_asked_for() {
+fn missing_required_key_of_a_type_is_reported() {
     for kind in Kind::ALL {
         for needed in KEYS.iter().filter(|k| k.required.has(kind) && k.name != "unit") {
             let mut text = format!("type: {}\nunit: u\n", kind.as_str());
@@ -290,7 +290,7 @@ fn all_mistakes_of_a_file_are_told_at_once() {
 }
 
 #[test]
-fn values_that_can_not_be_meant_are_refused_at_their_place() {
+fn implausible_values_are_refused_at_their_place() {
     for line in [
         "user: -1",
         "user: 4294967295",

@@ -98,7 +98,7 @@ fn drop_ins_lay_their_keys_over_a_unit_in_the_order_of_their_names() {
         ("/usr/lib/groundstate/units/web.d/20.yaml", "umask: 2\ndescription: b\n"),
         ("/etc/groundstate/units/httpd.d/10.yaml", "umask: 3\n"),
         ("/etc/groundstate/units/web.d/30.yaml", "wants: z\n"),
-        ("/etc/groundstate/units/nobody.d/1.yaml", "umask: 3\n"),
+        ("/etc/groundstate/units/missing.d/1.yaml", "umask: 3\n"),
     ]);
     let first = memory.load(None);
     let web = unit(&first.generation, "httpd");
@@ -220,7 +220,7 @@ fn files_that_are_no_files_or_not_ours_are_told_and_never_read() {
 }
 
 #[test]
-fn a_unit_whose_name_can_not_be_told_refuses_a_reload_and_no_boot() {
+fn unit_of_unknown_name_refuses_a_reload_and_no_boot() {
     let good = ("/etc/groundstate/units/good.yaml", "unit: good\n");
     for bad in ["unit: a/b\n", "exec-start: /bin/x\n", "unit: a\0\n", "just text\n", "unit: x"] {
         let loaded = Memory::new(&[good, ("/etc/groundstate/units/bad.yaml", bad)]).load(None);
@@ -324,7 +324,7 @@ fn a_program_without_a_slash_is_looked_up_in_the_units_path() {
 }
 
 #[test]
-fn a_dependency_on_nobody_is_told_where_it_is_named() {
+fn dependency_without_a_provider_is_reported_where_it_is_named() {
     let text = "unit: netif-user\ndepends-on: netif-user2, netif\nwaits-for:\n  - dhcp\n  - dns?\n";
     let generation = one(text);
     assert_eq!(

@@ -152,8 +152,32 @@ fn a_failed_unit_says_when_it_is_tried_again() {
     assert_eq!(db["reason"]["at"], db["next-try"]);
 }
 
+/// The dependency starts `job`, but no dependency starts `fw`.
 #[test]
-fn a_masked_target_is_nobodys_and_says_so() {
+fn why_tells_a_finished_provider_from_one_that_nothing_brings_in() {
+    let generation = Memory::new(&[
+        ("/u/all.yaml", "unit: all\nwaits-for: web, net\n"),
+        ("/u/web.yaml", "unit: web\ndepends-on: data\nexec-start: /bin/x\n"),
+        ("/u/job.yaml", "unit: job\nprovides: data\ntype: oneshot\nremain: no\nexec-start: /bin/x\n"),
+        ("/u/net.yaml", "unit: net\nrequires-active: fw\nexec-start: /bin/x\n"),
+        ("/u/fw.yaml", "unit: fw\nexec-start: /bin/x\n"),
+    ])
+    .check("/u");
+    let mut machine = Machine::new(Duration::from_secs(90));
+    let boot = Event::Boot { generation: Arc::new(generation), targets: vec![name("all")] };
+    machine.step(at(1), boot);
+    let run = run_of(&machine, "job");
+    machine.step(at(2), Event::Ended(run, Exit::Code(0)));
+    let text = |asked: &str| {
+        let why = view::why(&machine, &facts(3), &name(asked)).unwrap();
+        serde_json::to_value(why).unwrap()["chain"][0]["reason"]["text"].clone()
+    };
+    assert_eq!(text("web"), "data (unit job) has finished; it stays active only with `remain: yes`");
+    assert_eq!(text("net"), "fw is not active, and nothing brings it in");
+}
+
+#[test]
+fn masked_target_has_no_unit_and_says_so() {
     let mut machine = booted();
     let policy = Policy { mask: [name("db")].into(), ..Policy::default() };
     machine.step(at(2), Event::SetPolicy(policy));
@@ -200,7 +224,7 @@ fn what_the_goal_leaves_out_is_told_from_what_is_masked() {
 }
 
 #[test]
-fn the_graph_has_every_unit_and_the_edges_to_nobody_too() {
+fn graph_has_every_unit_and_the_edges_without_a_provider() {
     let machine = booted();
     let graph = serde_json::to_value(view::graph(&machine, &facts(3))).unwrap();
     assert_eq!(graph["goal"], json!(["all"]));

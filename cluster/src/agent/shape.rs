@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_init_can_not_have_is_refused_by_itself() {
+    fn unit_that_init_cannot_load_is_refused_alone() {
         let plain = file("[Service]\nExecStart=/bin/true\n");
         let told = |name: &str| refusal(&UnitName::new(name).unwrap(), &plain);
         for fine in ["a.service", "srv\\x2ddata.service", "a@1.service", "a:b.socket"] {

@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(roles.of("ann"), Caller::local());
         assert_eq!(roles.of("bob").role, Role::Reader);
         assert!(roles.of("ci").sees("web.service") && !roles.of("ci").sees("db.service"));
-        assert_eq!(roles.of("nobody").role, Role::Nothing);
+        assert_eq!(roles.of("unknown").role, Role::Nothing);
     }
 
     #[test]

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_side_can_not_take_the_places_of_another() {
+    fn one_peer_cannot_use_the_connections_of_another() {
         let crowd = ConnectionLimits::with(MOST_OF_ONE);
         let (near, far) = (Side::User(1), Side::Address([10, 0, 0, 1].into()));
         let mut seats: Vec<_> = std::iter::from_fn(|| crowd.enter(near)).collect();
@@ -91,7 +91,7 @@ mod tests {
         seats.pop();
         assert!(crowd.enter(near).is_some());
         drop(seats);
-        assert!(crowd.by.lock().unwrap().is_empty(), "nobody is remembered");
+        assert!(crowd.by.lock().unwrap().is_empty(), "no peer is remembered");
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub struct Handshakes {
 
 #[derive(Debug, Default)]
 struct UnderWay {
-    begun: u64,
+    started: u64,
     count: usize,
     /// Handshakes per peer, in the order of their start. Dropping a sender ends its handshake.
     by: BTreeMap<Side, BTreeMap<u64, oneshot::Sender<()>>>,
@@ -72,8 +72,8 @@ impl Handshakes {
             all.remove(side, number);
         }
         let (held, goes_on) = oneshot::channel();
-        let number = all.begun;
-        all.begun += 1;
+        let number = all.started;
+        all.started += 1;
         all.count += 1;
         all.by.entry(side).or_default().insert(number, held);
         Handshake { all: self.clone(), side, number, goes_on }
@@ -116,7 +116,7 @@ mod tests {
         assert!(!gave_way(&mut other));
         drop((own, other));
         let left = all.under_way.lock().unwrap();
-        assert!(left.by.is_empty() && left.count == 0, "nobody is remembered");
+        assert!(left.by.is_empty() && left.count == 0, "no peer is remembered");
     }
 
     #[test]

@@ -121,7 +121,7 @@ impl Security {
             None if self.insecure_loopback_only && address.ip().is_loopback() => Ok(Gate::Loopback),
             None => Err(format!(
                 "listen: tcp://{address} needs tls_cert_file, tls_key_file and \
-                 tls_client_ca_file: whoever reaches this port could run anything on every machine"
+                 tls_client_ca_file: any client of this port could run anything on every machine"
             )),
         }
     }

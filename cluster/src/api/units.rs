@@ -195,9 +195,9 @@ fn checked_put(request: &Request, in_url: &str, snapshot: &Snapshot) -> Result<O
     let known = there.and_then(|kept| kept.record.signature.as_ref());
     // A signature counts only together with the stored file; a change of desired state says nothing
     // about the file.
-    let anew = wish.signature.filter(|new| !file.options.is_empty() && Some(new) != known);
+    let new_signature = wish.signature.filter(|new| !file.options.is_empty() && Some(new) != known);
     let wished = (!told).then(|| registry::set_desired(snapshot, &name, desired)).flatten();
-    let signed = anew.and_then(|signature| registry::sign(snapshot, &name, &signature));
+    let signed = new_signature.and_then(|signature| registry::sign(snapshot, &name, &signature));
     if wished.is_some() && wish.machines.is_some() {
         let words = "desiredState and machines cannot be changed in one request";
         return Err(bad(words.to_string()));

@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     };
     match ended {
         Ok(End::Stopped) => ExitCode::SUCCESS,
-        Ok(End::Anew(passed)) => {
+        Ok(End::Reexec(passed)) => {
             log::error(format_args!("cannot re-execute fleetd: {}", reexec(&passed)));
             ExitCode::FAILURE
         }

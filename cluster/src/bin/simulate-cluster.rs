@@ -147,7 +147,7 @@ fn report(what: &str) {
 }
 
 fn once(options: &Options) -> ExitCode {
-    let begun = Instant::now();
+    let start = Instant::now();
     let (coverage, failures) = many(options.seed, options.schedules, options.threads);
     print!("{coverage}");
     let short = match options.schedules >= FLOORS_FROM && failures.is_empty() {
@@ -163,7 +163,7 @@ fn once(options: &Options) -> ExitCode {
         options.seed,
         options.seed.wrapping_add(options.schedules),
         options.commit,
-        begun.elapsed().as_secs_f64()
+        start.elapsed().as_secs_f64()
     );
     let failed = failures.len() + short.len();
     println!("{} passed, {failed} failed", options.schedules - failures.len() as u64);
@@ -251,7 +251,7 @@ fn tell(mutant: Mutant, kill: Option<(&'static str, u64, u64)>, options: &Option
 }
 
 fn mutants(options: &Options) -> ExitCode {
-    let begun = Instant::now();
+    let start = Instant::now();
     let named =
         |one: &&Mutant| options.only.as_ref().is_none_or(|only| *only == format!("{one:?}"));
     let few = |one: &&Mutant| !options.sample || mutant::tries(**one) <= FEW;
@@ -277,7 +277,7 @@ fn mutants(options: &Options) -> ExitCode {
         all.len(),
         options.seed,
         options.commit,
-        begun.elapsed().as_secs_f64()
+        start.elapsed().as_secs_f64()
     );
     println!("{killed} passed, {} failed", all.len() - killed);
     if killed == all.len() { ExitCode::SUCCESS } else { ExitCode::from(1) }

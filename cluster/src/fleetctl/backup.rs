@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn backup_that_can_not_be_read_is_refused_whole() {
+    fn unreadable_backup_is_refused_as_a_whole() {
         let path = std::env::temp_dir().join(format!("fleet-backup.{}", std::process::id()));
         let unit = |name: &str, state: &str| {
             format!(r#"{{"name":"{name}","desiredState":"{state}","options":[]}}"#)

@@ -103,7 +103,7 @@ fn line(event: &Event) -> String {
 /// Reassembles lines from chunks, so that no character is split.
 #[derive(Default)]
 struct Lines {
-    begun: Vec<u8>,
+    partial: Vec<u8>,
 }
 
 impl Lines {
@@ -112,15 +112,15 @@ impl Lines {
 
     /// Returns the lines completed by this chunk.
     fn whole(&mut self, piece: &[u8]) -> String {
-        self.begun.extend_from_slice(piece);
-        let end = self.begun.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let end = if self.begun.len() - end > Lines::LONGEST { self.begun.len() } else { end };
-        let rest = self.begun.split_off(end);
-        text(&std::mem::replace(&mut self.begun, rest))
+        self.partial.extend_from_slice(piece);
+        let end = self.partial.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let end = if self.partial.len() - end > Lines::LONGEST { self.partial.len() } else { end };
+        let rest = self.partial.split_off(end);
+        text(&std::mem::replace(&mut self.partial, rest))
     }
 
     fn rest(&mut self) -> String {
-        text(&std::mem::take(&mut self.begun))
+        text(&std::mem::take(&mut self.partial))
     }
 }
 

@@ -160,7 +160,7 @@ impl Daemon {
 
 /// Returns the saved state, reduced if a mutant is planted.
 fn remembered(recalled: Recalled) -> Recalled {
-    if planted(Mutant::BegunAnewForgets) {
+    if planted(Mutant::RestartForgets) {
         Recalled { known: recalled.known, ..Recalled::default() }
     } else if planted(Mutant::HeldForgotten) {
         Recalled { held: Held::default(), ..recalled }

@@ -244,8 +244,8 @@ mod tests {
         let mode = std::fs::metadata(folder.join(DISK)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         std::fs::write(folder.join(DISK), &made[..9]).unwrap();
-        let anew = disk(&folder).unwrap();
-        assert_ne!(anew, made, "half a line is none");
+        let second = disk(&folder).unwrap();
+        assert_ne!(second, made, "half a line is none");
         std::fs::remove_file(folder.join(DISK)).unwrap();
         std::fs::create_dir(folder.join(DISK)).unwrap();
         assert!(disk(&folder).is_err());

@@ -150,7 +150,7 @@ pub async fn listen(init: InitSocket, happened: mpsc::Sender<()>) {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test that can not go on has failed")]
+#[allow(clippy::unwrap_used, reason = "a panic fails the test")]
 mod tests {
     use super::*;
     use std::io::{BufRead, BufReader, Write};

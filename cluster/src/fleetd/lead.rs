@@ -178,14 +178,14 @@ impl Candidate {
         let store = self.cache.store().clone();
         let keys = self.cache.keys().clone();
         let Some(own) = self.machine_lease.borrow().lease else { return Ok(()) };
-        let nobody_since = self.cache.snapshot().leads_nobody_since();
-        if nobody_since.is_some() {
+        let leaderless_since = self.cache.snapshot().leaderless_since();
+        if leaderless_since.is_some() {
             let key = keys.of(&Subject::Leader);
             log::error(format_args!(
                 "engine: {key} has no lease; treating the leader key as stale"
             ));
         }
-        let lead = registry::lead_after(&keys, &self.machine, own, nobody_since);
+        let lead = registry::lead_after(&keys, &self.machine, own, leaderless_since);
         match store.commit(&lead).await {
             // The key tells the result.
             Ok(_) | Err(Fault::Unknown(_)) => {}
@@ -246,7 +246,7 @@ impl Candidate {
 
 /// Returns true if a machine leads, or a lease keeps the key until it expires.
 fn is_led(snapshot: &Snapshot) -> bool {
-    snapshot.leader.is_some() && snapshot.leads_nobody_since().is_none()
+    snapshot.leader.is_some() && snapshot.leaderless_since().is_none()
 }
 
 /// Returns true if this machine was elected but has no leader lease yet.
@@ -320,7 +320,7 @@ impl Term {
                 batch = watch.next() => match batch {
                     Ok(Batch::Changes { changes, .. }) => self.take_in(&changes)?,
                     Ok(Batch::Compacted) | Err(_) => {
-                        self.read_anew().await?;
+                        self.read_again().await?;
                         watch = store.watch(keys.root(), self.engine.snapshot().revision).await?;
                     }
                 },
@@ -331,12 +331,12 @@ impl Term {
                         signs.reset_after(AGAIN);
                     } else if store.turn() != turn {
                         turn = store.turn();
-                        self.read_anew().await?;
+                        self.read_again().await?;
                         watch = store.watch(keys.root(), self.engine.snapshot().revision).await?;
                     }
                 }
                 () = proofs.tick() => {
-                    self.read_anew().await?;
+                    self.read_again().await?;
                     // A dead watch would delay each result until the next full reading.
                     if !planted(Mutant::DeafForEver) {
                         watch = store.watch(keys.root(), self.engine.snapshot().revision).await?;
@@ -391,7 +391,7 @@ impl Term {
 
     /// Starts a new epoch after a write with unknown result, so that it cannot land after the next
     /// decision.
-    async fn begin_anew(&mut self) -> Result<(), Over> {
+    async fn start_epoch(&mut self) -> Result<(), Over> {
         if !planted(Mutant::EpochKept) {
             let renewed = registry::renew(self.cache.keys(), &self.machine, self.lease, self.epoch);
             match self.cache.store().commit(&renewed).await {
@@ -400,10 +400,10 @@ impl Term {
                 Err(fault) => return Err(fault.into()),
             }
         }
-        self.read_anew().await
+        self.read_again().await
     }
 
-    async fn read_anew(&mut self) -> Result<(), Over> {
+    async fn read_again(&mut self) -> Result<(), Over> {
         let reading = self.cache.store().read(self.cache.keys().root()).await?;
         let began = self.clock.now();
         self.etcd_silence.tell(&mut self.engine, began);

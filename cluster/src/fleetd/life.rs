@@ -45,7 +45,7 @@ pub enum End {
     Stopped,
     /// It re-executes its program with a new configuration, and keeps units, leases and these
     /// sockets, which init passed.
-    Anew(Vec<OwnedFd>),
+    Reexec(Vec<OwnedFd>),
 }
 
 /// Status for API clients.
@@ -101,12 +101,12 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     let life = show_life(cache.clock().clone(), config.agent_ttl, daemon.guarded.clone());
     drop(tokio::spawn(life));
     drop(tokio::spawn(memory::give_back_for_ever(cache.clock().clone())));
-    let anew = attend(&config, &identity, &cache, &seen, &daemon.record, read).await?;
+    let reconfigured = attend(&config, &identity, &cache, &seen, &daemon.record, read).await?;
     ready.abort();
-    if !anew {
+    if !reconfigured {
         let _ = sd_notify::notify(&[NotifyState::Stopping]);
     }
-    let fate = if anew { Fate::BegunAnew } else { Fate::told_by(&init, LAST_WORDS).await };
+    let fate = if reconfigured { Fate::Restarted } else { Fate::told_by(&init, LAST_WORDS).await };
     let leases = if fate == Fate::Over && config.leave_on_stop {
         log::info(format_args!("leaving: the units of this machine have been stopped"));
         let down = daemon::stop_units(daemon.leave.clone(), Stops::All).await;
@@ -116,7 +116,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
         }
         daemon.leases(down).collect()
     } else {
-        if fate != Fate::BegunAnew {
+        if fate != Fate::Restarted {
             daemon::stop_units(daemon.leave.clone(), Stops::Exclusive).await;
         }
         log::info(format_args!("exiting: the units of this machine keep running"));
@@ -127,7 +127,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     listening.abort();
     [examining, telling].iter().for_each(|task| task.abort());
     stop_api.send_replace(true);
-    Ok(if anew { End::Anew(passed) } else { End::Stopped })
+    Ok(if reconfigured { End::Reexec(passed) } else { End::Stopped })
 }
 
 /// Handles signals until the daemon ends. Returns true if it re-executes itself.

@@ -38,7 +38,7 @@ pub struct MachineLease {
 impl MachineLease {
     /// Returns until when no machine counts as gone, because it may have lost its lease in etcd's
     /// silence and be on its way back. `ttl` is that of our own lease.
-    pub fn nobody_is_gone_until(&self, ttl: Duration, now: Duration) -> Option<Duration> {
+    pub fn none_is_gone_until(&self, ttl: Duration, now: Duration) -> Option<Duration> {
         let silence_limit = fence::silence_limit(ttl);
         // Changes may arrive before the answer to our own renewal.
         let old = self.proof.is_some_and(|proof| now.saturating_sub(proof) > silence_limit);
@@ -192,7 +192,7 @@ impl Sentry {
         format!(
             "another machine is registered under the id {}: at {:?}, boot {}, instance {}; this one is \
              boot {}, instance {}. Each machine needs its own id; a machine that has just been \
-             booted anew waits until its old key {waits}",
+             rebooted waits until its old key {waits}",
             us.id, them.ip, them.boot, them.instance, us.boot, us.instance
         )
     }
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wrote_its_key_anew_has_the_time_to_show_itself_that_its_own_lease_gives() {
+    fn machine_that_rewrote_its_key_has_its_own_lease_to_renew() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let (_say, records) = watch::channel(record("1"));

@@ -16,7 +16,7 @@ const ABSENT: u32 = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// Init restarts it: its unit is needed, and init is not shutting down.
-    BegunAnew,
+    Restarted,
     /// It is stopped for good, or there is no init.
     Over,
     /// Init exists but does not answer.
@@ -54,7 +54,7 @@ async fn ask(init: &InitSocket) -> Result<Fate, InitFault> {
     let Some(name) = whose.unit else { return Ok(Fate::Over) };
     let status: Status = init.ask(Verb::Status { targets: Vec::new() }).await?;
     let is_needed = status.units.iter().any(|unit| unit.unit == name && unit.needed);
-    Ok(if is_needed && status.system != System::Stopping { Fate::BegunAnew } else { Fate::Over })
+    Ok(if is_needed && status.system != System::Stopping { Fate::Restarted } else { Fate::Over })
 }
 
 #[cfg(test)]
@@ -109,8 +109,8 @@ mod tests {
     async fn an_init_that_does_not_answer_at_once_is_asked_again() {
         let needed = status(true, "running");
         for (name, lines, fate) in [
-            ("busy", vec![BUSY, OURS, "", OURS, &needed], Fate::BegunAnew),
-            ("torn", vec!["", "{", OURS, BUSY, OURS, &needed], Fate::BegunAnew),
+            ("busy", vec![BUSY, OURS, "", OURS, &needed], Fate::Restarted),
+            ("torn", vec!["", "{", OURS, BUSY, OURS, &needed], Fate::Restarted),
             ("not", vec![BUSY, OURS, &status(false, "running")], Fate::Over),
             ("ending", vec![OURS, BUSY, OURS, &status(true, "stopping")], Fate::Over),
             ("stranger", vec![r#"{"v":1,"id":1,"ok":{"unit":null}}"#], Fate::Over),
@@ -125,8 +125,8 @@ mod tests {
     async fn an_init_that_is_there_and_says_nothing_has_not_said_that_it_is_over() {
         let folder = folder("silent");
         let within = AGAIN * 3;
-        let nobody = InitSocket::new(folder.join("nobody.sock"));
-        assert_eq!(Fate::told_by(&nobody, within).await, Fate::Over);
+        let absent = InitSocket::new(folder.join("absent.sock"));
+        assert_eq!(Fate::told_by(&absent, within).await, Fate::Over);
         assert_eq!(Fate::told_by(&saying(&folder, &[BUSY, OURS]), within).await, Fate::Unknown);
         // An init that accepts no connection.
         let path = folder.join("hangs.sock");

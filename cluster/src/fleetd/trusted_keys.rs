@@ -148,13 +148,13 @@ impl SerialsFile {
             std::fs::create_dir_all(folder).map_err(told)?;
         }
         // Reports a faulty file now rather than when a unit needs it, and drops a cut-off line.
-        file.write_anew(&serials).map_err(told)?;
+        file.rewrite(&serials).map_err(told)?;
         Ok((serials, file))
     }
 
     fn keep(&mut self, news: &[(UnitName, u64)], all: &Serials) {
         let grown = self.lines + news.len() > LINES_A_NAME * all.newest().len() + MORE_LINES;
-        let kept = if grown { self.write_anew(all) } else { self.add(news) };
+        let kept = if grown { self.rewrite(all) } else { self.add(news) };
         let fault = kept.err().map(|error| error.to_string()).unwrap_or_default();
         if !fault.is_empty() && fault != self.fault {
             let path = self.path.display();
@@ -176,7 +176,7 @@ impl SerialsFile {
         Ok(())
     }
 
-    fn write_anew(&mut self, all: &Serials) -> std::io::Result<()> {
+    fn rewrite(&mut self, all: &Serials) -> std::io::Result<()> {
         let mut text = format!("{} *\n", all.floor());
         for (name, serial) in all.newest() {
             let _ = writeln!(text, "{serial} {name}");
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_on_until_its_new_file_is_for_this_machine_is_not_judged_anew() {
+    fn unit_kept_until_its_new_file_applies_is_not_verified_again() {
         let mut trust_keeper = trusting(PUBLIC);
         let mut snapshot = Snapshot::new(Keys::under("/p"));
         let me = MachineId::new("m1").unwrap();
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_signed_does_not_run_by_way_of_a_rollout_and_a_fleetd_begun_anew() {
+    fn unsigned_file_does_not_run_after_a_rollout_and_a_restart_of_fleetd() {
         let mut trust_keeper = trusting(PUBLIC);
         let mut snapshot = Snapshot::new(Keys::under("/p"));
         let record = ClusterRecord { id: "c".to_string() };
@@ -282,20 +282,20 @@ mod tests {
         let text = |goal: &Goal| goal.values().next().unwrap().content.file.text();
         let is_run = |goal: &Goal| goal.values().next().unwrap().refusal.is_none();
         // For some time the machine cannot act on its schedule.
-        for (text, to) in [("/evil", None), ("/other", Some("nobody"))] {
+        for (text, to) in [("/evil", None), ("/other", Some("m9"))] {
             roll_out(&mut snapshot, text, None, to);
             goal = Recalled::later(&snapshot, &me, &goal).unwrap().ran;
         }
         assert!(text(&goal).contains("/good"), "what is kept is what ran: {}", text(&goal));
-        let mut begun_anew = trusting(PUBLIC);
+        let mut restarted = trusting(PUBLIC);
         let mut next = agent::goal(&snapshot, &me, &goal);
-        begun_anew.judge(&snapshot, &mut next, &goal);
+        restarted.judge(&snapshot, &mut next, &goal);
         assert!(text(&next).contains("/good") && is_run(&next));
         // Any file found there needs its own signature.
         let mut evil = Snapshot::new(Keys::under("/p"));
         roll_out(&mut evil, "/evil", None, None);
         let mut next = agent::goal(&snapshot, &me, &agent::goal(&evil, &me, &Goal::new()));
-        begun_anew.judge(&snapshot, &mut next, &goal);
+        restarted.judge(&snapshot, &mut next, &goal);
         assert!(text(&next).contains("/evil") && !is_run(&next));
         assert!(Recalled::of(&snapshot, next).unwrap().ran.is_empty(), "what is refused never ran");
         let mut next = agent::goal(&snapshot, &me, &goal);

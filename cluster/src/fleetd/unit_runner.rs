@@ -75,7 +75,7 @@ pub struct UnitRunner {
     /// Units whose claim may still be under an earlier lease, with its validity.
     earlier: BTreeMap<UnitName, Worth>,
     /// Of those, the units whose claim under the present lease was requested with unknown result.
-    asked_anew: BTreeSet<UnitName>,
+    requested_again: BTreeSet<UnitName>,
     /// The published states, and their lease.
     told: BTreeMap<UnitName, report::Told>,
     told_under: Option<i64>,
@@ -171,7 +171,7 @@ impl UnitRunner {
             released: BTreeMap::new(),
             held_under: None,
             earlier: BTreeMap::new(),
-            asked_anew: BTreeSet::new(),
+            requested_again: BTreeSet::new(),
             told: BTreeMap::new(),
             told_under: None,
             told_at: 0,
@@ -338,7 +338,7 @@ impl UnitRunner {
             return;
         }
         self.hold_under(lease);
-        let begun = self.begin().await;
+        let is_ready = self.begin().await;
         let next = agent::goal(&snapshot, &self.me, &self.goal);
         let before = std::mem::replace(&mut self.goal, next);
         self.say_withheld(&snapshot);
@@ -349,7 +349,7 @@ impl UnitRunner {
         let refused = self.goal.iter().filter(|(_, one)| one.refusal.is_some());
         self.refusing.send_replace(refused.map(|(name, _)| name.clone()).collect());
         self.remember(Recalled::of(&snapshot, self.goal.clone()));
-        if begun && self.claim(&snapshot, lease).await {
+        if is_ready && self.claim(&snapshot, lease).await {
             self.put().await;
         }
         self.tell(&snapshot, lease).await;

@@ -180,8 +180,8 @@ mod tests {
         let amid = snapshot(&store);
         store.commit(&spread(&amid, &name, None).unwrap()).unwrap();
         assert_eq!(store.commit(&set_desired(&amid, &name, Desired::Loaded).unwrap()), None);
-        let anew = set_desired(&snapshot(&store), &name, Desired::Loaded).unwrap();
-        assert!(store.commit(&anew).is_some());
+        let current = set_desired(&snapshot(&store), &name, Desired::Loaded).unwrap();
+        assert!(store.commit(&current).is_some());
         let told = &snapshot(&store).globals[&name].record;
         assert_eq!((told.first.clone(), told.before.clone()), (None, None));
     }

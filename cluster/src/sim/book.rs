@@ -57,7 +57,7 @@ pub struct Book {
     pub took_over: BTreeMap<usize, Duration>,
     /// Set if fleetd was restarted before the claims of its predecessor had to be given up: the
     /// time until which it was down.
-    pub anew: BTreeMap<usize, Duration>,
+    pub restarted_in_time: BTreeMap<usize, Duration>,
     /// The newest revision that a machine has acted on.
     pub acted: BTreeMap<usize, i64>,
     /// When a machine was last registered.
@@ -79,7 +79,7 @@ pub struct Book {
     /// The newest revision that answers of a machine were based on.
     pub answered: BTreeMap<(usize, u64), i64>,
     /// The revision at which a fleetd started.
-    pub begun: BTreeMap<(usize, u64), i64>,
+    pub start_revision: BTreeMap<(usize, u64), i64>,
     /// Pending metadata requests of clients, which may still land: how many.
     pub patches: BTreeMap<(MachineId, Option<String>), u64>,
 }
@@ -347,7 +347,7 @@ impl World {
         let run = self.run_of(machine);
         self.book.told.remove(&machine);
         self.book.took_over.remove(&machine);
-        self.book.begun.insert((machine, run), self.truth.revision);
+        self.book.start_revision.insert((machine, run), self.truth.revision);
     }
 
     /// An id of the current fleetd of a machine.

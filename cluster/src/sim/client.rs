@@ -174,7 +174,7 @@ impl World {
                 lock(&shared).heard(&asked);
             }
         };
-        self.begun.push((at, Box::pin(task)));
+        self.starting.push((at, Box::pin(task)));
     }
 
     fn heard(&mut self, asked: &Asked) {

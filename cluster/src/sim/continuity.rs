@@ -50,7 +50,7 @@ impl World {
 
     /// Records the start of a fleetd. It is in time if, by its predecessor's saved state, no claim
     /// of a running exclusive unit has to be given up yet.
-    pub fn remember_anew(&mut self, machine: usize) {
+    pub fn remember_restart(&mut self, machine: usize) {
         let one = &self.machines[machine];
         // Two thirds of the lease, with clock drift.
         let patience = self.plan.ttl * 2 / 3 * 98 / 100;
@@ -65,9 +65,9 @@ impl World {
         // If init's answers may be lost, the put is repeated and takes longer.
         let answered = self.plan.rates.init == 0;
         if answered && exclusive.all(|(name, _)| lives(name)) {
-            self.book.anew.insert(machine, one.down_until);
+            self.book.restarted_in_time.insert(machine, one.down_until);
         } else {
-            self.book.anew.remove(&machine);
+            self.book.restarted_in_time.remove(&machine);
         }
     }
 

@@ -201,7 +201,7 @@ impl World {
             let down = daemon::stop_units(ask, Stops::All).await;
             lock(&shared).has_stopped(machine, down);
         };
-        self.begun.push((machine, Box::pin(task)));
+        self.starting.push((machine, Box::pin(task)));
         let at = self.now + time + FAREWELL * 2;
         self.machines[machine].down_until = at;
         self.plan_at(at, Event::Rouse(machine));
@@ -212,7 +212,7 @@ impl World {
         let (leases, cache) = (fleetd.daemon.leases(down).collect(), fleetd.daemon.cache.clone());
         self.ended.push(machine);
         let task = async move { daemon::let_go(&cache, leases, FAREWELL).await };
-        self.begun.push((machine, Box::pin(task)));
+        self.starting.push((machine, Box::pin(task)));
     }
 
     fn clone_machine(&mut self, of: usize, time: Duration) {

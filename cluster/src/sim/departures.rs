@@ -49,7 +49,7 @@ impl Departures {
 
     /// Records a reading by a task. Of changes since its last event the task only sees the result,
     /// even if a watch reports them later.
-    pub fn read_anew(&mut self, task: TaskId, read: i64) {
+    pub fn read_again(&mut self, task: TaskId, read: i64) {
         let heard = self.heard.get(&task).copied();
         self.has_heard(task, read);
         if let Some(heard) = heard.filter(|heard| *heard < read) {

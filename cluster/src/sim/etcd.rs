@@ -375,7 +375,7 @@ impl Future for Waiting {
                 && !flight.foreign
             {
                 let (task, revision) = (world.task, reading.revision);
-                world.book.departures.read_anew(task, revision);
+                world.book.departures.read_again(task, revision);
             }
             world.etcd.flights.remove(&self.id);
             return Poll::Ready(reply);

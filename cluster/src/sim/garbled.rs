@@ -17,7 +17,7 @@ impl World {
         if entry.value == GARBAGE {
             return;
         }
-        self.coverage.count("value that nobody can read");
+        self.coverage.count("unreadable value");
         self.write_over(&entry, GARBAGE.to_vec());
         self.book.garbled.push(entry);
         self.plan_in(time, Event::Readable(self.book.garbled.len() - 1));

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Time until an answer that was in flight has arrived and its watch exists.
 const ON_ITS_WAY: Duration = Duration::from_secs(3);
 /// A machine without faults for this long has read everything.
-const READ_ANEW: Duration = Duration::from_secs(8);
+const READ_AGAIN: Duration = Duration::from_secs(8);
 
 /// The missing part of a reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ impl World {
             if one.fleetd.as_ref().is_some_and(|one| withholds(&one.daemon.cache.snapshot())) {
                 self.coverage.count("units withheld");
             }
-            if one.hidden.is_none() && self.is_calm(machine, READ_ANEW) {
+            if one.hidden.is_none() && self.is_calm(machine, READ_AGAIN) {
                 self.book.sees_part.remove(&machine);
             }
         }

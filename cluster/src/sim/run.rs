@@ -58,14 +58,14 @@ pub fn run(plan: &Plan, coverage: &mut Coverage, log: bool) -> Result<u64, Failu
     drop(executor);
     let mut inner = lock(&world);
     let machines = std::mem::take(&mut inner.machines);
-    let begun = std::mem::take(&mut inner.begun);
+    let starting = std::mem::take(&mut inner.starting);
     inner.coverage.schedules = 1;
     inner.coverage.polls = ended;
     coverage.add(&inner.coverage);
     let (failure, log, digest) = (inner.failure.take(), inner.log.take(), inner.digest);
     drop(inner);
     // Breaks reference cycles with the world.
-    drop((machines, begun));
+    drop((machines, starting));
     match failure {
         Some((what, detail)) => Err(Failure { what, detail, log: log.unwrap_or_default() }),
         None => Ok(digest),
@@ -95,16 +95,16 @@ fn begin(plan: &Plan, shared: &Shared, log: bool) {
 fn play(shared: &Shared, keys: &Keys, executor: &mut Executor) -> u64 {
     loop {
         loop {
-            let (ended, begun) = {
+            let (ended, starting) = {
                 let mut world = lock(shared);
                 let ended = std::mem::take(&mut world.ended);
                 let fleetds: Vec<Option<Fleetd>> =
                     ended.iter().map(|machine| world.machines[*machine].fleetd.take()).collect();
-                ((ended, fleetds), std::mem::take(&mut world.begun))
+                ((ended, fleetds), std::mem::take(&mut world.starting))
             };
             ended.0.iter().for_each(|machine| executor.end(*machine));
             drop(ended.1);
-            begun.into_iter().for_each(|(machine, task)| executor.spawn(machine, task));
+            starting.into_iter().for_each(|(machine, task)| executor.spawn(machine, task));
             let runs = |machine: usize| lock(shared).runs(machine);
             if !executor.turn(runs, |task| lock(shared).task = task) {
                 break;
@@ -201,7 +201,7 @@ fn start(shared: &Shared, keys: &Keys, executor: &mut Executor, number: usize) {
         let mut world = lock(shared);
         world.say(|| format!("m{number}: fleetd begins"));
         world.remember_start(number);
-        world.remember_anew(number);
+        world.remember_restart(number);
         let recalled = world.recalled(number);
         if recalled.known.is_none() {
             // It accepts any cluster, as if the operator had asked for it.

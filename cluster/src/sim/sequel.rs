@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Percentage of the other schedules that tell one of these stories.
 const TOLD: u32 = 40;
 /// Percentage of the remaining ones that restart a fleetd.
-const ANEW: u32 = 6;
+const RESTARTS: u32 = 6;
 /// When the units of a story are created, in milliseconds.
 const PROLOGUE: u64 = 700;
 /// When the story starts.
@@ -23,7 +23,7 @@ const END: u64 = 42_000;
 pub fn tell(plan: &mut Plan) {
     let mut chance = Rng::of(plan.seed, 5, 0);
     if !chance.percent(TOLD) {
-        return anew(plan);
+        return restart(plan);
     }
     let mut sequel = Sequel { chance, plan };
     match sequel.chance.below(6) {
@@ -38,21 +38,21 @@ pub fn tell(plan: &mut Plan) {
 }
 
 /// Adds a restart to a few plans without another story, so that all other plans stay the same.
-fn anew(plan: &mut Plan) {
+fn restart(plan: &mut Plan) {
     let mut chance = Rng::of(plan.seed, 6, 0);
-    if chance.percent(ANEW) {
+    if chance.percent(RESTARTS) {
         let mut sequel = Sequel { chance, plan };
-        sequel.begun_anew();
+        sequel.restarted_while_cut_off();
         return sequel.plan.deeds.sort_by_key(|(at, _)| *at);
     }
     let mut chance = Rng::of(plan.seed, 7, 0);
-    if chance.percent(ANEW) {
+    if chance.percent(RESTARTS) {
         let mut sequel = Sequel { chance, plan };
         sequel.half_way_in();
         return sequel.plan.deeds.sort_by_key(|(at, _)| *at);
     }
     let mut chance = Rng::of(plan.seed, 8, 0);
-    if chance.percent(ANEW) {
+    if chance.percent(RESTARTS) {
         let mut sequel = Sequel { chance, plan };
         sequel.exchanged();
         sequel.plan.deeds.sort_by_key(|(at, _)| *at);
@@ -203,7 +203,7 @@ impl Sequel<'_> {
     }
 
     /// A machine with exclusive units is cut off for long, and its fleetd restarts in that time.
-    fn begun_anew(&mut self) {
+    fn restarted_while_cut_off(&mut self) {
         self.calm();
         self.exclusive_ones();
         let machine = self.machine();
@@ -324,7 +324,7 @@ impl Sequel<'_> {
             let (by, serial) = match self.chance.below(10) {
                 0 => (Signer::Stranger, serial),
                 1 => (Signer::OfAnother, serial),
-                2 => (Signer::Nobody, serial),
+                2 => (Signer::None, serial),
                 3..=5 => (Signer::Ours, serial - self.chance.between(1, 6)),
                 _ => (Signer::Ours, serial),
             };

@@ -31,7 +31,7 @@ pub enum Signer {
     /// The trusted key, for another unit's file.
     OfAnother,
     /// Unsigned.
-    Nobody,
+    None,
 }
 
 impl Signer {
@@ -40,7 +40,7 @@ impl Signer {
         let key = if self == Signer::Stranger { STRANGERS } else { OURS };
         let key = SigningKey::of(key, CLUSTER).ok()?;
         match self {
-            Signer::Nobody => None,
+            Signer::None => None,
             Signer::Ours | Signer::Stranger => Some(key.sign(name, file, serial)),
             Signer::OfAnother => Some(key.sign(&UnitName::new("z.service").ok()?, file, serial)),
         }

@@ -31,7 +31,7 @@ pub fn tell(plan: &mut Plan) -> bool {
         0 => story.company(),
         1 => story.lonely(),
         2 => story.brink(),
-        3 => story.anew(),
+        3 => story.restarted(),
         4 => story.heir(),
         5 => story.ghost(),
         6 => story.same_again(),
@@ -162,7 +162,7 @@ impl Story<'_> {
 
     /// A fleetd restarts while its first requests are lost. Units under a claim of its predecessor
     /// keep running, and missing information is not taken as absence.
-    fn anew(&mut self) {
+    fn restarted(&mut self) {
         let machine = self.machine;
         let asks = if self.chance.percent(50) { "Exclusive=true\n" } else { "" };
         self.prologue(HERO, format!("{asks}MachineID=m{machine}\n"));

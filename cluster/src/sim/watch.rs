@@ -32,7 +32,7 @@ impl World {
     pub(super) fn begin_watch(&mut self, machine: usize, prefix: String, after: i64) -> u64 {
         let foreign = self.now < self.machines[machine].foreign_until;
         if !foreign {
-            self.book.departures.read_anew(self.task, after);
+            self.book.departures.read_again(self.task, after);
         }
         let watched = Watched {
             machine,

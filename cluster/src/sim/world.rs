@@ -194,7 +194,7 @@ pub struct World {
     /// The task that is polled.
     pub task: TaskId,
     /// Tasks to start, by machine.
-    pub begun: Vec<(usize, Task)>,
+    pub starting: Vec<(usize, Task)>,
     /// Machines whose tasks end.
     pub ended: Vec<usize>,
     /// The log, if requested.
@@ -224,7 +224,7 @@ impl World {
             failure: None,
             healed: NEVER,
             task: 0,
-            begun: Vec::new(),
+            starting: Vec::new(),
             ended: Vec::new(),
             log: None,
             digest: 0,

@@ -67,6 +67,6 @@ mod tests {
         let two = Membership { cluster: 7, voters: BTreeSet::from([1, 2]) };
         assert!(!two.is_leaderless(&[word(1, 0), word(1, 0)]));
         let unknown = Membership::default();
-        assert!(!unknown.is_leaderless(&[word(1, 0)]), "of nobody nothing is known");
+        assert!(!unknown.is_leaderless(&[word(1, 0)]), "an empty membership tells nothing");
     }
 }

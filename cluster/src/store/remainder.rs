@@ -50,6 +50,6 @@ mod tests {
         assert!(of(3, 0).is_silent() && !of(3, 1).is_silent());
         assert!(!of(1, 0).is_silent(), "too short to tell");
         assert_eq!(of(30, 29).missing(), Duration::from_secs(20));
-        assert_eq!(of(30, 31).missing(), Duration::from_secs(20), "begun anew just now");
+        assert_eq!(of(30, 31).missing(), Duration::from_secs(20), "its time was just renewed");
     }
 }

@@ -9,7 +9,7 @@
     clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a measurement that can not go on is none"
+    reason = "a panic ends the measurement"
 )]
 
 mod agents;

@@ -116,7 +116,10 @@ fn what_ran_here_and_is_nowhere_goes_on_until_it_is_known_to_be_elsewhere() {
     let (mut cluster, before) = Cluster::nowhere(&[("a.service", "")]);
     let kept = cluster.goal(&before);
     assert_eq!(kept, before);
-    assert!(cluster.goal(&Goal::new()).is_empty(), "it is not begun where it did not run");
+    assert!(
+        cluster.goal(&Goal::new()).is_empty(),
+        "a machine where it did not run does not start it"
+    );
     cluster.put_on("a.service", Some("m2"));
     assert!(cluster.goal(&kept).is_empty());
 }
@@ -222,7 +225,7 @@ impl Cluster {
 }
 
 #[test]
-fn a_machine_whose_metadata_nobody_can_read_keeps_what_it_has() {
+fn machine_with_unreadable_metadata_keeps_its_units() {
     let mut cluster = Cluster::new();
     let lay = |cluster: &mut Cluster, value: &str| {
         let value = Some(value.to_string());
@@ -251,7 +254,7 @@ fn a_machine_whose_metadata_nobody_can_read_keeps_what_it_has() {
 }
 
 #[test]
-fn a_unit_whose_wish_nobody_can_read_goes_on_as_it_was() {
+fn unit_with_an_unreadable_desired_state_keeps_running() {
     let wish = |own: &str| Subject::Desired(name(own));
     for (own, asks, told) in [
         ("a.service", "", Subject::Schedule(id("m1"), name("a.service"))),
@@ -290,7 +293,7 @@ fn only_what_is_exclusive_is_said_to_wait_for_a_claim_of_its_own() {
 }
 
 #[test]
-fn what_has_ended_or_can_not_begin_is_told_apart_from_what_waits() {
+fn exited_failed_and_waiting_units_are_reported_apart() {
     let mut cluster = Cluster::new();
     cluster.launch("a.service", "");
     cluster.put_on("a.service", Some("m1"));

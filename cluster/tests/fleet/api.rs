@@ -252,7 +252,7 @@ fn the_largest_unit_fits_into_a_body_however_it_is_escaped() {
 }
 
 #[test]
-fn an_option_can_not_bring_in_another_and_unknown_fields_do_not_count() {
+fn option_value_adds_no_second_option_and_unknown_fields_are_ignored() {
     let stand = Stand::new(Plan::of(&["m1"]));
     let smuggled = body(Some(r#"[{"name":"A","section":"Service","value":"b\nUser=root"}]"#), None);
     assert_eq!(stand.put("a.service", &smuggled).status, 400);

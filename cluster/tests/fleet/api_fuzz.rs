@@ -164,7 +164,7 @@ proptest! {
                 prop_assert!(serde_json::from_slice::<serde_json::Value>(&answer.body).is_ok());
             }
         }
-        prop_assert!(snapshot(&store).set_aside.len() <= before, "it wrote what it can not read");
+        prop_assert!(snapshot(&store).set_aside.len() <= before, "it wrote an unreadable value");
     }
 }
 

@@ -198,7 +198,7 @@ fn a_crowd_that_drips_keeps_no_unit_from_running() {
     let is_held = |mut stream: &UnixStream| {
         stream.read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     };
-    assert!(crowd.iter().any(is_held), "nobody was there any more");
+    assert!(crowd.iter().any(is_held), "the server closed all connections");
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn streams_of_one_user_leave_places_for_others() {
 }
 
 #[test]
-fn paths_and_methods_that_nobody_writes_are_refused() {
+fn unusual_paths_and_methods_are_refused() {
     let stand = Stand::new(Plan::of(&["m1"]));
     let long = "a".repeat(8 * 1024);
     let lines = [
@@ -269,7 +269,7 @@ fn paths_and_methods_that_nobody_writes_are_refused() {
 }
 
 #[test]
-fn json_that_nobody_writes_is_refused() {
+fn unusual_json_is_refused() {
     let stand = Stand::new(Plan::of(&["m1"]));
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     let keys: String = (0..100_000).map(|n| format!("\"k{n}\":1,")).collect();

@@ -51,7 +51,7 @@ fn the_root_url_of_the_discovery_document_is_none_that_can_be_used() {
 }
 
 #[test]
-fn a_machine_that_is_not_let_in_speaks_for_nobody() {
+fn unadmitted_machine_acts_for_no_other() {
     let (tell, turned_away) = tokio::sync::watch::channel(None);
     let settings = Settings { turned_away: Some(turned_away), ..Settings::default() };
     let stand = Stand::new(Plan { settings, ..Plan::of(&["m1"]) });

@@ -256,7 +256,7 @@ fn who_loses_a_role_or_a_certificate_is_cut_off() {
 }
 
 #[test]
-fn a_certificate_that_ends_takes_its_connections_with_it_and_lets_nobody_in_again() {
+fn expired_certificate_closes_its_connections_and_is_refused_afterwards() {
     let made = Authority::new();
     made.client_for("bob", 6);
     let stand = stand(made.security(None));
@@ -278,7 +278,7 @@ fn a_certificate_that_ends_takes_its_connections_with_it_and_lets_nobody_in_agai
 fn who_may_not_ask_is_told_so_before_a_body_is_read() {
     let made = Authority::new();
     let stand = stand(made.security(None));
-    for name in ["nobody", "bob"] {
+    for name in ["unknown", "bob"] {
         made.client(name, "ca");
         let mut stream = made.connect(&stand, name);
         let head = "PUT /fleet/v1/units/a.service HTTP/1.1\r\nHost: localhost\r\n\
@@ -327,7 +327,7 @@ fn certificates_are_renewed_under_a_server_that_runs() {
 #[test]
 fn a_name_may_do_what_its_role_says() {
     let made = Authority::new();
-    for name in ["ann", "bob", "ci", "node", "nobody"] {
+    for name in ["ann", "bob", "ci", "node", "unknown"] {
         made.client(name, "ca");
     }
     let stand = stand(made.security(None));
@@ -338,7 +338,7 @@ fn a_name_may_do_what_its_role_says() {
     assert!(may("ann", &["submit", "db.service"]));
     // (name, list, read db, make web1, destroy db, drain)
     let table = [
-        ("nobody", [false, false, false, false, false]),
+        ("unknown", [false, false, false, false, false]),
         ("node", [true, true, false, false, false]),
         ("bob", [true, true, false, false, false]),
         ("ci", [true, false, true, false, false]),

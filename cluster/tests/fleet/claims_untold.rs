@@ -70,7 +70,7 @@ impl Driven for Losing {
 }
 
 #[test]
-fn what_runs_by_a_claim_that_is_not_known_to_be_made_anew_is_not_stopped() {
+fn unit_whose_claim_renewal_is_unconfirmed_is_not_stopped() {
     soon(async {
         let (memory, init) = (Store::memory(), Told::new());
         let fleetd = Fleetd::begin(&memory, &init, Recalled::default());

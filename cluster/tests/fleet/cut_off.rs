@@ -30,8 +30,8 @@ async fn runs(store: &Store, init: &Arc<Told>) -> Fleetd {
 }
 
 /// Checks that a cut-off machine gives its exclusive unit up, with or without a restart of fleetd
-/// (`begins_anew`), and if init refuses at first (`refuses`).
-async fn is_given_up(begins_anew: bool, refuses: bool) {
+/// (`restarts`), and if init refuses at first (`refuses`).
+async fn is_given_up(restarts: bool, refuses: bool) {
     let (store, init) = (Store::memory(), Told::new());
     let mut fleetd = runs(&store, &init).await;
     let puts = init.set.borrow().0;
@@ -39,7 +39,7 @@ async fn is_given_up(begins_anew: bool, refuses: bool) {
     if refuses {
         init.refused.send_replace(Some(0));
     }
-    if begins_anew {
+    if restarts {
         let recalled = fleetd.crash();
         assert_eq!(recalled.held.units.len(), 1, "{recalled:?}");
         fleetd = Fleetd::begin(&store, &init, recalled);
@@ -63,7 +63,7 @@ async fn is_given_up(begins_anew: bool, refuses: bool) {
 
 /// Stops fleetd permanently while it is cut off; its machine stays registered. With `refuses`, init
 /// has not yet accepted that the exclusive unit stops.
-async fn leaves_the_rest(begins_anew: bool, refuses: bool) {
+async fn leaves_the_rest(restarts: bool, refuses: bool) {
     let (store, init) = (Store::memory(), Told::new());
     let mut fleetd = runs(&store, &init).await;
     store.set_reachable(false);
@@ -72,7 +72,7 @@ async fn leaves_the_rest(begins_anew: bool, refuses: bool) {
         let once = |refused: &Option<u32>| refused.is_some_and(|count| count > 0);
         init.refused.subscribe().wait_for(once).await.unwrap();
     }
-    if begins_anew {
+    if restarts {
         fleetd = Fleetd::begin(&store, &init, fleetd.crash());
     }
     let left = tokio::spawn(daemon::stop_units(fleetd.leave.clone(), Stops::Exclusive));
@@ -80,7 +80,7 @@ async fn leaves_the_rest(begins_anew: bool, refuses: bool) {
         let again = |refused: &Option<u32>| refused.is_some_and(|count| count > 2);
         init.refused.subscribe().wait_for(again).await.unwrap();
         let kept = fleetd.kept.lock().unwrap().held.units.len();
-        assert_eq!(kept, 1, "one that is begun anew by now has it to give up still");
+        assert_eq!(kept, 1, "a fleetd restarted now still has to give it up");
         init.refused.send_replace(None);
     }
     left.await.unwrap();
@@ -111,14 +111,14 @@ fn what_init_does_not_take_keeps_nothing_from_being_given_up() {
 
 /// Init refuses permanently, and failed to answer once or has no source of this fleetd. fleetd
 /// knows what init has all the same.
-fn is_stopped_though_the_rest_is_refused(begins_anew: bool) {
+fn is_stopped_though_the_rest_is_refused(restarts: bool) {
     soon(async move {
         let (store, init) = (Store::memory(), Told::new());
         let mut fleetd = runs(&store, &init).await;
         init.most.send_replace(3);
         fleetd.submit("b.service", "", Desired::Launched).await;
         init.noes.subscribe().wait_for(|noes| *noes > 0).await.unwrap();
-        if begins_anew {
+        if restarts {
             fleetd = Fleetd::begin(&store, &init, fleetd.crash());
         } else {
             init.refused.send_replace(Some(0));
@@ -172,8 +172,8 @@ fn what_was_moved_away_is_given_up_by_the_next_fleetd_where_init_has_not_taken_i
     });
 }
 
-fn shows(begins_anew: bool, refuses: bool) {
-    soon(is_given_up(begins_anew, refuses));
+fn shows(restarts: bool, refuses: bool) {
+    soon(is_given_up(restarts, refuses));
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn what_runs_by_a_claim_is_stopped_where_a_file_of_another_unit_would_keep_it() 
 
 /// At init it has the name that the other unit's other file kind would have.
 #[test]
-fn what_init_keeps_beside_a_claim_runs_on_when_fleetd_is_begun_anew() {
+fn unit_kept_by_init_beside_a_claim_survives_a_restart_of_fleetd() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
         let mut fleetd = runs_native(&store, &init).await;
@@ -315,7 +315,7 @@ fn what_init_keeps_beside_a_claim_runs_on_when_fleetd_is_begun_anew() {
 
 /// Requests to init may take long, and the next fleetd relies on the saved claims.
 #[test]
-fn that_a_claim_was_made_anew_is_kept_before_init_is_asked_anything() {
+fn renewed_claim_is_saved_before_any_request_to_init() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
         let before = runs(&store, &init).await.crash();
@@ -354,7 +354,7 @@ fn what_is_given_up_is_told_to_init_until_it_takes_it() {
 }
 
 #[test]
-fn a_fleetd_begun_anew_while_it_is_cut_off_gives_up_what_the_one_before_it_claimed() {
+fn fleetd_restarted_while_cut_off_gives_up_the_claims_of_its_predecessor() {
     shows(true, false);
     shows(true, true);
 }

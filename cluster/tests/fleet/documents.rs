@@ -20,7 +20,7 @@ fn what_contrib_holds_is_what_fleetctl_writes() {
             (format!("man/{program}.8"), &["man", program]),
         ] {
             let kept = std::fs::read_to_string(top.join(&file)).unwrap_or_default();
-            let how = format!("write it anew: fleetctl {} > contrib/{file}", words.join(" "));
+            let how = format!("regenerate it: fleetctl {} > contrib/{file}", words.join(" "));
             assert!(kept == written(words), "{how}");
         }
     }

@@ -253,7 +253,7 @@ fn a_machine_that_came_and_went_again_has_a_grace_of_its_own() {
 }
 
 #[test]
-fn a_reason_does_not_outlive_its_unit_whoever_removes_it() {
+fn reason_is_removed_with_its_unit() {
     let mut cluster = Cluster::new();
     let (epoch, _) = cluster.lead("m1");
     cluster.submit("a.service", PLAIN, Desired::Launched);
@@ -266,7 +266,7 @@ fn a_reason_does_not_outlive_its_unit_whoever_removes_it() {
 }
 
 #[test]
-fn a_unit_made_anew_says_again_why_it_is_nowhere() {
+fn recreated_unit_repeats_why_it_is_not_placed() {
     let mut cluster = Cluster::new();
     let (epoch, _) = cluster.lead("m1");
     let mut engine = cluster.engine(Duration::ZERO);
@@ -279,7 +279,7 @@ fn a_unit_made_anew_says_again_why_it_is_nowhere() {
 }
 
 #[test]
-fn a_proof_says_anew_why_a_unit_is_nowhere() {
+fn full_check_updates_why_a_unit_is_not_placed() {
     let mut cluster = Cluster::new();
     cluster.machine("m1");
     let (epoch, _) = cluster.lead("m1");
@@ -322,7 +322,7 @@ fn unreadable(subjects: &[Subject]) -> (Cluster, Engine, Epoch) {
 }
 
 #[test]
-fn a_value_that_can_not_be_read_hurts_nothing_else() {
+fn unreadable_value_affects_nothing_else() {
     let own = name("a.service");
     let (wish, place) = (Subject::Desired(own.clone()), Subject::Place(own.clone()));
     let told = Subject::Schedule(id("m1"), own.clone());
@@ -355,7 +355,7 @@ fn a_value_that_can_not_be_read_hurts_nothing_else() {
 }
 
 #[test]
-fn what_a_machine_was_told_is_put_right_when_somebody_has_changed_it() {
+fn schedule_changed_by_another_client_is_corrected() {
     let own = name("a.service");
     let told = |machine: &str| Subject::Schedule(id(machine), own.clone());
     let (mut cluster, mut engine, epoch) = unreadable(&[Subject::Why(name("other.service"))]);

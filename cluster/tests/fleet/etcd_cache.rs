@@ -90,7 +90,7 @@ fn a_lease_takes_what_is_bound_to_it_and_the_mirror_sees_it_go() {
 }
 
 #[test]
-fn a_write_made_from_what_is_old_is_made_anew() {
+fn write_based_on_stale_data_is_repeated() {
     on_one_thread(async {
         let (store, name) = (Store::memory(), UnitName::new("a.service").unwrap());
         let (cache, task) = EtcdCache::start(store.clone(), Keys::under("/f"));
@@ -205,7 +205,7 @@ async fn destroy(store: &Store, units: &[UnitName]) {
 }
 
 #[test]
-fn many_units_that_nobody_was_seen_to_destroy_go_on_until_something_is_told_of_them() {
+fn many_units_missing_without_a_delete_event_keep_running() {
     on_one_thread(async {
         let store = Store::memory();
         let (cache, task, units) = of_a_machine(&store, 4).await;

@@ -32,7 +32,7 @@ fn stood_still() -> (Cluster, Epoch) {
 
 fn told(cluster: &Cluster) -> Engine {
     let mut engine = cluster.engine(Duration::ZERO);
-    engine.nobody_is_gone_until(cluster.now + TTL / 2, cluster.now);
+    engine.none_is_gone_until(cluster.now + TTL / 2, cluster.now);
     engine
 }
 
@@ -72,7 +72,7 @@ fn half_a_lease_of_silence_is_a_silence_and_lasts_half_a_lease_more() {
     let at = |seconds: u64| Duration::from_secs(seconds);
     let heard =
         |proof, heard_again| MachineLease { lease: Some(1), proof: Some(at(proof)), heard_again };
-    let until = |told: MachineLease, now| told.nobody_is_gone_until(TTL, at(now));
+    let until = |told: MachineLease, now| told.none_is_gone_until(TTL, at(now));
     assert_eq!(until(heard(100, None), 110), None, "as usual");
     assert_eq!(until(heard(100, None), 116), Some(at(131)), "our own sign is not answered yet");
     assert_eq!(until(heard(120, Some(at(116))), 121), Some(at(131)));

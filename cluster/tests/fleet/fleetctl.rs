@@ -172,7 +172,7 @@ fn a_file_replaces_another_only_when_told() {
 }
 
 #[test]
-fn a_unit_that_runs_is_signed_anew_by_its_own_file_and_runs_on() {
+fn running_unit_is_signed_again_by_its_own_file_and_keeps_running() {
     let stand = Stand::new(Plan::of(&["m1"]));
     write(&stand, "a.service", HELLO);
     let mut openssl = std::process::Command::new("openssl");

@@ -98,7 +98,7 @@ fn leaders_lease_ends_before_the_lease_of_its_machine() {
 }
 
 #[test]
-fn a_leader_that_no_lease_holds_keeps_nobody_from_leading() {
+fn leader_key_without_a_lease_does_not_prevent_an_election() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let dead = encode(&Leader { machine: MachineId::new("m9").unwrap() });
     runtime.block_on(async {

@@ -40,7 +40,7 @@ fn waits() -> Value {
 }
 
 #[test]
-fn a_process_that_can_not_be_killed_keeps_its_claim_though_its_file_is_gone() {
+fn unkillable_process_keeps_its_claim_after_its_file_is_removed() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
         let fleetd = runs(&store, &init).await;
@@ -91,7 +91,7 @@ fn a_fleetd_that_ends_waits_until_init_has_nothing_of_what_it_guards() {
         let leave = fleetd.leave.clone();
         let left = tokio::spawn(daemon::stop_units(leave, Stops::Exclusive));
         init.is_asked(3).await;
-        assert!(!left.is_finished(), "its next try would be guarded by nobody");
+        assert!(!left.is_finished(), "no claim would guard its next try");
         init.most.send_replace(1);
         assert!(left.await.unwrap(), "it is down");
         init.has(&["a.service"]).await;
@@ -180,7 +180,7 @@ fn an_init_that_went_away_with_what_it_was_told_is_waited_for() {
         init.absent.send_replace(true);
         let left = tokio::spawn(daemon::stop_units(fleetd.leave.clone(), Stops::All));
         init.is_asked(3).await;
-        assert!(!left.is_finished(), "it may be begun anew, and have it still");
+        assert!(!left.is_finished(), "a restarted fleetd may still have it");
         init.mute.send_replace(None);
         init.refused.send_replace(None);
         init.absent.send_replace(false);

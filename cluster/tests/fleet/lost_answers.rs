@@ -148,7 +148,7 @@ fn what_was_done_or_lost_is_done_once() {
 }
 
 #[test]
-fn what_was_made_and_destroyed_by_others_since_is_not_made_anew() {
+fn unit_created_and_destroyed_by_others_since_is_not_recreated() {
     for done in [true, false] {
         assert_eq!(told_of(false, ("PUT", OTHER), done, None), (201, "inactive".to_string()));
     }

@@ -112,7 +112,7 @@ fn who_goes_by_the_name_of_another_is_not_run_beside_it() {
 }
 
 #[test]
-fn a_new_name_of_one_that_runs_displaces_nobody() {
+fn new_name_of_a_running_unit_displaces_no_other() {
     let mut cluster = Cluster::new();
     let text = "[Service]\nExecStart=/bin/true\n";
     let plain = UnitFile::parse(text).unwrap();

@@ -60,7 +60,7 @@ fn every_command_of_the_original_comes_to_its_end() {
     let stand = Stand::new(Plan::of(&["m1"]));
     let mut fleetctl = Original::at(&stand.socket());
     fleetctl.submit(UNIT, SLEEP);
-    assert!(!fleetctl.stop(UNIT), "what is inactive can not be stopped");
+    assert!(!fleetctl.stop(UNIT), "an inactive unit cannot be stopped");
     fleetctl.load(UNIT);
     fleetctl.start(UNIT);
     fleetctl.restart(UNIT);

@@ -91,7 +91,7 @@ fn it_is_seen_however_long_a_command_waits() {
 }
 
 #[test]
-fn nobody_else_sees_it() {
+fn progress_is_hidden_without_a_terminal() {
     let stand = Stand::new(Plan::of(&["0123456789abcdef"]));
     put_follower(&stand);
     let words = ["start", "--block-attempts=1", "follows.service"];

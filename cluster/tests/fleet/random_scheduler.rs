@@ -113,7 +113,7 @@ fn check(scheduler: &Scheduler) {
         let wanted = unit.desired != Desired::Inactive && !unit.asks.global;
         match &unit.machine {
             Some(machine) => {
-                assert!(wanted, "{own} is on {machine} and nobody wants it");
+                assert!(wanted, "{own} is on {machine} and is not wanted");
                 let seat = &scheduler.seats()[machine];
                 assert!(seat.scheduled.contains_key(own));
                 assert_eq!(seat.takes(machine, own, &unit.asks), Ok(()), "{own} on {machine}");

@@ -3,7 +3,7 @@
 
 use crate::rolled::{bad, everywhere, hashes, running, three};
 use crate::stand::{HELLO, Stand, code, fleetctl, stderr, stdout, write};
-use crate::way::{begun, by_way_of, hears, laid_over, put_at};
+use crate::way::{by_way_of, hears, laid_over, put_at, spawn};
 use cluster::unit_file::UnitFile;
 use std::collections::BTreeSet;
 use std::io::BufReader;
@@ -24,7 +24,7 @@ fn a_moment_without_etcd_does_not_turn_a_rollout_of_instances_round() {
         false
     });
     write(&stand, "web@.service", &HELLO.replace("1000", "2000"));
-    let mut rolls = begun(&stand, &[&way, "rollout", "web@.service"]);
+    let mut rolls = spawn(&stand, &[&way, "rollout", "web@.service"]);
     hears(&mut BufReader::new(rolls.stderr.as_mut().unwrap()), "still waiting");
     stand.store.set_reachable(true);
     let rolled = rolls.wait_with_output().unwrap();
@@ -43,7 +43,7 @@ fn a_moment_without_etcd_does_not_end_a_rollout_of_a_global_unit_as_it_begins() 
         false
     });
     write(&stand, "all.service", &everywhere().replace("1000", "2000"));
-    let mut rolls = begun(&stand, &[&way, "rollout", "all.service"]);
+    let mut rolls = spawn(&stand, &[&way, "rollout", "all.service"]);
     hears(&mut BufReader::new(rolls.stderr.as_mut().unwrap()), "still waiting");
     stand.store.set_reachable(true);
     let rolled = rolls.wait_with_output().unwrap();
@@ -200,7 +200,7 @@ fn destroys(stand: &Stand, name: &'static str) -> impl FnMut() + Send + 'static 
 }
 
 #[test]
-fn what_is_destroyed_just_before_it_is_replaced_is_not_made_anew() {
+fn unit_destroyed_just_before_its_replacement_is_not_recreated() {
     let stand = running("web@.service", HELLO, &["web@1", "web@2"], 2);
     write(&stand, "web@.service", &HELLO.replace("1000", "2000"));
     let way = just_before(&stand, "units/web%402.service", destroys(&stand, "web@2"));
@@ -213,7 +213,7 @@ fn what_is_destroyed_just_before_it_is_replaced_is_not_made_anew() {
 }
 
 #[test]
-fn what_is_destroyed_just_before_it_gets_its_old_file_back_is_not_made_anew() {
+fn unit_destroyed_just_before_its_rollback_is_not_recreated() {
     let stand = running("a.service", HELLO, &["a"], 1);
     write(&stand, "a.service", &bad(HELLO));
     let way = just_before(&stand, "/bin/sleep", destroys(&stand, "a"));
@@ -297,7 +297,7 @@ fn the_same_file_that_another_put_just_before_is_not_taken_back() {
 }
 
 #[test]
-fn what_was_made_anew_of_the_same_file_is_not_taken_back() {
+fn unit_recreated_from_the_same_file_is_not_rolled_back() {
     let (stand, new) = bad_third();
     let mut destroy = destroys(&stand, "web@1");
     let mut make = puts(&stand, "web@1.service", &new);

@@ -3,7 +3,7 @@
 
 use crate::rolled::{bad, bad_for, everywhere, hashes, running, three};
 use crate::stand::{HELLO, Stand, code, stderr, stdout, write};
-use crate::way::{begun, by_way_of, hears, put_at};
+use crate::way::{by_way_of, hears, put_at, spawn};
 use cluster::unit_file::UnitFile;
 use std::io::BufReader;
 use std::process::Command;
@@ -104,7 +104,7 @@ fn a_file_by_which_a_unit_is_not_global_any_more_is_not_rolled_out() {
 }
 
 #[test]
-fn what_somebody_else_put_in_the_middle_of_a_rollout_stays() {
+fn file_written_by_another_client_during_a_rollout_stays() {
     let (stand, _) = all_have_it(&[]);
     let other = UnitFile::parse(&everywhere().replace("1000", "3000")).unwrap();
     let put = serde_json::json!({ "options": other.options, "desiredState": "launched" });
@@ -167,7 +167,7 @@ fn a_moment_without_etcd_does_not_turn_a_rollout_round() {
         false
     });
     write(&stand, "all.service", &everywhere().replace("1000", "2000"));
-    let mut rolls = begun(&stand, &[&way, "rollout", "all.service"]);
+    let mut rolls = spawn(&stand, &[&way, "rollout", "all.service"]);
     hears(&mut BufReader::new(rolls.stderr.as_mut().unwrap()), "still waiting");
     stand.store.set_reachable(true);
     let rolled = rolls.wait_with_output().unwrap();

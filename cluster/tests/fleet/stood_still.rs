@@ -116,7 +116,7 @@ fn a_machine_that_stood_still_for_longer_than_its_lease_gives_up_first_what_is_e
 }
 
 #[test]
-fn events_of_init_without_end_keep_nobody_from_giving_up_what_is_exclusive() {
+fn endless_events_of_init_do_not_delay_giving_up_exclusive_units() {
     soon(async {
         let (store, init, time) = (Store::memory(), Told::new(), StoodStill::new());
         let fleetd = runs(&store, &init, &time).await;

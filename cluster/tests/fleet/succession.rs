@@ -10,7 +10,7 @@ use cluster::transaction::Transaction;
 use std::time::Duration;
 
 #[test]
-fn a_machine_booted_anew_takes_the_key_of_its_silent_last_run_and_of_no_other() {
+fn rebooted_machine_takes_over_only_the_key_of_its_own_silent_run() {
     let mut cluster = Cluster::new();
     let on = |disk: &str, instance: &str| MachineRecord {
         disk: Some(disk.to_string()),
@@ -61,7 +61,7 @@ fn a_claim_of_the_last_run_of_a_machine_is_not_taken_over() {
 }
 
 #[test]
-fn a_machines_key_that_nobody_can_read_is_its_own_again_once_no_lease_holds_it() {
+fn unreadable_machine_key_is_reclaimed_once_no_lease_holds_it() {
     let mut cluster = Cluster::new();
     let first = cluster.machine("m1");
     let own = cluster.keys.of(&Subject::Machine(id("m1")));
@@ -76,7 +76,7 @@ fn a_machines_key_that_nobody_can_read_is_its_own_again_once_no_lease_holds_it()
     };
     garble(&mut cluster, first);
     let snapshot = cluster.snapshot();
-    assert!(!come(&mut cluster, &snapshot), "somebody shows life under it, whoever that is");
+    assert!(!come(&mut cluster, &snapshot), "a lease keeps the key alive");
     garble(&mut cluster, 0);
     let snapshot = cluster.snapshot();
     assert!(come(&mut cluster, &snapshot));
@@ -84,6 +84,6 @@ fn a_machines_key_that_nobody_can_read_is_its_own_again_once_no_lease_holds_it()
     let known = cluster.snapshot();
     let lease = known.machines[&id("m1")].lease;
     garble(&mut cluster, lease);
-    let snapshot = known.read_anew(&cluster.store.read(cluster.keys.root()));
+    let snapshot = known.read_again(&cluster.store.read(cluster.keys.root()));
     assert!(come(&mut cluster, &snapshot), "its own is put right");
 }

@@ -1,14 +1,14 @@
 //! fleetctl with lost answers and unavailable servers: requests and their effects stay.
 
 use crate::stand::{HELLO, Plan, Stand, code, stderr, stdout, write};
-use crate::way::{begun, by_way_of, first, hears, put_at};
+use crate::way::{by_way_of, first, hears, put_at, spawn};
 use cluster::unit_file::UnitFile;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 #[test]
-fn a_unit_whose_making_was_answered_to_nobody_is_made() {
+fn unit_is_created_although_the_answer_was_lost() {
     let stand = Stand::new(Plan::of(&["m1"]));
     write(&stand, "a.service", HELLO);
     let way = by_way_of(&stand, first("PUT"));
@@ -21,7 +21,7 @@ fn what_is_waited_for_is_waited_for_beyond_a_moment_without_etcd() {
     let stand = Stand::new(Plan::of(&["m1"]));
     write(&stand, "a.service", &format!("{HELLO}\n[X-Fleet]\nMachineOf=b.service\n"));
     write(&stand, "b.service", HELLO);
-    let mut starts = begun(&stand, &["start", "--block-attempts=60", "a.service"]);
+    let mut starts = spawn(&stand, &["start", "--block-attempts=60", "a.service"]);
     stand.until("it is wished", |stand| {
         stdout(&stand.fleetctl(&["list-unit-files", "--no-legend", "--fields=dstate"]))
             == "launched\n"
@@ -48,7 +48,7 @@ fn a_restart_does_not_end_between_down_and_up() {
         }
         false
     });
-    let mut restarts = begun(&stand, &[&way, "restart", "a.service"]);
+    let mut restarts = spawn(&stand, &[&way, "restart", "a.service"]);
     hears(&mut BufReader::new(restarts.stderr.as_mut().unwrap()), "still waiting");
     stand.store.set_reachable(true);
     let restarted = restarts.wait_with_output().unwrap();
@@ -61,7 +61,7 @@ fn wishes(stand: &Stand) -> String {
 }
 
 #[test]
-fn a_restart_leaves_nothing_down_that_it_can_not_see_go_down() {
+fn restart_that_cannot_observe_the_stop_leaves_no_unit_down() {
     let stand = Stand::new(Plan::of(&["m1"]));
     write(&stand, "a.service", HELLO);
     write(&stand, "b.service", HELLO);
@@ -98,7 +98,7 @@ fn what_is_watched_in_json_comes_in_json() {
     let stand = Stand::new(Plan::of(&["m1"]));
     write(&stand, "a.service", HELLO);
     assert_eq!(code(&stand.fleetctl(&["start", "a.service"])), 0);
-    let mut watches = begun(&stand, &["--json", "list-units", "--watch"]);
+    let mut watches = spawn(&stand, &["--json", "list-units", "--watch"]);
     let mut said = BufReader::new(watches.stdout.as_mut().unwrap());
     let mut next = || -> serde_json::Value {
         let mut line = String::new();
@@ -136,7 +136,7 @@ fn what_is_watched_is_watched_beyond_a_moment_without_etcd() {
             }
             false
         });
-        let mut watches = begun(&stand, &[&way, "--json", "list-units", "--watch"]);
+        let mut watches = spawn(&stand, &[&way, "--json", "list-units", "--watch"]);
         hears(&mut BufReader::new(watches.stderr.as_mut().unwrap()), "still waiting");
         stand.store.set_reachable(true);
         hears(&mut BufReader::new(watches.stdout.as_mut().unwrap()), "\"active\"");
@@ -146,7 +146,7 @@ fn what_is_watched_is_watched_beyond_a_moment_without_etcd() {
 }
 
 #[test]
-fn what_is_made_anew_as_it_is_destroyed_is_not_waited_for() {
+fn unit_recreated_during_its_destruction_is_not_waited_for() {
     for number in ["1000", "2000"] {
         let stand = Stand::new(Plan::of(&["m1"]));
         write(&stand, "a.service", HELLO);

@@ -12,7 +12,7 @@ use std::time::Duration;
 const SLEEP: &str = "[Service]\nExecStart=/bin/sleep 9\n";
 
 #[test]
-fn why_names_what_nobody_can_read_and_a_drain_counts_all_the_same() {
+fn why_names_unreadable_values_and_a_drain_counts_such_units() {
     let mut cluster = Cluster::new();
     cluster.machine("m1");
     let (epoch, _) = cluster.lead("m1");
@@ -66,5 +66,5 @@ fn garbage_where_global_units_stand_makes_no_other_unit_one() {
     garbage(&mut cluster, Subject::Desired(name("idle.service")));
     let mut engine = cluster.engine(Duration::from_secs(9));
     cluster.run(&mut engine, epoch);
-    assert_eq!(there(&cluster, "m1"), ["a.service"], "nobody can have wished for the other one");
+    assert_eq!(there(&cluster, "m1"), ["a.service"], "the other one was never requested");
 }

@@ -25,7 +25,7 @@ impl Fleetd {
     }
 }
 
-async fn begun(store: &Store, init: &std::sync::Arc<Told>) -> Fleetd {
+async fn running(store: &Store, init: &std::sync::Arc<Told>) -> Fleetd {
     let fleetd = Fleetd::begin(store, init, Recalled::default());
     fleetd.cache.changes().wait_for(|snapshot| snapshot.machines.len() == 1).await.unwrap();
     fleetd.submit("a.service", "", Desired::Launched).await;
@@ -37,7 +37,7 @@ async fn begun(store: &Store, init: &std::sync::Arc<Told>) -> Fleetd {
 fn what_init_does_not_take_is_said_of_the_units_that_wait_for_it() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
-        let fleetd = begun(&store, &init).await;
+        let fleetd = running(&store, &init).await;
         init.most.send_replace(1);
         fleetd.submit("b.service", "", Desired::Launched).await;
         let why = |state: &StateRecord| {
@@ -59,7 +59,7 @@ fn what_init_does_not_take_is_said_of_the_units_that_wait_for_it() {
 fn what_init_did_not_take_once_is_not_said_of_what_it_is_not_to_have() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
-        let fleetd = begun(&store, &init).await;
+        let fleetd = running(&store, &init).await;
         init.most.send_replace(1);
         fleetd.submit("b.service", "", Desired::Launched).await;
         fleetd.says("b.service", |state| state.reason.is_some()).await;
@@ -74,10 +74,10 @@ fn what_init_did_not_take_once_is_not_said_of_what_it_is_not_to_have() {
 }
 
 #[test]
-fn a_name_that_init_can_not_have_keeps_no_other_unit_from_running() {
+fn unit_name_invalid_for_init_does_not_block_other_units() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
-        let fleetd = begun(&store, &init).await;
+        let fleetd = running(&store, &init).await;
         fleetd.submit(".x.service", "", Desired::Launched).await;
         let said = fleetd.says(".x.service", |state| state.load == "error").await;
         assert!(said.reason.is_some_and(|why| why.contains("\".x.service\"")));
@@ -91,7 +91,7 @@ fn a_name_that_init_can_not_have_keeps_no_other_unit_from_running() {
 fn what_runs_is_not_said_to_run_as_a_newer_file_has_it() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
-        let fleetd = begun(&store, &init).await;
+        let fleetd = running(&store, &init).await;
         init.mute.send_replace(Some(0));
         let text = "[Service]\nExecStart=/bin/false\n[X-Fleet]\nMachineID=m1\n";
         let file = UnitFile::parse(text).unwrap();
@@ -113,7 +113,7 @@ fn what_runs_is_not_said_to_run_as_a_newer_file_has_it() {
 fn while_init_is_silent_how_the_units_fare_is_said_not_to_be_known() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
-        let fleetd = begun(&store, &init).await;
+        let fleetd = running(&store, &init).await;
         init.mute.send_replace(Some(0));
         let said = fleetd.says("a.service", |state| state.reason.is_some()).await;
         assert!(said.reason.is_some_and(|why| why.ends_with("does not answer: away")));
@@ -128,7 +128,7 @@ fn while_init_is_silent_how_the_units_fare_is_said_not_to_be_known() {
 fn what_runs_on_as_an_older_file_has_it_is_said_to() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
-        let fleetd = begun(&store, &init).await;
+        let fleetd = running(&store, &init).await;
         let old = fleetd.says("a.service", |_| true).await.hash;
         init.stale.send_replace(true);
         let text = "[Service]\nExecStart=/bin/false\n[X-Fleet]\nMachineID=m1\n";
@@ -162,7 +162,7 @@ fn everywhere(program: &str) -> UnitFile {
 fn is_known_after_the_lease(meanwhile: bool) {
     soon(async move {
         let (store, init) = (Store::memory(), Told::new());
-        let fleetd = begun(&store, &init).await;
+        let fleetd = running(&store, &init).await;
         let (old, new) = (everywhere("/bin/true"), everywhere("/bin/false"));
         fleetd.put("g.service", old.clone(), Desired::Launched).await;
         fleetd.says("g.service", |state| state.active == "active").await;
@@ -199,7 +199,7 @@ fn a_fleetd_that_was_away_beyond_its_lease_knows_what_runs_on_as_an_older_file_h
 fn an_init_that_hangs_holds_nothing_up() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
-        let fleetd = begun(&store, &init).await;
+        let fleetd = running(&store, &init).await;
         init.hangs.send_replace(true);
         fleetd.submit("b.service", "", Desired::Launched).await;
         let hangs = |state: &StateRecord| {
@@ -218,7 +218,7 @@ fn an_init_that_hangs_holds_nothing_up() {
 fn what_init_refuses_for_good_is_not_put_again_all_the_time() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
-        let fleetd = begun(&store, &init).await;
+        let fleetd = running(&store, &init).await;
         init.most.send_replace(1);
         fleetd.submit("b.service", "", Desired::Launched).await;
         let mut noes = init.noes.subscribe();

@@ -74,7 +74,7 @@ fn events_tell_each_change_on_a_line() {
 }
 
 #[test]
-fn a_list_that_is_watched_comes_anew_with_each_change() {
+fn watched_list_is_repeated_after_each_change() {
     let stand = Stand::new(Plan::of(&[MACHINE]));
     write(&stand, "hello.service", HELLO);
     let looking = Looking::at(&stand, &["list-units", "--watch"]);

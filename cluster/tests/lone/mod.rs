@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
 /// The user of an unprivileged fleetd.
-const NOBODY: u32 = 65534;
+const UNPRIVILEGED: u32 = 65534;
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
@@ -79,7 +79,7 @@ pub(crate) struct Manner {
     /// Extra environment variables.
     pub(crate) env: Vec<(&'static str, String)>,
     /// Run as a user without rights, if the test is root.
-    pub(crate) nobody: bool,
+    pub(crate) unprivileged: bool,
 }
 
 pub(crate) struct Node {
@@ -113,8 +113,8 @@ impl Node {
             std::fs::create_dir_all(folder.join(part)).unwrap();
         }
         let mut uid = std::fs::metadata(&folder).unwrap().uid();
-        if manner.nobody && uid == 0 {
-            uid = NOBODY;
+        if manner.unprivileged && uid == 0 {
+            uid = UNPRIVILEGED;
             std::os::unix::fs::chown(folder.join("own"), Some(uid), Some(uid)).unwrap();
         }
         let node = Node { folder, ports, id: format!("{:032x}", 0xabc + number), manner };
@@ -192,11 +192,11 @@ impl Node {
 
     pub(crate) fn fleetd(&self) -> Running {
         let fleetd = [env!("CARGO_BIN_EXE_fleetd"), "--config", "../fleet.conf"];
-        let by = NOBODY.to_string();
-        let nobody = ["setpriv", "--reuid", &by, "--regid", &by, "--clear-groups"];
+        let by = UNPRIVILEGED.to_string();
+        let setpriv = ["setpriv", "--reuid", &by, "--regid", &by, "--clear-groups"];
         let is_root = std::fs::metadata(&self.folder).unwrap().uid() == 0;
-        let mut command = match self.manner.nobody && is_root {
-            true => called(&[&nobody[..], &fleetd].concat()),
+        let mut command = match self.manner.unprivileged && is_root {
+            true => called(&[&setpriv[..], &fleetd].concat()),
             false => called(&fleetd),
         };
         command.envs(self.manner.env.iter().map(|(name, value)| (name, value)));

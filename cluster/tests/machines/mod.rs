@@ -96,7 +96,7 @@ impl Crowd {
         cluster::log::silence();
         let (stop, mut stopped) = tokio::sync::watch::channel(());
         let (etcd, keys, boot) = (etcd.clone(), keys.clone(), boot.to_string());
-        let (begun, known) = std::sync::mpsc::channel();
+        let (started, known) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -114,7 +114,7 @@ impl Crowd {
                 let metrics = kept.iter().map(|daemon: &Daemon| daemon.metrics.clone());
                 let task =
                     PathBuf::from("/proc").join(std::fs::read_link("/proc/thread-self").unwrap());
-                begun.send((metrics.collect(), task)).unwrap();
+                started.send((metrics.collect(), task)).unwrap();
                 let _ = stopped.changed().await;
             });
         });

@@ -14,7 +14,7 @@
     clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a test that can not go on has failed, and says so"
+    reason = "a panic fails the test with a message"
 )]
 
 #[path = "../authority/mod.rs"]

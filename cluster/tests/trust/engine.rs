@@ -53,7 +53,7 @@ fn without_an_engine_machines_go_on_and_why_says_so() {
     let end = Instant::now() + without_engine();
     while Instant::now() < end {
         assert_eq!(other.pid("kept"), Some(after), "it runs on");
-        assert_eq!(other.pid("late"), None, "nobody has placed it");
+        assert_eq!(other.pid("late"), None, "no engine has placed it");
         assert!(why().contains("no engine leads the cluster"));
     }
     other.when_running("kept.service");
@@ -65,7 +65,7 @@ fn without_an_engine_machines_go_on_and_why_says_so() {
 }
 
 #[test]
-fn an_etcd_that_asks_nobody_who_they_are_is_said_to_be_insecure() {
+fn etcd_without_authentication_is_reported_as_insecure() {
     let node = Node::new();
     let _etcd = node.etcd();
     let _init = node.init();

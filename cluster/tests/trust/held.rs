@@ -4,7 +4,7 @@
 use crate::lone::{Manner, Node, Running, until};
 
 /// Restarts fleetd; `conf` has extra lines.
-fn begin_anew(node: &Node, fleetd: &mut Running, conf: &str) {
+fn restart_fleetd(node: &Node, fleetd: &mut Running, conf: &str) {
     fleetd.kill();
     node.put("fleet.conf", &format!("{}{conf}", node.conf()));
     *fleetd = node.fleetd();
@@ -13,12 +13,12 @@ fn begin_anew(node: &Node, fleetd: &mut Running, conf: &str) {
 fn holds(node: &Node, fleetd: &mut Running, conf: &str, why: &str) {
     let told = || node.log("fleetd").matches(why).count();
     let before = told();
-    begin_anew(node, fleetd, conf);
+    restart_fleetd(node, fleetd, conf);
     until(&format!("it says: {why}"), || (told() > before).then_some(()));
 }
 
 #[test]
-fn an_etcd_that_shows_another_world_stops_nothing_until_somebody_says_so() {
+fn etcd_with_foreign_contents_stops_nothing_until_confirmed() {
     let node = Node::with(Manner { conf: "verbosity=1\n".to_string(), ..Manner::default() });
     let _etcd = node.etcd();
     let _init = node.init();
@@ -33,12 +33,12 @@ fn an_etcd_that_shows_another_world_stops_nothing_until_somebody_says_so() {
     }
     let pids = || names.map(|name| node.pid(name));
     let before =
-        until("they have begun", || Some(pids()).filter(|all| all.iter().all(Option::is_some)));
+        until("they have started", || Some(pids()).filter(|all| all.iter().all(Option::is_some)));
 
     let no_cluster = "etcd shows no cluster instead of cluster";
     holds(&node, &mut fleetd, "etcd_key_prefix=/another/\n", no_cluster);
     assert_eq!(pids(), before, "a wrong prefix");
-    begin_anew(&node, &mut fleetd, "");
+    restart_fleetd(&node, &mut fleetd, "");
     node.when_running("one.service");
     assert_eq!(pids(), before, "and the right one again");
 
@@ -52,7 +52,7 @@ fn an_etcd_that_shows_another_world_stops_nothing_until_somebody_says_so() {
     assert_eq!(pids(), before, "by one that has not seen it, too");
 
     std::fs::remove_file(node.folder.join("own/cluster")).unwrap();
-    begin_anew(&node, &mut fleetd, "");
+    restart_fleetd(&node, &mut fleetd, "");
     node.when_there();
     until("what is there counts", || (pids() == [None; 4]).then_some(()));
 }

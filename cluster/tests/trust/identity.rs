@@ -2,7 +2,7 @@
 
 use crate::lone::{Manner, Node, Running, until};
 
-fn begin_anew(node: &Node, fleetd: &mut Running, conf: &str) {
+fn restart_fleetd(node: &Node, fleetd: &mut Running, conf: &str) {
     fleetd.kill();
     node.put("fleet.conf", &format!("{}{conf}", node.conf()));
     *fleetd = node.fleetd();
@@ -34,9 +34,9 @@ fn a_machine_is_its_id_whatever_its_address_and_its_disk() {
     node.put("here.service", &format!("[Service]\nExecStart={}\n", node.command("here")));
     node.fleetctl(&["start", "here.service"]);
     node.when_running("here.service");
-    let before = Some(until("it has begun", || node.pid("here")));
+    let before = Some(until("it has started", || node.pid("here")));
 
-    begin_anew(&node, &mut fleetd, "public_ip=192.0.2.2\n");
+    restart_fleetd(&node, &mut fleetd, "public_ip=192.0.2.2\n");
     when_alone(&node, &node.id, "192.0.2.2");
     node.when_running("here.service");
     assert_eq!(node.pid("here"), before, "the same id at another address is the same machine");
@@ -44,7 +44,7 @@ fn a_machine_is_its_id_whatever_its_address_and_its_disk() {
     // With a new disk it looks like a second machine until the old lease expires.
     std::fs::remove_dir_all(node.folder.join("own")).unwrap();
     std::fs::create_dir(node.folder.join("own")).unwrap();
-    begin_anew(&node, &mut fleetd, "");
+    restart_fleetd(&node, &mut fleetd, "");
     until("it waits for the end of its old key", || {
         let told = format!("another machine is registered under the id {}", node.id);
         node.log("fleetd").contains(&told).then_some(())
@@ -56,7 +56,7 @@ fn a_machine_is_its_id_whatever_its_address_and_its_disk() {
     // Another id at the same address is another machine; the old one expires with its lease.
     let other = "feedfeedfeedfeedfeedfeedfeedfeed";
     node.put("machine-id", other);
-    begin_anew(&node, &mut fleetd, "");
+    restart_fleetd(&node, &mut fleetd, "");
     when_alone(&node, other, "192.0.2.1");
     until("the unit is the new one's", || {
         let (_, why) = node.try_fleetctl(&["why", "here.service"]);

@@ -120,7 +120,7 @@ fn a_machine_in_wrong_hands_makes_no_other_run_anything() {
         leading.fleetctl(&["start", &file]);
         leading.when_running(&file);
     }
-    let pids = ["one", "only"].map(|name| Some(until("it has begun", || other.pid(name))));
+    let pids = ["one", "only"].map(|name| Some(until("it has started", || other.pid(name))));
     // The API of that machine changes only the machine's own keys.
     other.put("evil.service", "[Service]\nExecStart=/bin/sleep 1\n");
     let (fine, said) = other.try_fleetctl(&["start", "evil.service"]);

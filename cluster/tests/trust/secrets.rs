@@ -80,7 +80,7 @@ fn what_is_secret_is_shown_nowhere_and_dumped_into_no_file() {
     let conf = "verbosity=1\netcd_username=root\ntls_cert_file=../server.crt\n\
                 tls_key_file=../server.key\ntls_client_ca_file=../ca.crt\n";
     let env = vec![("FLEET_ETCD_PASSWORD", PASSWORD.to_string())];
-    let node = Node::with(Manner { conf: conf.to_string(), env, nobody: true });
+    let node = Node::with(Manner { conf: conf.to_string(), env, unprivileged: true });
     let of_the_key = certificates(&node.folder);
     let _etcd = node.etcd();
     let _init = node.init();
@@ -96,7 +96,7 @@ fn what_is_secret_is_shown_nowhere_and_dumped_into_no_file() {
     node.put("bad.service", &format!("[Service]\n{odd}ExecStart=/no/such {OF_A_UNIT}x\n"));
     node.fleetctl(&["start", "--no-block", "open.service", "bad.service"]);
     node.when_running("open.service");
-    let pid = until("it has begun", || node.pid("open"));
+    let pid = until("it has started", || node.pid("open"));
     until("the unit has them", || {
         let of_unit = std::fs::read_to_string(format!("/proc/{pid}/environ")).unwrap();
         (of_unit.contains(OF_A_UNIT) && of_unit.contains(OF_A_FILE)).then_some(())
@@ -132,7 +132,7 @@ fn what_is_secret_is_shown_nowhere_and_dumped_into_no_file() {
     let before = ready();
     node.put("fleet.conf", &format!("{}token_limit=7\n", node.conf()));
     kill(pid_of(&fleetd), Signal::SIGHUP).unwrap();
-    until("it is ready anew", || (ready() > before).then_some(()));
+    until("it is ready again", || (ready() > before).then_some(()));
     is_closed(&node, &mut fleetd);
 }
 

@@ -69,7 +69,7 @@ fn a_machine_that_trusts_keys_runs_what_they_signed_last_and_nothing_else() {
     let good = file(&node, "good", "");
     signed(&["start", &good]);
     node.when_running(&good);
-    let pid = Some(until("it has begun", || node.pid("good")));
+    let pid = Some(until("it has started", || node.pid("good")));
     let unsigned = file(&node, "unsigned", "\n[X-Fleet]\nGlobal=true\n");
     node.fleetctl(&["start", "--no-block", &unsigned]);
     refused(&node, &unsigned, "it is not signed");
@@ -99,7 +99,7 @@ fn a_machine_that_trusts_keys_runs_what_they_signed_last_and_nothing_else() {
     node.when_there();
     refused(&node, "again.service", "its signature is outdated");
     signed(&["start", "--replace", "again.service"]);
-    until("signed anew it runs", || node.pid("again"));
+    until("it runs with a new signature", || node.pid("again"));
     assert_eq!((node.pid("good"), node.begins("good")), (pid, 1), "it was never touched");
     // The signature does not cover the desired state.
     node.fleetctl(&["stop", &good]);
@@ -123,7 +123,7 @@ fn replayed(node: &Node, signed: &dyn Fn(&[&str]) -> String) {
 }
 
 #[test]
-fn a_key_signs_nothing_that_somebody_else_wrote_to_etcd() {
+fn key_signs_nothing_that_another_client_wrote_to_etcd() {
     let conf = "trusted_keys_file=../good.pub\ncluster_name=here\nstate_directory=state\n";
     let node = Node::with(Manner { conf: conf.to_string(), ..Manner::default() });
     keys(&node);

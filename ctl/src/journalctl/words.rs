@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_leave_lines_out_and_can_not_is_told() {
+    fn unsupported_filter_option_is_reported() {
         let asked = parse("-p err -k _PID=1 -u a").unwrap();
         assert_eq!(asked.ignored, ["--dmesg", "_PID=1"]);
         assert_eq!(parse("-p debug -u a --no-pager -x").unwrap().ignored, [""; 0]);

@@ -57,7 +57,7 @@ pub(super) fn tell(session: &Session, asked: &Asked, verb: &str, units: &[String
     for found in snapshot.chosen(units) {
         let unit = match found {
             Found::Unit(unit) => unit,
-            Found::Nobody(name) => {
+            Found::Unknown(name) => {
                 let file = Enablement::of(session, None)?.find(&name);
                 let masked = file.is_some_and(|file| file.masked);
                 let what = if masked { "is masked" } else { "not found" };
@@ -270,7 +270,7 @@ pub(super) fn kill(asked: &Asked) -> Outcome {
                     told => _ = told?,
                 }
             }
-            Found::Nobody(name) => {
+            Found::Unknown(name) => {
                 complain(&format!("Failed to kill unit {name}: Unit {name} not loaded."));
                 exit = FAILED;
             }
@@ -292,7 +292,7 @@ pub(super) fn reset_failed(asked: &Asked) -> Outcome {
     for found in snapshot.chosen(&asked.names) {
         match found {
             Found::Unit(unit) => units.push(unit),
-            Found::Nobody(name) => {
+            Found::Unknown(name) => {
                 complain(&format!(
                     "Failed to reset failed state of unit {name}: Unit {name} not loaded."
                 ));

@@ -32,7 +32,7 @@ pub(super) fn run(asked: &Asked) -> Outcome {
                 tree.draw(&unit.unit);
                 session::print(&tree.text)?;
             }
-            Found::Nobody(name) => {
+            Found::Unknown(name) => {
                 complain(&format!("Unit {name} could not be found."));
                 exit = FAILED;
             }

@@ -36,7 +36,7 @@ pub(super) fn run(asked: &Asked) -> Outcome {
         .iter()
         .filter_map(|found| match found {
             Found::Unit(unit) => Some(unit.unit.clone()),
-            Found::Nobody(_) => None,
+            Found::Unknown(_) => None,
         })
         .collect();
     let definitions = Definitions::read(&session, &units);
@@ -57,7 +57,7 @@ pub(super) fn run(asked: &Asked) -> Outcome {
                 all.extend(usage(unit.main_pid));
                 all
             }
-            Found::Nobody(name) => of_nobody(&name, &enablement),
+            Found::Unknown(name) => of_unloaded(&name, &enablement),
         };
         print(asked, &properties)?;
     }
@@ -173,7 +173,7 @@ fn on_disk(session: &Session, unit: &UnitStatus, definitions: &Definitions) -> P
 }
 
 /// A unit that init has not loaded: masked, an unused instance, or unknown.
-fn of_nobody(name: &str, enablement: &Enablement) -> Properties {
+fn of_unloaded(name: &str, enablement: &Enablement) -> Properties {
     let file = enablement.find(name);
     let file_state = file.as_ref().map(|file| enablement.state(file)).unwrap_or_default();
     let (load, error) = match &file {

@@ -29,7 +29,7 @@ fn ask(asked: &Asked, good: &[&str]) -> Outcome {
                 known = true;
                 snapshot.shown(unit).active
             }
-            Found::Nobody(name) => {
+            Found::Unknown(name) => {
                 known |= Enablement::of(&session, None)?.find(&name).is_some();
                 "inactive"
             }

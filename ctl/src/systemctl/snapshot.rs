@@ -78,14 +78,14 @@ impl Snapshot {
         named(&unit.unit) || (!unit.provides.is_empty() && unit.provides.iter().all(named))
     }
 
-    /// Resolves names in order. A pattern means all matches; an unknown name is [`Found::Nobody`].
+    /// Resolves names in order. A pattern means all matches; an unknown name is [`Found::Unknown`].
     pub(super) fn chosen(&self, names: &[String]) -> Vec<Found<'_>> {
         let mut found: Vec<Found<'_>> = Vec::new();
         for name in names {
             if !is_glob(name) {
                 found.push(match self.find(name) {
                     Some(unit) => Found::Unit(unit),
-                    None => Found::Nobody(with_suffix(name)),
+                    None => Found::Unknown(with_suffix(name)),
                 });
                 continue;
             }
@@ -111,7 +111,7 @@ pub(super) enum Found<'a> {
     /// The unit.
     Unit(&'a UnitStatus),
     /// The unknown name, with its suffix.
-    Nobody(String),
+    Unknown(String),
 }
 
 /// Returns `nginx.service` for `nginx`; a pattern stays unchanged.

@@ -37,7 +37,7 @@ pub(super) fn run(asked: &Asked) -> Outcome {
             session::print("\n")?;
         }
         match found {
-            Found::Nobody(name) => match enablement.find(&name) {
+            Found::Unknown(name) => match enablement.find(&name) {
                 Some(file) => {
                     session::print(&not_loaded(&name, &file, &enablement))?;
                     exit = if exit == 0 { NOT_RUNNING } else { exit };

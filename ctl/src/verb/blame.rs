@@ -121,7 +121,7 @@ fn list(units: &[Timing], style: &Style) -> String {
 fn chain(units: &[Timing], graph: &Graph, roots: &[String], style: &Style) -> String {
     let timing: BTreeMap<&str, &Timing> =
         units.iter().map(|unit| (unit.unit.as_str(), unit)).collect();
-    let begun = units.iter().map(|unit| unit.waited_from_us).min().unwrap_or(0);
+    let origin = units.iter().map(|unit| unit.waited_from_us).min().unwrap_or(0);
     let mut text = format!(
         "{}\n",
         style.paint(
@@ -135,7 +135,7 @@ fn chain(units: &[Timing], graph: &Graph, roots: &[String], style: &Style) -> St
         let mut depth = 0;
         while let Some((unit, went_on)) = next.filter(|(unit, _)| seen.insert(*unit)) {
             let at = timing.get(unit);
-            let span = |at: u64| style::span(Duration::from_micros(at.saturating_sub(begun)));
+            let span = |at: u64| style::span(Duration::from_micros(at.saturating_sub(origin)));
             let ready = at.and_then(|at| at.ready_us);
             let failed = at.and_then(|at| at.failed_us);
             let failed = failed.filter(|failed| went_on == Some(*failed) || ready.is_none());
@@ -153,7 +153,7 @@ fn chain(units: &[Timing], graph: &Graph, roots: &[String], style: &Style) -> St
             // A dependency that became ready only after this start (by a later restart) did not
             // delay it.
             let started = at.and_then(|at| at.started_us);
-            let begun = failed.or(started).unwrap_or(u64::MAX);
+            let started = failed.or(started).unwrap_or(u64::MAX);
             let edges = graph.edges.iter();
             let ordering = edges.filter(|edge| edge.from == unit && edge.kind.orders());
             let now = ordering.clone().filter_map(|edge| {
@@ -169,7 +169,7 @@ fn chain(units: &[Timing], graph: &Graph, roots: &[String], style: &Style) -> St
             let held = ordering.filter_map(|edge| {
                 let to = edge.to.as_deref()?;
                 let until = let_go(timing.get(to)?, edge.kind, failed.is_some())?;
-                (until <= begun).then_some((to, Some(until)))
+                (until <= started).then_some((to, Some(until)))
             });
             next = held.max_by_key(|(_, until)| *until);
         }
@@ -198,15 +198,15 @@ fn provider<'a>(graph: &'a Graph, name: &str) -> Option<&'a str> {
 
 /// Draws a bar per unit: grey while waiting, coloured while starting.
 fn picture(units: &[Timing]) -> String {
-    let begun = units.iter().map(|unit| unit.waited_from_us).min().unwrap_or(0);
+    let origin = units.iter().map(|unit| unit.waited_from_us).min().unwrap_or(0);
     let last = |unit: &Timing| unit.ready_us.max(unit.failed_us).max(unit.started_us);
     let end = units.iter().filter_map(last).max().unwrap_or(0);
     let mut units: Vec<(u64, &Timing)> =
         units.iter().filter_map(|unit| Some((unit.started_us?, unit))).collect();
     units.sort_by_key(|(started, unit)| (*started, &unit.unit));
     units.truncate(DRAWN);
-    let whole = end.saturating_sub(begun).max(1);
-    let x = |at: u64| 200.0 + 800.0 * at.saturating_sub(begun) as f64 / whole as f64;
+    let whole = end.saturating_sub(origin).max(1);
+    let x = |at: u64| 200.0 + 800.0 * at.saturating_sub(origin) as f64 / whole as f64;
     let height = 40 + 18 * units.len();
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"1160\" height=\"{height}\" \

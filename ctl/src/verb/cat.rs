@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_a_units_or_inits_or_nobodys() {
+    fn process_belongs_to_a_unit_or_init_or_neither() {
         let list = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
         let mut whose =
             Whose { schema: 1, pid: 1, unit: None, targets: Vec::new(), run: None, role: None };

@@ -143,8 +143,8 @@ fn because(why: &Why) -> Option<String> {
     }
     if why.degraded {
         let below = why.chain.get(1)?;
-        let nobodys = below.reason.as_ref().filter(|_| below.unit.is_none());
-        return Some(match nobodys {
+        let no_unit = below.reason.as_ref().filter(|_| below.unit.is_none());
+        return Some(match no_unit {
             Some(reason) => reason.text.clone(),
             None => format!("{} is {}", below.target, link_word(below)),
         });

@@ -409,7 +409,7 @@ impl Init {
     /// The reason why a target cannot be the goal.
     pub(crate) fn why_not(&self, target: &Name) -> &'static str {
         match self.machine.graph().meant(self.machine.generation(), target) {
-            Provider::Nobody => "no unit provides it",
+            Provider::NoUnit => "no unit provides it",
             Provider::Masked => "it is masked",
             Provider::Unit(_) => "its unit cannot be used",
         }

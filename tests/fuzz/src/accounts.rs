@@ -32,7 +32,7 @@ pub fn accounts(bytes: &[u8]) -> Option<(Accounts, Ids)> {
     let (user, group) = (account(part()), account(part()));
     let some = !accounts.users.is_empty() || !accounts.groups.is_empty();
     let Ok(ids) = accounts.resolve(user.as_ref(), group.as_ref(), &[]) else {
-        return some.then_some((accounts, NOBODY));
+        return some.then_some((accounts, NO_IDS));
     };
     let by_number = |asked: &Option<Account>, id: u32| *asked == Some(Account::Number(id));
     if let Some(uid) = ids.uid {
@@ -48,7 +48,7 @@ pub fn accounts(bytes: &[u8]) -> Option<(Accounts, Ids)> {
     (some || ids.gid.is_some()).then_some((accounts, ids))
 }
 
-const NOBODY: Ids = Ids { uid: None, gid: None, groups: None, user: None, home: None, shell: None };
+const NO_IDS: Ids = Ids { uid: None, gid: None, groups: None, user: None, home: None, shell: None };
 
 const NAMES: [&str; 8] = ["root", "www", "a", "b", "0", "7", "a-b", ""];
 const NUMBERS: [&str; 8] = ["0", "1", "7", "33", "1000", "65534", "4294967295", "-1"];

@@ -79,7 +79,7 @@ pub fn api_request(bytes: &[u8]) -> Option<Answers> {
     let own = changes.iter().filter(|change| !is_told || !news(change));
     assert!(own.clone().all(|change| may(&caller, change)), "{caller:?} wrote {changes:?}");
     let bad = cache.snapshot().set_aside.clone();
-    assert!(bad.keys().all(|key| *key == bad_unit().0), "it wrote what it can not read: {bad:?}");
+    assert!(bad.keys().all(|key| *key == bad_unit().0), "it wrote an unreadable value: {bad:?}");
     let next = b"GET /fleet/v1/units HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".to_vec();
     let from = Origin { caller: Caller::local(), side: Side::User(1) };
     let next = Sent { bytes: next, ..Sent::default() };
@@ -113,7 +113,7 @@ impl Time for Still {
 
 /// The immediate answer of the store in memory.
 fn now<T>(work: impl Future<Output = T>) -> T {
-    at_once(work).expect("nobody waits")
+    at_once(work).expect("no task waits")
 }
 
 fn at_once<T>(work: impl Future<Output = T>) -> Option<T> {

@@ -67,7 +67,7 @@ pub fn import(bytes: &[u8]) -> Option<Kind> {
     let written = yaml_writer::write(&imported.manifest);
     let limits = yaml::Limits { bytes: usize::MAX, nodes: usize::MAX, ..yaml::Limits::UNIT_FILE };
     let Ok(documents) = yaml::parse("native", written.as_bytes(), &limits) else {
-        panic!("can not be read back:\n{written}")
+        panic!("cannot be read back:\n{written}")
     };
     let direct = semantics::read(imported.manifest, &Settings::default(), &Accounts::default());
     let wrong = |found: &semantics::Semantics| {

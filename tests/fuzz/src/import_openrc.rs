@@ -92,7 +92,7 @@ fn read_back(imported: &Imported) -> Option<Kind> {
     let written = yaml_writer::write(&imported.manifest);
     let limits = yaml::Limits { bytes: usize::MAX, nodes: usize::MAX, ..yaml::Limits::UNIT_FILE };
     let Ok(documents) = yaml::parse("native", written.as_bytes(), &limits) else {
-        panic!("can not be read back:\n{written}")
+        panic!("cannot be read back:\n{written}")
     };
     let wrong = |found: &[Diagnostic]| {
         let errors = found.iter().filter(|said| said.severity == Severity::Error);

@@ -37,7 +37,7 @@ pub fn import_sysv(bytes: &[u8]) -> Option<Kind> {
     let is_wrong = found.iter().any(|said| said.severity == Severity::Error);
     let limits = yaml::Limits { bytes: usize::MAX, nodes: usize::MAX, ..yaml::Limits::UNIT_FILE };
     let Ok(documents) = yaml::parse("native", written.as_bytes(), &limits) else {
-        panic!("can not be read back:\n{written}")
+        panic!("cannot be read back:\n{written}")
     };
     let direct = semantics::read(imported.manifest, &Settings::default(), &Accounts::default());
     if is_wrong {

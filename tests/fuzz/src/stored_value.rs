@@ -68,17 +68,17 @@ pub fn stored_value(bytes: &[u8]) -> Option<Found> {
     let changes: Vec<Change> = changes.into_iter().map(|(_, change)| change).collect();
     let mut watched = work.snapshot.clone();
     watched.take(&changes);
-    let anew = work.snapshot.read_anew(&store.read(keys().root()));
-    let read = judged(&touched, [&watched, &anew]);
+    let reread = work.snapshot.read_reread(&store.read(keys().root()));
+    let read = judged(&touched, [&watched, &reread]);
     if read.is_empty() {
-        for snapshot in [&watched, &anew] {
+        for snapshot in [&watched, &reread] {
             let goal = agent::goal(snapshot, &machine("m2"), &work.goal);
             assert_eq!(goal, work.goal, "what runs is let go");
         }
     }
     led(&store, read.is_empty());
     asked(&mut store, &touched, &changes);
-    (!read.is_empty()).then_some(Found { snapshot: anew, read })
+    (!read.is_empty()).then_some(Found { snapshot: reread, read })
 }
 
 /// The records among the written values. Checks that each snapshot contains them and nothing else.
@@ -121,7 +121,7 @@ fn led(store: &MemoryStore, is_garbage: bool) {
         let placed = &at_work().snapshot.places;
         let mut left = task.moves.iter().filter(|it| placed.contains_key(&it.unit));
         let left = left.find(|it| it.from.is_some() && is_garbage);
-        assert!(left.is_none(), "moved for what nobody can read: {left:?}");
+        assert!(left.is_none(), "moved because of an unreadable value: {left:?}");
     }
 }
 

@@ -130,7 +130,7 @@ pub fn unit_file(bytes: &[u8]) -> Option<Draft> {
 fn again(written: &str) -> Draft {
     let limits = yaml::Limits { bytes: usize::MAX, nodes: usize::MAX, ..yaml::Limits::UNIT_FILE };
     let documents = yaml::parse("a.yaml", written.as_bytes(), &limits);
-    let Ok([document]) = documents.as_deref() else { panic!("can not be read back:\n{written}") };
+    let Ok([document]) = documents.as_deref() else { panic!("cannot be read back:\n{written}") };
     let manifest = Manifest::read(&"a.yaml".into(), document);
     let meant = semantics::read(manifest, &Settings::default(), &Accounts::default());
     let Some(draft) = meant.draft else { panic!("no unit any more:\n{written}") };

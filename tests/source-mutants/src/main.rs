@@ -177,12 +177,12 @@ fn report(list: &[Mutant], known: &BTreeMap<String, String>, answers: &str) -> b
     for mutant in list.iter().filter(|it| what(it) == SURVIVED) {
         if !is_answered(mutant, answers) {
             open += 1;
-            println!("FAIL {} survived, and nobody says why that is well", mutant.name);
+            println!("FAIL {} survived without a stated reason", mutant.name);
         }
     }
     let survived = count(&|what| what == SURVIVED);
     let unmade = count(&|what| what.ends_with("switch") || what.starts_with("no switch"));
-    println!("source-mutants: {} listed, {unmade} can not be run, {survived} survived", list.len());
+    println!("source-mutants: {} listed, {unmade} cannot be run, {survived} survived", list.len());
     println!("{} passed, {open} failed", list.len() - unmade - open);
     open == 0
 }

@@ -14,8 +14,8 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
 const HELP: &str = "\
-caller hold SOCKET N   connects N times, asks each time whether somebody is there, prints how
-                       often that was answered, and keeps all connections until stdin ends
+caller hold SOCKET N   connects N times, asks each time whether init answers, prints the number
+                       of answers, and keeps all connections until stdin ends
 caller silent SOCKET N connects N times, says nothing, prints N, and keeps them as well
 caller flood SOCKET N M LINE
                        connects N times, sends the line M times on each, prints N, and reads nothing

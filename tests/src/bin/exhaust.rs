@@ -60,7 +60,7 @@ fn main() -> ExitCode {
             return ExitCode::from(64);
         }
     };
-    let begun = Instant::now();
+    let start = Instant::now();
     let mut whole = Counts::default();
     let mut failed = 0;
     // Two units that report have nearly as many events as three that do not.
@@ -96,7 +96,7 @@ fn main() -> ExitCode {
         whole.graphs,
         whole.states,
         whole.events,
-        begun.elapsed().as_secs_f64()
+        start.elapsed().as_secs_f64()
     );
     println!("{} passed, {failed} failed", whole.graphs - failed as u64);
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) }

@@ -40,7 +40,7 @@ fn main() -> ExitCode {
             return ExitCode::from(64);
         }
     };
-    let begun = Instant::now();
+    let start = Instant::now();
     let next = AtomicUsize::new(0);
     let work = || {
         let mut found = Vec::new();
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
         ALL.len(),
         options.seed,
         options.commit,
-        begun.elapsed().as_secs_f64()
+        start.elapsed().as_secs_f64()
     );
     let (all, seeing) = (ALL.len() + invariant::names().len(), killed + invariant::names().len());
     println!("{} passed, {} failed", seeing - blind, all + blind - seeing);

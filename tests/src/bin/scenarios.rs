@@ -17,7 +17,7 @@ fn main() -> ExitCode {
             Ok(text) => scenario::run(&text, &file),
             Err(error) => {
                 let difference = Some(error.to_string());
-                vec![scenario::CaseResult { case: "can not be read".to_string(), difference }]
+                vec![scenario::CaseResult { case: "cannot be read".to_string(), difference }]
             }
         };
         for result in results {

@@ -143,7 +143,7 @@ fn report(failures: &[String]) {
 }
 
 fn once(options: &Options) -> ExitCode {
-    let begun = Instant::now();
+    let start = Instant::now();
     let (coverage, failures) = many(options.seed, options.schedules, options.threads);
     report(&failures);
     print!("{coverage}");
@@ -162,7 +162,7 @@ fn once(options: &Options) -> ExitCode {
         options.seed,
         options.seed.wrapping_add(options.schedules),
         options.commit,
-        begun.elapsed().as_secs_f64()
+        start.elapsed().as_secs_f64()
     );
     println!("{} passed, {} failed", coverage.schedules, failures.len() + shortfalls.len());
     if failures.is_empty() && shortfalls.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) }

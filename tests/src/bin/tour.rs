@@ -135,7 +135,7 @@ impl Tour {
     }
 
     fn offline(&mut self) {
-        title("Going offline: unbound can not start any more; why is the network not online?");
+        title("Going offline: unbound cannot start any more; why is the network not online?");
         let before = self.init.status();
         std::fs::remove_file(self.init.sandbox.path("root.hints")).expect("root.hints is there");
         self.init.main_of("unbound").signal(nix::sys::signal::Signal::SIGKILL);

@@ -63,7 +63,7 @@ pub fn compare(files: &[Sample]) -> bool {
     good
 }
 
-/// Loads all of them at once, as user nobody, in a directory of their own.
+/// Loads all of them at once, as an unprivileged user, in a directory of their own.
 fn dump(services: &BTreeMap<&str, &Sample>) -> Result<String, String> {
     let dir = std::env::temp_dir().join(format!("oracle.{}", std::process::id()));
     let units = dir.join("units");

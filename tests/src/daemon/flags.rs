@@ -28,7 +28,7 @@ daemon [FLAG…]: a scriptable stand-in for a service
   --multiply           start copies of itself for ever, which do the same; end at no signal but KILL
   --watchdog           send WATCHDOG=1 twice per $WATCHDOG_USEC
   --output N           print N numbered lines when ready
-  --mute-mount DIR     before all else, mount a file system there that answers nobody
+  --mute-mount DIR     before all else, mount a file system there that never answers
   --control FIFO       take orders, one a line; made where missing
   --trace FILE         append what happens, one word a line: start PID, ready, term …
 

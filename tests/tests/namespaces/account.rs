@@ -184,14 +184,14 @@ fn removed_user_runs_nothing_after_the_next_load() {
     until("it has another main process", || (init.main_of("web") != first).then_some(()));
     is_his();
     init.tell("reload", &json!({}));
-    let begun = init.sandbox.trace("open/web").len();
+    let started = init.sandbox.trace("open/web").len();
     init.tell("set-target", &json!({"targets": ["none"]}));
     init.when_state("web", "disabled");
     init.tell("set-target", &json!({"targets": ["web"]}));
     let failed = init.when_state("web", "failed");
     assert!(failed.unit("web")["reason"].to_string().contains("leaver"), "{}", failed.unit("web"));
     assert!(init.processes_of("web").is_empty());
-    assert_eq!(init.sandbox.trace("open/web").len(), begun, "no further run started");
+    assert_eq!(init.sandbox.trace("open/web").len(), started, "no further run started");
     std::fs::write(&passwd, with).unwrap();
     init.tell("reload", &json!({}));
     init.tell("retry", &json!({"targets": ["web"]}));

@@ -49,7 +49,7 @@ fn child_that_blocks_in_close_before_exec_blocks_only_its_own_unit() {
     assert_eq!(status.reason("stuck"), "unkillable", "{}", status.table());
     let why = init.initctl(&["why", "stuck"]);
     let why = String::from_utf8_lossy(&why.stdout).into_owned();
-    assert!(why.contains("can not be killed"), "{why}");
+    assert!(why.contains("does not exit after SIGKILL"), "{why}");
     goes_on(&init);
     init.when_state("after", "running");
     drop(silent);

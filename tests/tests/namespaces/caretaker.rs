@@ -86,7 +86,7 @@ fn two_services() -> Sandbox {
     files
 }
 
-fn begun(init: &Init) -> [(&'static str, Process); 2] {
+fn running_services(init: &Init) -> [(&'static str, Process); 2] {
     ["plain", "notified"].map(|unit| {
         init.when_state(unit, "running");
         until(&format!("{unit} has started"), || (starts(init, unit) == 1).then_some(()));
@@ -98,7 +98,7 @@ fn begun(init: &Init) -> [(&'static str, Process); 2] {
 fn three_crashes_in_a_row_make_init_a_caretaker() {
     let mut init = with_bug(two_services(), "each rescue").start("all");
     init.expect_crashes();
-    let services = begun(&init);
+    let services = running_services(&init);
     is_committed(&init);
     init.sandbox.put("now", "");
     crash(&init, Signal::SIGSEGV);
@@ -162,7 +162,7 @@ fn caretaker_reads_output_and_notifications_so_that_no_service_blocks() {
 fn request_to_a_caretaker_fails_at_once() {
     let mut init = Boot::new(two_services()).start("all");
     init.expect_crashes();
-    let services = begun(&init);
+    let services = running_services(&init);
     let mut follows = Command::new(program("GROUNDSTATE_INITCTL", "initctl"));
     follows.arg("--socket").arg(init.sandbox.path("run/control.sock"));
     follows.args(["events", "--follow"]).stdin(Stdio::null()).stdout(Stdio::null());
@@ -181,7 +181,7 @@ fn request_to_a_caretaker_fails_at_once() {
 fn end_signal_before_the_crash_is_handled_by_the_caretaker() {
     let mut init = Boot::new(two_services()).start("all");
     init.expect_crashes();
-    let services = begun(&init);
+    let services = running_services(&init);
     let (mut steps, kept) = memories_at_rest(&init);
     kept.iter().for_each(|(_, state)| state.set_len(0).unwrap());
     init.process().signal(Signal::SIGTERM);

@@ -166,8 +166,8 @@ fn prefixes_of_a_program_change_how_it_is_run() {
     until("it is past its exec", || {
         process.read("cmdline").filter(|line| line.starts_with("sleep"))
     });
-    let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap().uid;
-    assert!(process.status("Uid").unwrap().starts_with(&nobody.to_string()));
+    let uid = nix::unistd::User::from_name("nobody").unwrap().unwrap().uid;
+    assert!(process.status("Uid").unwrap().starts_with(&uid.to_string()));
     init.finish();
 }
 

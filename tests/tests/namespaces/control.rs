@@ -17,7 +17,7 @@ pub(crate) fn one_unit() -> Init {
 }
 
 /// initctl as uid 65534.
-pub(crate) fn as_nobody(init: &Init, words: &[&str]) -> (i32, Value) {
+pub(crate) fn as_unprivileged(init: &Init, words: &[&str]) -> (i32, Value) {
     let output = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
         .arg(program("GROUNDSTATE_INITCTL", "initctl"))
@@ -39,7 +39,7 @@ fn another_user_may_query_and_not_change() {
     let init = one_unit();
     let before = init.status();
     for words in [&["status"][..], &["plan", "web"], &["why", "web"], &["tree"], &["blame"]] {
-        assert_eq!(as_nobody(&init, words).0, 0, "{words:?}");
+        assert_eq!(as_unprivileged(&init, words).0, 0, "{words:?}");
     }
     for words in [
         &["set-target", "web"][..],
@@ -50,7 +50,7 @@ fn another_user_may_query_and_not_change() {
         &["want", "web"],
         &["poweroff"],
     ] {
-        let (code, said) = as_nobody(&init, words);
+        let (code, said) = as_unprivileged(&init, words);
         assert_eq!(code, 77, "{words:?}: {said}");
         assert!(said["error"]["message"].is_string(), "{said}");
     }
@@ -137,11 +137,11 @@ fn initctl_exit_codes_are_as_documented() {
     assert_eq!(code(&["status", "bad"]), Some(1));
     assert_eq!(code(&["status", "--check"]), Some(1));
     assert_eq!(code(&["set-target", "web", "--wait"]), Some(0));
-    let nobody = Command::new(program("GROUNDSTATE_INITCTL", "initctl"))
+    let unreachable = Command::new(program("GROUNDSTATE_INITCTL", "initctl"))
         .args(["--socket", &init.sandbox.at("run/no.sock"), "status"])
         .output()
         .unwrap();
-    assert_eq!(nobody.status.code(), Some(69));
+    assert_eq!(unreachable.status.code(), Some(69));
     init.finish();
 }
 
@@ -218,11 +218,11 @@ fn sigterm_stops_the_units_and_ends_a_container_with_0() {
         init.when("the service handles signals", |s| {
             s.system() == "running" && init.sandbox.trace("trace").contains(&"ready".to_owned())
         });
-        let begun = std::time::Instant::now();
+        let start = std::time::Instant::now();
         init.process().signal(signal);
         assert_eq!(init.ended().code(), Some(0), "{signal}");
         // Container managers wait this long by default before they send SIGKILL.
-        assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
+        assert!(start.elapsed() < std::time::Duration::from_secs(10), "{:?}", start.elapsed());
         assert!(init.sandbox.trace("trace").contains(&"term".to_owned()), "{signal}");
     }
 }
@@ -262,6 +262,20 @@ fn policy_change_for_an_unknown_target_is_refused_and_changes_nothing() {
         assert_eq!((code, &said["error"]["hint"]), (65, &json!(hint)), "{said}");
         assert!(!init.sandbox.path("policy.yaml").exists());
     }
+    init.finish();
+}
+
+#[test]
+fn hint_for_an_unknown_target_names_no_target_without_a_unit() {
+    let files = Sandbox::new();
+    files.unit("web", "depends-on: 'nosuch?, other?'\nexec-start: DAEMON");
+    let init = Boot::new(files).start("web");
+    init.when_system("running");
+    for unknown in ["nosuch", "nosuhc"] {
+        let (_, said) = init.initctl_json(&["want", unknown]);
+        assert_eq!(said["error"]["hint"], "`initctl status --all` lists all", "{said}");
+    }
+    assert_eq!(init.initctl_json(&["want", "wbe"]).1["error"]["hint"], "did you mean `web`?");
     init.finish();
 }
 

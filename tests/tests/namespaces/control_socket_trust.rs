@@ -1,13 +1,13 @@
 //! Which control sockets initctl trusts, and which one it uses by default.
 
-use crate::control::{as_nobody, one_unit};
+use crate::control::{as_unprivileged, one_unit};
 use groundstate_tests::boot::{Boot, Init, Way};
 use groundstate_tests::sandbox::{Sandbox, program};
 use std::process::{Command, Output};
 
 /// Runs initctl with these arguments as uid 65534, with the sandbox's `run` mounted at
 /// /run/groundstate and without a runtime directory of that user.
-fn as_nobody_of_the_machine(init: &Init, words: &str) -> Output {
+fn as_unprivileged_with_run_mounted(init: &Init, words: &str) -> Output {
     let script = format!(
         "mount -t tmpfs tmpfs /run && mkdir /run/groundstate && \
          mount --bind {} /run/groundstate && exec env -i HOME=/nonexistent TMPDIR=/run setpriv \
@@ -25,7 +25,7 @@ fn initctl_of_a_user_without_an_instance_asks_the_init_of_the_machine() {
         return groundstate_tests::not_run!("this needs root");
     }
     let init = one_unit();
-    let output = as_nobody_of_the_machine(&init, "status --check web");
+    let output = as_unprivileged_with_run_mounted(&init, "status --check web");
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(said.contains("web"), "{said}");
@@ -45,9 +45,9 @@ fn initctl_refuses_a_socket_whose_directory_belongs_to_another_user() {
     assert!(code == Some(77) && said.contains("belongs to uid 65533"), "{code:?} {said}");
     let (code, said) = asked(init.initctl(&["logs", "web"]));
     assert!(code == Some(77) && said.contains("belongs to uid 65533"), "{code:?} {said}");
-    assert_eq!(as_nobody(&init, &["status"]).0, 77);
+    assert_eq!(as_unprivileged(&init, &["status"]).0, 77);
     own(65534);
-    assert_eq!(as_nobody(&init, &["status"]).0, 0, "its own directory, root's init");
+    assert_eq!(as_unprivileged(&init, &["status"]).0, 0, "its own directory, root's init");
     own(0);
     assert_eq!(asked(init.initctl(&["status"])).0, Some(0));
     init.finish();
@@ -74,6 +74,6 @@ fn initctl_refuses_a_socket_that_another_user_serves() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(77), "{said}");
     assert!(said.contains("is served by uid 65534"), "{said}");
-    assert_eq!(as_nobody(&init, &["status"]).0, 0, "its own user may ask it");
+    assert_eq!(as_unprivileged(&init, &["status"]).0, 0, "its own user may ask it");
     init.finish();
 }

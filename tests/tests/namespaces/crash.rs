@@ -103,7 +103,7 @@ pub(crate) fn starts(init: &Init, unit: &str) -> usize {
 }
 
 /// A service counts as running once it is started, and may not have written its trace by then.
-pub(crate) fn until_begun(init: &Init, unit: &str) {
+pub(crate) fn until_traced(init: &Init, unit: &str) {
     until(&format!("{unit} has traced its start"), || (starts(init, unit) > 0).then_some(()));
 }
 
@@ -202,12 +202,12 @@ fn socket_opened_just_before_a_crash_and_its_service_are_kept() {
         else {
             return false;
         };
-        let has_begun = || {
+        let unit_or_exit = || {
             let unit = process.environment().get("GROUNDSTATE_UNIT").cloned();
             unit.or_else(|| (!process.is_alive()).then(String::new))
         };
         // The child that opens a socket never executes a program and exits soon.
-        let is_it = until("it has its program, or has ended", has_begun) == "echo";
+        let is_it = until("it executes its program or exits", unit_or_exit) == "echo";
         pid.set(if is_it { call.result } else { 0 });
         is_it
     };
@@ -422,7 +422,7 @@ fn repeated_crashes_of_init_end_no_service() {
     let mut init = at_work();
     init.expect_crashes();
     let (alive, other) = (init.main_of("notified"), init.main_of("plain"));
-    let begun = crashes(&init);
+    let crashes_before = crashes(&init);
     for _ in 0..8 {
         // The next crash comes before init has run long enough to forget the last one.
         crash(&init, Signal::SIGSEGV);
@@ -434,7 +434,7 @@ fn repeated_crashes_of_init_end_no_service() {
             (survived(&init).is_some() || is_caretaker()).then_some(())
         });
     }
-    assert_eq!(begun, 0);
+    assert_eq!(crashes_before, 0);
     assert!(init.output().contains("crashed"), "{}", init.output());
     assert!(alive.is_alive(), "a service still runs");
     assert!(init.process().is_alive(), "PID 1 still runs");

@@ -52,16 +52,16 @@ const LATE: &str = "ready-fd: 7\nexec-start: /bin/sh -c 'until [ -e DIR/go ]; do
 
 #[test]
 fn readiness_by_descriptor_before_a_crash_is_remembered() {
-    for is_begun_since in [false, true] {
+    for is_started_later in [false, true] {
         let files = Sandbox::new();
         files.unit("late", LATE);
         files.unit(
             "all",
-            if is_begun_since { "type: virtual" } else { "type: virtual\nwants: late" },
+            if is_started_later { "type: virtual" } else { "type: virtual\nwants: late" },
         );
         let mut init = Boot::new(files).start("all");
         init.expect_crashes();
-        if is_begun_since {
+        if is_started_later {
             keeps_no_more(&init);
             init.tell("want", &json!({"target": "late"}));
         }

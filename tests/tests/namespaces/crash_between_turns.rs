@@ -2,7 +2,7 @@
 //! that nothing is left of a run. The next run starts once, and requests for the earlier run do not
 //! apply to it. Other crashes with processes just started are in [`super::crash_mid_spawn`].
 
-use super::crash::{BOTH, has_its_program, has_survived, starts, until_begun};
+use super::crash::{BOTH, has_its_program, has_survived, starts, until_traced};
 use super::crash_after_change::keeps_no_more;
 use super::crash_changed_world::{at_work, clones, keeps};
 use groundstate_tests::boot::{Boot, Init};
@@ -21,7 +21,7 @@ fn fills_its_notes(init: &Init) {
 }
 
 /// Starts a chain of units in single steps; init crashes once all have started.
-fn a_chain_is_begun_once(wrapper: &[&str], before: impl FnOnce(&Init)) {
+fn chain_starts_once(wrapper: &[&str], before: impl FnOnce(&Init)) {
     let files = Sandbox::new();
     let links: Vec<String> = (0..6).map(|number| format!("link{number}")).collect();
     for (number, name) in links.iter().enumerate() {
@@ -40,7 +40,7 @@ fn a_chain_is_begun_once(wrapper: &[&str], before: impl FnOnce(&Init)) {
     client.send("want", &json!({"target": links.last()}));
     for name in &links {
         steps.until(|call| has_its_program(&init, call));
-        until_begun(&init, name);
+        until_traced(&init, name);
     }
     steps.crash();
     drop(steps);
@@ -57,8 +57,8 @@ fn a_chain_is_begun_once(wrapper: &[&str], before: impl FnOnce(&Init)) {
 #[test]
 fn chain_of_units_started_in_one_turn_starts_once_despite_a_crash() {
     for wrapper in BOTH {
-        a_chain_is_begun_once(wrapper, |_| {});
-        a_chain_is_begun_once(wrapper, fills_its_notes);
+        chain_starts_once(wrapper, |_| {});
+        chain_starts_once(wrapper, fills_its_notes);
     }
 }
 
@@ -106,7 +106,7 @@ fn restart_requested_before_a_start_does_not_apply_to_it_after_a_crash() {
         init.tell("restart", &json!({"targets": ["web"]}));
         below.signal(Signal::SIGCONT);
         init.when_state("web", "running");
-        until_begun(&init, "web");
+        until_traced(&init, "web");
         let main = init.main_of("web");
         crash(&init, Signal::SIGSEGV);
         has_survived(&init, 1);
@@ -124,7 +124,7 @@ fn restart_requested_during_a_stop_does_not_apply_to_the_next_run_after_a_crash(
         let init = at_work(text, wrapper);
         init.tell("want", &json!({"target": "web"}));
         init.when_state("web", "running");
-        until_begun(&init, "web");
+        until_traced(&init, "web");
         let lingers = || init.sandbox.read("lingers").trim().parse::<i32>().ok();
         let number = until("it lingers", lingers);
         let lingering = init.process().neighbour(number).unwrap();
@@ -196,7 +196,7 @@ fn process_left_by_exec_stop_post_is_waited_for_after_a_crash() {
         let init = at_work(text, wrapper);
         init.tell("want", &json!({"target": "web"}));
         init.when_state("web", "running");
-        until_begun(&init, "web");
+        until_traced(&init, "web");
         init.tell("restart", &json!({"targets": ["web"]}));
         let lingers = || init.sandbox.read("lingers").trim().parse::<i32>().ok();
         let number = until("it lingers", lingers);
@@ -293,7 +293,7 @@ fn requests_of_one_turn_apply_to_the_right_runs_after_a_crash() {
         init.tell("ping", &json!({}));
         init.when_state("web", "running");
         many.iter().for_each(|name| _ = init.when_state(name, "running"));
-        until_begun(&init, "web");
+        until_traced(&init, "web");
         let (main, times) = (init.main_of("web"), starts(&init, "web"));
         crash(&init, Signal::SIGSEGV);
         has_survived(&init, 1);
@@ -312,7 +312,7 @@ fn restart_requested_during_the_cleanup_does_not_apply_to_the_next_run_after_a_c
         let init = at_work(text, wrapper);
         init.tell("want", &json!({"target": "web"}));
         init.when_state("web", "running");
-        until_begun(&init, "web");
+        until_traced(&init, "web");
         let mut client = init.client().unwrap();
         let mut steps = Steps::of(&init);
         client.send("restart", &json!({"targets": ["web"]}));
@@ -350,7 +350,7 @@ fn exit_caused_by_a_stop_counts_as_stop_after_a_crash() {
         is_signal && until("it ends", || has_ended().then_some(true))
     });
     steps.until(|call| has_its_program(&init, call));
-    until_begun(&init, "web");
+    until_traced(&init, "web");
     let last = init.processes_of("web");
     steps.crash();
     drop(steps);

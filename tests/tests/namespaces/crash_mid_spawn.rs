@@ -1,7 +1,7 @@
 //! Crashes while a process is being started or soon after: each process starts once and belongs to
 //! its own run. Other crashes are in [`super::crash`].
 
-use super::crash::{has_survived, starts, until_begun};
+use super::crash::{has_survived, starts, until_traced};
 use super::crash_after_change::keeps_no_more;
 use super::crash_changed_world::keeps;
 use super::hierarchy::BARE;
@@ -128,7 +128,7 @@ fn run_started_after_a_refused_start_survives_a_crash() {
         init.when_state("web", "running");
         assert_eq!(injected(&tracer.detach()), 1);
         let run = |init: &Init| init.status().unit("web")["run"].as_u64();
-        until_begun(&init, "web");
+        until_traced(&init, "web");
         let (main, before) = (init.main_of("web"), run(&init));
         crash(&init, Signal::SIGSEGV);
         has_survived(&init, 1);

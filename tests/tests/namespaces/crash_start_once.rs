@@ -57,25 +57,25 @@ fn keeps_no_more(init: &Init) {
 /// Ends the run and waits until the next one is in this state.
 fn begins_again(init: &Init, state: &str, end: impl FnOnce(&Init)) {
     let run = |status: &Status| status.unit("web")["run"].as_u64();
-    let (before, begun) = (run(&init.status()), starts(init, "web"));
+    let (before, started) = (run(&init.status()), starts(init, "web"));
     end(init);
     init.when("the unit is restarted", |s| s.state("web") == state && run(s) > before);
-    until("its program has started", || (starts(init, "web") > begun).then_some(()));
+    until("its program has started", || (starts(init, "web") > started).then_some(()));
 }
 
 /// Checks that a crash changes neither the run nor its main process.
-fn is_begun_once(init: &Init, crashes: u64) {
+fn survives_a_crash_unchanged(init: &Init, crashes: u64) {
     let what = |status: &Status| {
         let unit = status.unit("web");
         json!([unit["run"], unit["state"], unit["main-pid"]])
     };
-    let (before, begun) = (what(&init.status()), starts(init, "web"));
+    let (before, started) = (what(&init.status()), starts(init, "web"));
     crash(init, Signal::SIGSEGV);
     has_survived(init, crashes);
     assert_eq!(what(&init.status()), before, "{}", init.output());
     // Init has handled at least one turn after the crash.
     init.tell("want", &json!({"target": "more"}));
-    assert_eq!((what(&init.status()), starts(init, "web")), (before, begun), "{}", init.output());
+    assert_eq!((what(&init.status()), starts(init, "web")), (before, started), "{}", init.output());
     assert!(!init.output().contains("is killed"), "{}", init.output());
 }
 
@@ -102,7 +102,7 @@ fn comes_and_goes(text: &str, wrapper: &[&str], crashes: u64, is_there: impl Fn(
             is_there(&init);
             begins_again(&init, "running", kill_main);
         }
-        is_begun_once(&init, crashes);
+        survives_a_crash_unchanged(&init, crashes);
     }
     comes_to_its_end(init, "running");
 }
@@ -128,7 +128,7 @@ fn restart_after_the_exit_of_a_foreign_main_process_happens_once_despite_a_crash
         keeps_no_more(&init);
         begins_again(&init, "running", kill_main);
         is_named(&init);
-        is_begun_once(&init, 1);
+        survives_a_crash_unchanged(&init, 1);
         comes_to_its_end(init, "running");
     }
 }
@@ -148,7 +148,7 @@ fn restart_after_the_last_output_was_read_happens_once_despite_a_crash() {
     keeps_no_more(&init);
     for crashes in 1..=2 {
         begins_again(&init, "starting", kill_main);
-        is_begun_once(&init, crashes);
+        survives_a_crash_unchanged(&init, crashes);
     }
     init.sandbox.order("web", "say here");
     init.when_state("web", "running");
@@ -185,7 +185,7 @@ fn orphan_that_exited_before_a_crash_does_not_affect_a_later_run() {
                 until("it is alone", || (init.processes_of(other).len() == 1).then_some(()));
             }
             until("it is alone", || (init.processes_of("web").len() == 1).then_some(()));
-            is_begun_once(&init, crashes);
+            survives_a_crash_unchanged(&init, crashes);
         }
         comes_to_its_end(init, "running");
     }
@@ -211,16 +211,16 @@ fn runtime_directory_of_the_next_run_survives_a_crash() {
 #[test]
 fn readiness_by_descriptor_is_kept_after_a_crash_and_a_restart() {
     let text = "ready-fd: 3\nexec-start: /bin/sh -c 'echo start >>DIR/web.trace; until [ -e DIR/go ]; do sleep 0.02; done; echo >&3; exec sleep 1000'";
-    for is_begun_since in [false, true] {
+    for is_started_later in [false, true] {
         let init = at_work(text, &[]);
         until("the service has started", || (starts(&init, "web") == 1).then_some(()));
         keeps_no_more(&init);
         init.sandbox.put("go", "");
         init.when_state("web", "running");
-        if is_begun_since {
+        if is_started_later {
             begins_again(&init, "running", kill_main);
         }
-        is_begun_once(&init, 1);
+        survives_a_crash_unchanged(&init, 1);
         comes_to_its_end(init, "running");
     }
 }

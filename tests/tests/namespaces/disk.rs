@@ -224,13 +224,13 @@ fn logger_that_cannot_be_started_affects_no_service() {
     let tracer = Tracer::attach(init.process(), &init.sandbox.path("strace"), &inject);
     first.end();
     until("the logger could not be started", || (injected(&tracer.lines()) >= 3).then_some(()));
-    init.sandbox.order("web", "say nobody hears");
+    init.sandbox.order("web", "say without a logger");
     init.tell("want", &json!({"target": "late"}));
     init.when_state("late", "running");
     init.check();
     assert_eq!(init.status().main_pid("web"), before.main_pid("web"));
     let failed = injected(&tracer.detach());
-    for (unit, said) in [("web", "nobody hears"), ("late", "late")] {
+    for (unit, said) in [("web", "without a logger"), ("late", "late")] {
         until("the lines of the meantime are logged", || {
             last_line(&init, unit).ends_with(said).then_some(())
         });

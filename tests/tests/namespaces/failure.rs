@@ -118,7 +118,7 @@ fn each_failing_setup_step_of_a_command_is_named() {
     let files = Sandbox::new();
     files.put("plain", "no program\n");
     files.unit("nodir", "working-dir: /no/such/directory\nexec-start: DAEMON");
-    files.unit("nouser", "user: nobody-of-that-name\nexec-start: DAEMON");
+    files.unit("nouser", "user: no-such-user\nexec-start: DAEMON");
     files.unit("noexec", "exec-start: DIR/plain");
     files.unit("all", "type: virtual\nwaits-for: nodir, nouser, noexec");
     let init = Boot::new(files).start("all");

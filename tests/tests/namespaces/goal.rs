@@ -174,19 +174,19 @@ fn max_starting_holds_with_many_startable_units() {
     let mut init = Boot::new(files).start("all");
     init.when_system("running");
     init.tell("ping", &json!({}));
-    let (mut starting, mut most, mut begun) = (0_usize, 0, 0);
+    let (mut starting, mut most, mut started) = (0_usize, 0, 0);
     for line in init.sandbox.read("record").lines() {
         let told: Value = serde_json::from_str(line).expect("a line of the record");
         let notes = told["actions"].as_array().into_iter().flatten().map(|action| &action["Note"]);
         for note in notes.filter(|note| note["unit"].as_str().is_some_and(|it| it.starts_with('u')))
         {
-            begun += usize::from(note["to"] == "starting");
+            started += usize::from(note["to"] == "starting");
             starting += usize::from(note["to"] == "starting");
             starting -= usize::from(note["from"] == "starting");
         }
         most = starting.max(most);
     }
-    assert_eq!((most, begun, starting), (PLACES, count, 0));
+    assert_eq!((most, started, starting), (PLACES, count, 0));
     init.may_keep_this_much();
     init.finish();
 }

@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
-const NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+const UNPRIVILEGED: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
 
 fn one_unit() -> Init {
     let files = Sandbox::new();
@@ -68,7 +68,7 @@ fn each_verb_is_refused_to_callers_without_its_role() {
     // The verbs that answer later or with a stream are checked below.
     let verbs = TABLE.iter().filter(|(verb, _)| !["wait", "events"].contains(verb));
     let requests: Vec<Value> = verbs.clone().map(|(verb, _)| request(verb)).collect();
-    let answers = asked_by(&init, &NOBODY, &requests);
+    let answers = asked_by(&init, &UNPRIVILEGED, &requests);
     assert_eq!(answers.len(), requests.len());
     for ((verb, role), answer) in verbs.zip(&answers) {
         let denied = answer["error"]["kind"] == "denied";
@@ -76,8 +76,8 @@ fn each_verb_is_refused_to_callers_without_its_role() {
         let line = format!("{verb} refused to uid 65534");
         assert_eq!(init.output().contains(&line), denied, "{verb} is noted: {}", init.output());
     }
-    assert!(asked_by(&init, &NOBODY, &[request("events")])[0]["ok"].is_object());
-    assert!(asked_by(&init, &NOBODY, &[request("wait")])[0]["ok"].is_object());
+    assert!(asked_by(&init, &UNPRIVILEGED, &[request("events")])[0]["ok"].is_object());
+    assert!(asked_by(&init, &UNPRIVILEGED, &[request("wait")])[0]["ok"].is_object());
     let after = init.status();
     assert_eq!(after.main_pid("web"), before.main_pid("web"));
     assert_eq!(after.0["generation"], before.0["generation"]);
@@ -104,14 +104,14 @@ fn root_is_root_in_every_namespace_except_another_user_namespace() {
         (&["setpriv", "--bounding-set=-all", "--inh-caps=-all"], true),
         // A process that has dropped its privileges for good, or for a time as a setuid program
         // does: its effective uid at connect(2) counts.
-        (&NOBODY, false),
+        (&UNPRIVILEGED, false),
         (&["setpriv", "--euid=65534", "--egid=65534", "--clear-groups"], false),
         (&["setpriv", "--ruid=65534", "--rgid=65534", "--clear-groups"], true),
         (&["unshare", "-U", "--map-root-user"], false),
         (&["unshare", "-Ufp", "--map-root-user", "--mount-proc"], false),
         // Root of a user namespace that an unprivileged user has made, also of a nested one.
-        (&[&NOBODY[..], &["unshare", "-Ur"]].concat(), false),
-        (&[&NOBODY[..], &["unshare", "-Ur", "unshare", "-Ur"]].concat(), false),
+        (&[&UNPRIVILEGED[..], &["unshare", "-Ur"]].concat(), false),
+        (&[&UNPRIVILEGED[..], &["unshare", "-Ur", "unshare", "-Ur"]].concat(), false),
     ] {
         let answers = asked_by(&init, &[&inside[..], who].concat(), &restart);
         assert_eq!(answers.len(), 1, "{who:?}");
@@ -127,14 +127,14 @@ fn root_of_another_user_namespace_is_refused_from_outside_the_pid_namespace() {
         return groundstate_tests::not_run!("this needs root");
     }
     let init = one_unit();
-    let of_nobody = [&NOBODY[..], &["unshare", "-Ur"]].concat();
+    let in_own_namespace = [&UNPRIVILEGED[..], &["unshare", "-Ur"]].concat();
     for (caller, may) in [
         (&["env"][..], true),
         (&["unshare", "-fp", "--mount-proc"], true),
         (&["unshare", "-U", "--map-root-user"], false),
         (&["unshare", "-Ufp", "--map-root-user", "--mount-proc"], false),
         (&["unshare", "-U", "--map-root-user", "unshare", "-U", "--map-root-user"], false),
-        (&of_nobody, false),
+        (&in_own_namespace, false),
     ] {
         let answers = asked_by(&init, caller, &[request("restart")]);
         assert_eq!(answers.len(), 1, "{caller:?}");
@@ -195,15 +195,15 @@ fn root_of_another_user_namespace_reads_no_logs() {
         return groundstate_tests::not_run!("this needs root");
     }
     let init = one_unit();
-    let of_nobody = [&NOBODY[..], &["unshare", "-Ur"]].concat();
+    let in_own_namespace = [&UNPRIVILEGED[..], &["unshare", "-Ur"]].concat();
     for (who, may) in [
         (&[][..], true),
         (&["unshare", "-fp"], true),
         (&["setpriv", "--bounding-set=-all", "--inh-caps=-all"], true),
-        (&NOBODY, false),
+        (&UNPRIVILEGED, false),
         (&ROOT_ELSEWHERE, false),
         (&[&ROOT_ELSEWHERE[..], &["-fp", "--mount-proc"]].concat(), false),
-        (&of_nobody, false),
+        (&in_own_namespace, false),
     ] {
         // Uid 65534 may not enter the namespaces, so the uid changes inside.
         let pid = init.process().0.to_string();
@@ -217,9 +217,9 @@ fn root_of_another_user_namespace_reads_no_logs() {
         std::os::unix::fs::chown(files.path(name), Some(65534), Some(65534)).unwrap();
     }
     files.unit("web", "exec-start: DAEMON --name web");
-    let init = Boot::new(files).way(Way::Supervisor).through(&NOBODY).start("web");
+    let init = Boot::new(files).way(Way::Supervisor).through(&UNPRIVILEGED).start("web");
     init.when_system("running");
-    for (who, may) in [(&NOBODY[..], true), (&of_nobody, false), (&["env"], true)] {
+    for (who, may) in [(&UNPRIVILEGED[..], true), (&in_own_namespace, false), (&["env"], true)] {
         assert_eq!(reads_logs(&init, who), may, "{who:?}");
     }
     init.finish();
@@ -233,8 +233,8 @@ fn passed_connection_keeps_the_rights_of_its_creator() {
     let init = one_unit();
     // A connection made by uid 65534, used by root.
     let (ours, theirs) = UnixStream::pair().unwrap();
-    let status = Command::new(NOBODY[0])
-        .args(&NOBODY[1..])
+    let status = Command::new(UNPRIVILEGED[0])
+        .args(&UNPRIVILEGED[1..])
         .arg(program("GROUNDSTATE_CALLER", "caller"))
         .args(["pass", &init.sandbox.at("run/control.sock")])
         .stdin(OwnedFd::from(theirs))
@@ -248,8 +248,8 @@ fn passed_connection_keeps_the_rights_of_its_creator() {
     // A connection made by root, used by uid 65534: root has lent it.
     let stream = UnixStream::connect(init.sandbox.path("run/control.sock")).unwrap();
     let lent = stream.try_clone().unwrap();
-    let status = Command::new(NOBODY[0])
-        .args(&NOBODY[1..])
+    let status = Command::new(UNPRIVILEGED[0])
+        .args(&UNPRIVILEGED[1..])
         .args(["sh", "-c", "echo \"$0\" >&0", &request("restart").to_string()])
         .stdin(OwnedFd::from(lent))
         .status()
@@ -376,15 +376,15 @@ fn permission_table_in_security_md_matches_the_answers() {
         all.map(str::to_owned).collect()
     };
     let mut columns = vec![
-        refusals(&one, &inside(&NOBODY)),
+        refusals(&one, &inside(&UNPRIVILEGED)),
         refusals(&one, &inside(&elsewhere)),
         refusals(&one, &inside(&fleet)),
         refusals(&one, &inside(&[])),
     ];
     assert_eq!(one.ended().code(), Some(0));
-    let mut other = endless(Some(&NOBODY));
+    let mut other = endless(Some(&UNPRIVILEGED));
     let web = other.main_of("web");
-    columns.push(refusals(&other, &NOBODY.map(str::to_owned)));
+    columns.push(refusals(&other, &UNPRIVILEGED.map(str::to_owned)));
     assert_eq!(other.ended().code(), Some(0));
     until("a supervisor that exits at once leaves no process", || (!web.is_alive()).then_some(()));
     let mut text = "| verb | any uid | root of another user namespace | a source's uid, its source | root | the user init runs as |\n|---|---|---|---|---|---|\n".to_owned();

@@ -1,6 +1,6 @@
 //! Output: where it is written, and what happens to it when the logger dies.
 
-use super::crash::{has_survived, starts, until_begun};
+use super::crash::{has_survived, starts, until_traced};
 use super::crash_after_change::{keeps_no_more, limit_files};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::crash;
@@ -94,7 +94,7 @@ fn service_does_not_wait_for_a_stopped_logger() {
     files.unit("web", "exec-start: DAEMON --name web --control DIR/web --trace DIR/web.trace");
     let init = Boot::new(files).start("web");
     init.when_state("web", "running");
-    until_begun(&init, "web");
+    until_traced(&init, "web");
     let logger = logger(&init);
     logger.signal(Signal::SIGSTOP);
     init.check();

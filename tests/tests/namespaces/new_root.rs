@@ -1,7 +1,7 @@
 //! `initctl switch-root`: PID 1 continues in another root as its init, and keeps the running
 //! services.
 
-use super::crash::{starts, until_begun};
+use super::crash::{starts, until_traced};
 use groundstate_tests::boot::{Boot, Init, Way};
 use groundstate_tests::crash::crash;
 use groundstate_tests::deadline::until;
@@ -45,7 +45,7 @@ fn switch_root_keeps_the_running_services_that_the_new_root_defines_too() {
     }
     let mut init = Boot::new(two_roots()).start("first");
     init.when_system("running");
-    until_begun(&init, "kept");
+    until_traced(&init, "kept");
     let kept = init.main_of("kept");
     init.tell("want", &json!({"target": "leaves"}));
     let new = init.sandbox.at("new");

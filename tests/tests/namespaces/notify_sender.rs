@@ -20,7 +20,7 @@ struct Scene {
 }
 
 /// Each of them takes orders at this pipe in `open/`.
-const STRANGERS: [&str; 3] = ["guest", "nobody", "root"];
+const STRANGERS: [&str; 3] = ["guest", "user", "root"];
 
 fn scene() -> Scene {
     let files = Sandbox::new();
@@ -55,8 +55,8 @@ fn scene() -> Scene {
             .spawn()
             .expect("nsenter runs")
     };
-    let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
-    let outsiders = vec![stranger("nobody", &nobody), stranger("root", &[])];
+    let user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+    let outsiders = vec![stranger("user", &user), stranger("root", &[])];
     let web = until("it has its program", || init.status().main_pid("web"));
     Scene { init, web, outsiders }
 }

@@ -139,7 +139,7 @@ fn begin(way: Way, through: &[&str], arguments: &[&str]) -> Init {
 
 /// Checks the scores after the start, upgrades and a crash. Returns init's output.
 fn over_its_images(init: Init, own: Own) -> String {
-    is_weighed(&init, own, "begun");
+    is_weighed(&init, own, "started");
     init.tell("upgrade", &json!({}));
     is_weighed(&init, own, "upgraded");
     is_steady(&init);

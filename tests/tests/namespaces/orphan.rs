@@ -2,7 +2,7 @@
 //! take them for processes of no unit. How init finds the unit of an orphan is in
 //! [`super::restricted_environments`].
 
-use super::crash::{has_survived, starts, until_begun};
+use super::crash::{has_survived, starts, until_traced};
 use super::crash_after_change::keeps_no_more;
 use super::hierarchy::BARE;
 use groundstate_tests::boot::{Boot, Init};
@@ -72,13 +72,13 @@ fn process_that_executes_during_a_crash_is_adopted_without_ptrace_rights() {
     init.expect_crashes();
     // The client does not read answers, so the request must come after the first load.
     init.when_system("running");
-    let begun =
+    let is_clone =
         |call: &groundstate_tests::crash::Call| call.number == libc::SYS_clone3 && call.result > 0;
     let mut client = init.client().unwrap();
-    crash_when(&init, || client.send("want", &json!({"target": "late"})), begun);
+    crash_when(&init, || client.send("want", &json!({"target": "late"})), is_clone);
     has_survived(&init, 1);
     init.when_state("late", "running");
-    until_begun(&init, "late");
+    until_traced(&init, "late");
     assert_eq!(starts(&init, "late"), 1, "{}", init.output());
     init.finish_after_crash();
 }

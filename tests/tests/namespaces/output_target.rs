@@ -21,7 +21,7 @@ fn passed_socket_can_be_all_three_standard_descriptors() {
     files.unit("door", "type: socket\nlisten-stream: DIR/door\nactivates: porter");
     files.unit(
         "porter",
-        "stdout: socket\nstderr: socket\nexec-start: /bin/sh -c 'echo nobody listens here; exec sleep 1000'",
+        "stdout: socket\nstderr: socket\nexec-start: /bin/sh -c 'echo without a listener; exec sleep 1000'",
     );
     files.unit("all", "type: virtual\nwants: letters, door");
     let init = Boot::new(files).start("all");

@@ -49,12 +49,12 @@ fn output_of_a_reload_command_is_read_across_a_crash_and_hides_no_other_output()
         let come = |call: &Call| {
             let is_it = call.number == libc::SYS_clone3 && call.result > 0 && {
                 let inner = i32::try_from(call.result).unwrap_or(0);
-                let begun = || {
+                let unit_or_exit = || {
                     let Some(process) = init.process().neighbour(inner) else { return Some(None) };
                     let unit = process.environment().get("GROUNDSTATE_UNIT").cloned();
                     unit.map(Some).or_else(|| (!process.is_alive()).then_some(None))
                 };
-                until("it has its program, or has ended", begun).as_deref() == Some("web")
+                until("it executes its program or exits", unit_or_exit).as_deref() == Some("web")
             };
             cloned.set(cloned.get() || is_it);
             count.set(count.get() + usize::from(cloned.get() && call.number == libc::SYS_sendmsg));

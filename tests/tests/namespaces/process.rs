@@ -85,8 +85,8 @@ fn user_sets_all_uids_gids_groups_and_variables() {
     init.when_state("someone", "running");
     let process = init.main_of("someone");
     until("it is past its exec", || process.link("exe").filter(|exe| !exe.ends_with("init")));
-    let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
-    let (uid, gid) = (nobody.uid.to_string(), nobody.gid.to_string());
+    let user = nix::unistd::User::from_name("nobody").unwrap().unwrap();
+    let (uid, gid) = (user.uid.to_string(), user.gid.to_string());
     let four = |id: &str| [id; 4].join("\t");
     assert_eq!(process.status("Uid"), Some(four(&uid)));
     assert_eq!(process.status("Gid"), Some(four(&gid)));

@@ -326,15 +326,15 @@ fn masked_unit_and_unloaded_instance_are_found() {
         code == 3 && said.contains("Loaded: loaded (") && said.contains("inactive (dead)"),
         "{said}"
     );
-    let (said, code) = systemctl(&init, &["status", "nobody"]);
-    assert_eq!((said.as_str(), code), ("Unit nobody.service could not be found.", 4));
+    let (said, code) = systemctl(&init, &["status", "missing"]);
+    assert_eq!((said.as_str(), code), ("Unit missing.service could not be found.", 4));
     // Ansible starts an instance only if this reports it as loaded.
     assert_eq!(value(&init, "job@x", "LoadState"), "loaded");
     assert_eq!(value(&init, "job@x", "ActiveState"), "inactive");
     assert_eq!(value(&init, "gone", "LoadState"), "masked");
-    assert_eq!(value(&init, "nobody", "LoadState"), "not-found");
+    assert_eq!(value(&init, "missing", "LoadState"), "not-found");
     assert_eq!(systemctl(&init, &["is-active", "job@x"]), ("inactive".to_string(), 3));
-    assert_eq!(systemctl(&init, &["is-active", "nobody"]), ("inactive".to_string(), 4));
+    assert_eq!(systemctl(&init, &["is-active", "missing"]), ("inactive".to_string(), 4));
     init.finish();
 }
 

@@ -116,17 +116,17 @@ fn reload_that_waits_for_another_during_an_upgrade_is_done_by_the_new_image() {
     for client in &mut clients[1..] {
         client.send("reload", &json!({}));
     }
-    let begun = || {
-        let mut begun = init.process().children();
-        begun.retain(|child| !children.contains(child));
-        begun
+    let new_children = || {
+        let mut all = init.process().children();
+        all.retain(|child| !children.contains(child));
+        all
     };
     // A state writer may run beside them.
     let is_of_them =
         |child: &Process| child.read("comm").is_some_and(|name| name != "init: keeps\n");
-    while begun().into_iter().filter(is_of_them).count() < 2 {
+    while new_children().into_iter().filter(is_of_them).count() < 2 {
         steps.until(|call| FORKS.contains(&call.number) && call.result > 0);
-        let ended = || begun().iter().all(|child| !child.is_alive()).then_some(());
+        let ended = || new_children().iter().all(|child| !child.is_alive()).then_some(());
         until("both children have exited", ended);
     }
     drop(steps);

@@ -150,7 +150,7 @@ fn zombies_whose_parent_exits_are_reaped_and_affect_no_unit() {
 /// one.
 const ONCE: [(&str, &str, &str); 4] = [
     ("done", "type: oneshot", "exited"),
-    ("begun", "type: background-scripted", "running"),
+    ("scripted", "type: background-scripted", "running"),
     ("broken", "restart: never\nsuccess-status: [9]", "failed"),
     ("again", "restart: always\nrestart-delay: 1ms", "running"),
 ];

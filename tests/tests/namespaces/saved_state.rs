@@ -217,14 +217,14 @@ fn crash_before_the_commit_of_a_reload_keeps_the_old_units() {
     is_steady(&init);
     let before = init.status();
     let mut client = init.client().expect("it answers");
-    let of_before = || {
+    let generations = || {
         let files = init.process().files().into_values();
         files.filter(|file| file.contains("memfd:generation")).count()
     };
     let (mut steps, _) = memories_at_rest(&init);
     client.send("reload", &json!({}));
-    steps.until(|_| of_before() > 1);
-    steps.until(|call| call.number == libc::SYS_close && of_before() == 1);
+    steps.until(|_| generations() > 1);
+    steps.until(|call| call.number == libc::SYS_close && generations() == 1);
     steps.crash();
     drop(steps);
     has_survived(&init, 1);

@@ -50,12 +50,12 @@ fn drawn(chance: &mut Rng, files: &Sandbox) -> Vec<(String, String)> {
         }
         let said = |file: &str| format!("/bin/sh -c 'echo u{at} >>DIR/{file}");
         text.push_str(&if chance.percent(50) {
-            let (begun, ended) = (said("begun"), said("ended"));
-            format!("type: background-scripted\nexec-start: {begun}'\nexec-stop: {ended}'")
+            let (started, ended) = (said("started"), said("ended"));
+            format!("type: background-scripted\nexec-start: {started}'\nexec-stop: {ended}'")
         } else {
-            let (begun, ended) = (said("begun"), said("ended"));
+            let (started, ended) = (said("started"), said("ended"));
             let stop = format!("exec-stop: {ended}; kill $MAINPID'");
-            format!("exec-start-pre: {begun}'\nexec-start: DAEMON\n{stop}")
+            format!("exec-start-pre: {started}'\nexec-start: DAEMON\n{stop}")
         });
         files.unit(&format!("u{at}"), &text);
     }
@@ -74,14 +74,16 @@ fn shutdown_of_a_random_graph_stops_dependents_first_and_starts_no_unit() {
         init.when_system("running");
         init.tell("poweroff", &json!({}));
         assert_eq!(init.ended().code(), Some(0));
-        let (begun, ended) = (init.sandbox.trace("begun"), init.sandbox.trace("ended"));
+        let (started, ended) = (init.sandbox.trace("started"), init.sandbox.trace("ended"));
         let at = |order: &[String], unit: &str| order.iter().position(|told| told == unit);
         for (later, earlier) in &edges {
-            let (b, e) =
-                (at(&begun, later) > at(&begun, earlier), at(&ended, later) < at(&ended, earlier));
-            assert!(b && e, "{later} comes after {earlier}: {begun:?}, {ended:?}");
+            let (b, e) = (
+                at(&started, later) > at(&started, earlier),
+                at(&ended, later) < at(&ended, earlier),
+            );
+            assert!(b && e, "{later} comes after {earlier}: {started:?}, {ended:?}");
         }
-        let mut each = [begun, ended];
+        let mut each = [started, ended];
         each.iter_mut().for_each(|order| order.sort());
         assert_eq!(each[0].len(), 16, "each once: {:?}", each[0]);
         assert_eq!(each[0], each[1]);

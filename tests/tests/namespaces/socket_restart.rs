@@ -51,7 +51,7 @@ fn socket_unit_stopped_while_its_opener_exits_stops_listening_and_restarts() {
     init.finish();
 }
 
-fn runs_anew(init: &Init, unit: &str) {
+fn restarts_with_a_new_pid(init: &Init, unit: &str) {
     let restarted = init.initctl(&["restart", unit]);
     assert!(restarted.status.success(), "{restarted:?}\n{}", init.output());
     init.when_state(unit, "running");
@@ -69,7 +69,7 @@ fn removed_paths_are_removed_before_the_next_run_makes_them() {
     let init = Boot::new(files).start("front");
     init.when_state("front", "running");
     for _ in 0..turns(20, 2_000) {
-        runs_anew(&init, "front");
+        restarts_with_a_new_pid(&init, "front");
         assert!(is_fifo(&init), "{}", init.output());
         drop(UnixStream::connect(init.sandbox.path("front.sock")).expect("init listens"));
     }
@@ -97,7 +97,7 @@ fn slow_removal_of_paths_removes_no_path_of_the_next_run() {
         until("the paths are removed", || (lines().count() >= times).then_some(()));
     };
     for time in 1..=turns(3, 50) {
-        runs_anew(&init, "front");
+        restarts_with_a_new_pid(&init, "front");
         removed(time);
         assert!(is_fifo(&init), "{}", init.output());
     }

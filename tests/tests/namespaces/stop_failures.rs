@@ -276,7 +276,7 @@ fn existing_directories_of_a_unit_get_its_owner_recursively() {
     script(
         &files,
         "before",
-        "for d in /run /var/lib /var/cache /var/log; do touch $d/canary; for u in roots nobodys; do \
+        "for d in /run /var/lib /var/cache /var/log; do touch $d/canary; for u in roots users; do \
          mkdir -p $d/$u/sub; touch $d/$u/sub/file; ln -s $d/canary $d/$u/link; chown -hR 1234:1234 $d/$u; done; done",
     );
     systemd(
@@ -284,7 +284,7 @@ fn existing_directories_of_a_unit_get_its_owner_recursively() {
         "before.service",
         "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/sh DIR/before.sh\n",
     );
-    for (unit, user) in [("roots", ""), ("nobodys", "User=nobody\n")] {
+    for (unit, user) in [("roots", ""), ("users", "User=nobody\n")] {
         let text = format!(
             "[Unit]\nRequires=before.service\nAfter=before.service\n[Service]\n{user}\
              RuntimeDirectory={unit}\nStateDirectory={unit}\nStateDirectoryMode=0750\nCacheDirectory={unit}\nLogsDirectory={unit}\n\
@@ -292,9 +292,9 @@ fn existing_directories_of_a_unit_get_its_owner_recursively() {
         );
         systemd(&files, &format!("{unit}.service"), &text);
     }
-    wants(&files, &["roots.service", "nobodys.service"]);
+    wants(&files, &["roots.service", "users.service"]);
     let init = alone(files).start("all");
-    for (unit, uid) in [("roots", 0), ("nobodys", 65534)] {
+    for (unit, uid) in [("roots", 0), ("users", 65534)] {
         init.when_state(&format!("{unit}.service"), "running");
         for directory in ["/run", "/var/lib", "/var/cache", "/var/log"] {
             for file in ["", "/sub", "/sub/file", "/link"] {

@@ -154,7 +154,7 @@ fn set_default_accepts_only_a_target_that_a_unit_provides() {
     let files = Sandbox::new();
     files.put("init.yaml", "default-target: multi-user\n");
     files.unit("desktop", "type: virtual\nprovides: desktop.target");
-    files.unit("broken", "type: virtual\ndepends-on: nobody-provides-this");
+    files.unit("broken", "type: virtual\ndepends-on: missing-target");
     let init = started(files);
     let default = || systemctl(&init, &["get-default"]).0;
     let (said, code) = systemctl(&init, &["set-default", "graphical.target"]);

@@ -53,9 +53,13 @@ fn systemctl_reports_unit_states_like_systemd() {
         (&["is-enabled", "web"], "enabled", 0),
         (&["is-enabled", "gone"], "masked", 1),
         (&["show", "-p", "LoadState", "gone"], "LoadState=masked", 0),
-        (&["show", "-p", "LoadState", "nobody"], "LoadState=not-found", 0),
+        (&["show", "-p", "LoadState", "missing"], "LoadState=not-found", 0),
         (&["start", "gone"], "Failed to start gone.service: Unit gone.service is masked.", 1),
-        (&["start", "nobody"], "Failed to start nobody.service: Unit nobody.service not found.", 5),
+        (
+            &["start", "missing"],
+            "Failed to start missing.service: Unit missing.service not found.",
+            5,
+        ),
     ] {
         assert_eq!(systemctl(&init, words), (text.to_string(), code), "{words:?}");
     }
@@ -95,8 +99,8 @@ fn systemctl_masks_disables_and_restores_units_of_the_unit_directory() {
     is(&["is-system-running"], "degraded", 1);
     is(&["is-failed", "bad"], "failed", 0);
     is(&["is-failed", "web"], "active", 1);
-    is(&["is-failed", "nobody"], "inactive", 4);
-    is(&["is-active", "nobody"], "inactive", 4);
+    is(&["is-failed", "missing"], "inactive", 4);
+    is(&["is-active", "missing"], "inactive", 4);
     is(&["is-active"], "Too few arguments.", 1);
     is(&["show", "-p", "ActiveState", "-p", "SubState", "--value", "web"], "active\nrunning", 0);
     is(&["--failed", "--plain", "--no-legend"], "bad.service loaded failed failed bad.service", 0);

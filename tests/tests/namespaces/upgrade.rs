@@ -332,7 +332,7 @@ fn shutdown_continues_after_an_upgrade() {
     files.unit("slow", "stop-timeout: 60s\nexec-start: DAEMON --ignore TERM --control DIR/slow");
     files.unit("base", "exec-start: DAEMON --trace DIR/base");
     files.unit("all", "type: virtual\ndepends-on: slow\nwaits-for: base");
-    let mut init = Boot::new(files).arguments(&["--exit-with", "nobody"]).start("all");
+    let mut init = Boot::new(files).arguments(&["--exit-with", "missing"]).start("all");
     init.when_system("running");
     // It reads orders once it ignores SIGTERM.
     init.sandbox.order("slow", "say here");

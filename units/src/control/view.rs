@@ -108,7 +108,7 @@ pub fn why(machine: &Machine, facts: &Facts, name: &Name) -> Result<Why, Failure
         .find(|target| target.target == name.as_str());
     let unit = match asked {
         Some(TargetStatus { unit: None, state, .. }) => {
-            return Ok(view.why_nobody(name, state));
+            return Ok(view.why_no_provider(name, state));
         }
         _ => units.first().copied().ok_or_else(|| unknown(machine, name))?,
     };
@@ -228,7 +228,7 @@ impl<'a> View<'a> {
             let found = match self.machine.graph().meant(generation, name) {
                 Provider::Unit(unit) => Some(unit),
                 // The unit that would provide the target if it were not masked.
-                Provider::Masked | Provider::Nobody => {
+                Provider::Masked | Provider::NoUnit => {
                     let claims = target.and_then(|target| generation.target(target));
                     let claims = claims.map(|target| target.candidates.as_slice());
                     let first = claims.unwrap_or_default().first().copied();
@@ -336,7 +336,7 @@ impl<'a> View<'a> {
             },
             degraded: unit.is_some_and(|unit| self.degraded.contains(&unit)),
             coincidental: self.coincidental.contains(&id),
-            reason: self.nobody(id).map(|why| present(self.machine, &why, self.facts, None)),
+            reason: self.no_provider(id).map(|why| present(self.machine, &why, self.facts, None)),
         })
     }
 
@@ -361,19 +361,19 @@ impl<'a> View<'a> {
     }
 
     /// Returns the reason why a target has no provider.
-    fn nobody(&self, id: TargetId) -> Option<Reason> {
+    fn no_provider(&self, id: TargetId) -> Option<Reason> {
         let target = self.machine.generation().target(id)?.name.clone();
         match self.machine.graph().provider(id) {
             Provider::Unit(_) => None,
             Provider::Masked => Some(Reason::Masked { target }),
-            Provider::Nobody => Some(Reason::Missing { target }),
+            Provider::NoUnit => Some(Reason::Missing { target }),
         }
     }
 
     /// Returns the status of a target that is masked or has no provider.
-    fn why_nobody(&self, name: &Name, state: State) -> Why {
+    fn why_no_provider(&self, name: &Name, state: State) -> Why {
         let target = self.machine.generation().find_target(name.as_str());
-        let why = target.and_then(|target| self.nobody(target));
+        let why = target.and_then(|target| self.no_provider(target));
         let why = why.unwrap_or_else(|| Reason::Missing { target: name.clone() });
         Why {
             schema: SCHEMA,

@@ -28,7 +28,7 @@ pub(super) struct Link {
 
 impl Link {
     /// A dependency without a provider.
-    fn to_nobody(from: UnitId, target: TargetId, line: u32) -> Link {
+    fn without_provider(from: UnitId, target: TargetId, line: u32) -> Link {
         Link {
             from,
             kind: DependencyKind::DependsOn,
@@ -125,9 +125,9 @@ pub(super) fn collect(
             let provider = collector.provider(target);
             // A trigger has no effect while its unit is masked or missing.
             if usable && provider.unit().is_none() {
-                collector.links.push(Link::to_nobody(id, target, unit.at.line));
+                collector.links.push(Link::without_provider(id, target, unit.at.line));
             }
-            if provider == Provider::Nobody {
+            if provider == Provider::NoUnit {
                 missing.push((id, target, unit.at.line, None));
             }
         }
@@ -161,7 +161,7 @@ fn is_enabled(generation: &Generation, policy: &Policy, unit: &Unit) -> bool {
 
 impl Collector<'_> {
     fn provider(&self, target: TargetId) -> Provider {
-        self.providers.get(target.index()).copied().unwrap_or(Provider::Nobody)
+        self.providers.get(target.index()).copied().unwrap_or(Provider::NoUnit)
     }
 
     /// Reports units that need a unit they conflict with.
@@ -211,7 +211,7 @@ impl Collector<'_> {
         };
         loud && !dependency.optional
             && !dependency.imported
-            && self.provider(dependency.target) == Provider::Nobody
+            && self.provider(dependency.target) == Provider::NoUnit
     }
 
     fn add(&mut self, id: UnitId, dependency: &Dependency, masked: bool) {

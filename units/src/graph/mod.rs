@@ -31,7 +31,7 @@ pub enum Provider {
     /// The target is masked by the policy and has no provider.
     Masked,
     /// No unit provides the target.
-    Nobody,
+    NoUnit,
 }
 
 impl Provider {
@@ -39,7 +39,7 @@ impl Provider {
     pub fn unit(self) -> Option<UnitId> {
         match self {
             Provider::Unit(unit) => Some(unit),
-            Provider::Masked | Provider::Nobody => None,
+            Provider::Masked | Provider::NoUnit => None,
         }
     }
 }
@@ -119,7 +119,7 @@ impl Graph {
 
     /// Returns the provider of a target.
     pub fn provider(&self, target: TargetId) -> Provider {
-        self.providers.get(target.index()).copied().unwrap_or(Provider::Nobody)
+        self.providers.get(target.index()).copied().unwrap_or(Provider::NoUnit)
     }
 
     /// Returns the dependencies of a unit, in the order of its file, with wanted-by edges after
@@ -153,7 +153,7 @@ impl Graph {
     pub fn meant(&self, generation: &Generation, name: &Name) -> Provider {
         match generation.find_target(name.as_str()) {
             Some(target) => match self.provider(target) {
-                Provider::Nobody => self.unit_named(generation, name),
+                Provider::NoUnit => self.unit_named(generation, name),
                 found @ (Provider::Unit(_) | Provider::Masked) => found,
             },
             None => self.unit_named(generation, name),
@@ -164,7 +164,7 @@ impl Graph {
         match generation.find_unit(name.as_str()) {
             Some(unit) if self.is_masked(unit) => Provider::Masked,
             Some(unit) => Provider::Unit(unit),
-            None => Provider::Nobody,
+            None => Provider::NoUnit,
         }
     }
 }

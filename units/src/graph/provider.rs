@@ -68,7 +68,7 @@ struct Selector<'a> {
 impl Selector<'_> {
     fn provider(&mut self, target: &Target) -> Provider {
         if target.candidates.is_empty() {
-            return Provider::Nobody;
+            return Provider::NoUnit;
         }
         if self.policy.mask.contains(&target.name) {
             return Provider::Masked;

@@ -93,7 +93,7 @@ impl Source {
             Ok(names) => names,
             Err(Problem::Missing) => return Ok(None),
             Err(problem) => {
-                return Err(failed(format!("can not be listed: {}", problem.words())));
+                return Err(failed(format!("cannot be listed: {}", problem.words())));
             }
         };
         if let Some(first) = untrusted.into_iter().find(|d| d.severity == Severity::Error) {

@@ -52,7 +52,7 @@ fn unmet(generation: &Generation, alone: bool) -> Vec<Diagnostic> {
                 let message =
                     format!("no unit provides `{}`, which {} requires", target.name, unit.name);
                 let said = Diagnostic::new(severity, "missing-target", at, message);
-                found.push(said.with_hint("it can not start until somebody does"));
+                found.push(said.with_hint("it cannot start until a unit provides the target"));
             }
         }
     }

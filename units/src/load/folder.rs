@@ -80,7 +80,7 @@ pub(crate) fn list(
             Ok(names) => names,
             Err(Problem::Missing) if !named(directory) => continue,
             Err(problem) => {
-                let message = format!("can not list units: {}", problem.words());
+                let message = format!("cannot list units: {}", problem.words());
                 let error = Diagnostic::of_file(Severity::Error, "unreadable", directory, message);
                 folders.diagnostics.push(error);
                 continue;
@@ -169,7 +169,7 @@ fn list_drop_ins(
         Ok(names) => names,
         Err(Problem::Kind(_)) => return,
         Err(problem) => {
-            let message = format!("can not list drop-ins: {}", problem.words());
+            let message = format!("cannot list drop-ins: {}", problem.words());
             let error = Diagnostic::of_file(Severity::Error, "unreadable", directory, message);
             folders.diagnostics.push(error);
             return;

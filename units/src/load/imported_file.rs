@@ -244,7 +244,7 @@ fn placeholder(
             Severity::Error,
             "unreadable",
             &file.path,
-            "it can not be read".to_string(),
+            "the file cannot be read".to_string(),
         )
     });
     draft.fault = Some(Fault { at: error.at, message: error.message });

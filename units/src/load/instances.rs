@@ -69,7 +69,7 @@ pub fn instances(
     set.drafts.retain(|draft| !shelf.made.iter().any(|template| is_made_of(draft, template)));
     let wanted = wanted(options, &settings, &previous.policy);
     if let Some(most) = set.settle(&context, &folders.foreign, &wanted) {
-        let hint = "instances nobody wants go with the next reload";
+        let hint = "the next reload removes the instances that no unit or request names";
         return Err(refusal("too-large", most.message, hint));
     }
     if let Some(file) = shelf.missed(&set, &wanted) {

@@ -56,7 +56,7 @@ pub(crate) fn read_still(
         let (code, message) = if *problem == Problem::TooLarge {
             ("too-large", format!("larger than {} KiB", limit / 1024))
         } else {
-            ("unreadable", format!("can not be read: {}", problem.words()))
+            ("unreadable", format!("cannot be read: {}", problem.words()))
         };
         Box::new(Diagnostic::of_file(Severity::Error, code, path, message))
     };

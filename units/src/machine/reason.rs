@@ -78,12 +78,15 @@ pub enum Reason {
         /// The provider.
         unit: Name,
     },
-    /// A provider that must be active is not, and nothing starts it.
+    /// A provider that must be active is not, and init does not start it.
     Inactive {
         /// The target that the unit depends on.
         target: Name,
         /// The provider.
         unit: Name,
+        /// The provider has succeeded and does not remain active.
+        #[serde(default)]
+        finished: bool,
     },
     /// A provider or the unit itself is masked.
     Masked {
@@ -162,11 +165,16 @@ impl fmt::Display for Reason {
             Reason::Exec(failure) => failure.fmt(f),
             Reason::Dependency { target, unit } if target == unit => write!(f, "{unit} is failed"),
             Reason::Dependency { target, unit } => write!(f, "{target} (unit {unit}) is failed"),
-            Reason::Inactive { target, unit } if target == unit => {
-                write!(f, "{unit} is not active, and nothing brings it in")
-            }
-            Reason::Inactive { target, unit } => {
-                write!(f, "{target} (unit {unit}) is not active, and nothing brings it in")
+            Reason::Inactive { target, unit, finished } => {
+                if target == unit {
+                    write!(f, "{unit} ")?;
+                } else {
+                    write!(f, "{target} (unit {unit}) ")?;
+                }
+                f.write_str(match finished {
+                    true => "has finished; it stays active only with `remain: yes`",
+                    false => "is not active, and nothing brings it in",
+                })
             }
             Reason::Masked { target } => write!(f, "{target} is masked"),
             Reason::Missing { target } => write!(f, "no unit provides {target}"),
@@ -187,7 +195,7 @@ impl fmt::Display for Reason {
                 }
                 Ok(())
             }
-            Reason::Unkillable => write!(f, "a process of it can not be killed"),
+            Reason::Unkillable => write!(f, "one of its processes does not exit after SIGKILL"),
             Reason::Internal => write!(f, "a bug in init, contained"),
         }
     }

@@ -38,7 +38,7 @@ impl Machine {
                     };
                     return Err(refusal("masked", message, &hint));
                 }
-                Provider::Nobody => return Err(unknown(&self.generation, name)),
+                Provider::NoUnit => return Err(unknown(&self.generation, name)),
             }
         }
         Ok(units)

@@ -2,7 +2,7 @@
 //! never stored.
 
 use super::phase::{Form, Phase, Then};
-use super::propagation::{FAILED, closes, is_dead, is_hard, spoils};
+use super::propagation::{FAILED, OVER, closes, is_dead, is_hard, spoils};
 use super::{Ix, Machine};
 use crate::graph::Provider;
 use crate::machine::reason::{Reason, State};
@@ -114,15 +114,16 @@ impl Machine {
             match edge.provider {
                 Some(provider) if spoils(edge.kind, self.cell(provider.0).facets) => {
                     let unit = self.generation.unit(provider)?.name.clone();
-                    return Some(match self.cell(provider.0).facets & FAILED {
-                        0 => Reason::Inactive { target, unit },
+                    let facets = self.cell(provider.0).facets;
+                    return Some(match facets & FAILED {
+                        0 => Reason::Inactive { target, unit, finished: facets & OVER != 0 },
                         _ => Reason::Dependency { target, unit },
                     });
                 }
                 None if is_dead(edge) => {
                     return Some(match self.graph.provider(edge.target) {
                         Provider::Masked => Reason::Masked { target },
-                        Provider::Nobody | Provider::Unit(_) => Reason::Missing { target },
+                        Provider::NoUnit | Provider::Unit(_) => Reason::Missing { target },
                     });
                 }
                 Some(_) | None => {}

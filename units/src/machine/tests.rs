@@ -116,7 +116,7 @@ fn an_event_looks_at_its_neighbours_only() {
     machine.audit().unwrap();
     let leaf = run(&machine, "u09999");
     machine.step(at(100), Event::Ended(leaf, Exit::Code(1)));
-    assert_eq!(machine.visited(), 1, "nobody depends on it but by wants");
+    assert_eq!(machine.visited(), 1, "its dependents only want it");
     let inner = id(&machine, "u01000");
     let dependents = machine.graph().back(inner).len();
     let inner = run(&machine, "u01000");
@@ -164,7 +164,7 @@ fn why_says_which_target_is_missing() {
 }
 
 #[test]
-fn why_says_which_milestone_is_nobodys_any_more() {
+fn why_names_the_milestone_that_lost_its_provider() {
     let drafts = vec![
         service("db", &[]),
         service("web", &[(DependencyKind::DependsMs, "db")]),
@@ -250,7 +250,7 @@ fn the_end_is_said_once_when_all_is_down() {
 }
 
 #[test]
-fn the_end_comes_also_when_a_process_can_not_be_killed() {
+fn shutdown_ends_despite_an_unkillable_process() {
     let (mut machine, _) = boot(vec![service("web", &[])], "web");
     machine.step(at(1), Event::Shutdown(Shutdown::Poweroff));
     let mut finished = None;

@@ -35,7 +35,7 @@ impl Machine {
                 break;
             }
             let (state, reason) = (self.shown(unit.0), self.reason_of(unit.0));
-            let nobody = match &reason {
+            let missing = match &reason {
                 Some(Reason::Missing { target } | Reason::Masked { target }) => {
                     Some(target.clone())
                 }
@@ -48,7 +48,7 @@ impl Machine {
             };
             let link = Link { unit: Some(unit), target, state, reason: reason.clone() };
             chain.push(link);
-            if let (Some(target), true) = (nobody, self.cell(unit.0).needed) {
+            if let (Some(target), true) = (missing, self.cell(unit.0).needed) {
                 let state = State::Failed;
                 chain.push(Link { unit: None, target, state, reason });
             }
@@ -66,7 +66,7 @@ impl Machine {
     /// Returns the unit that a reason points to.
     fn behind(&self, unit: UnitId, reason: &Reason) -> Option<(UnitId, Name)> {
         match reason {
-            Reason::Dependency { target, unit } | Reason::Inactive { target, unit } => {
+            Reason::Dependency { target, unit } | Reason::Inactive { target, unit, .. } => {
                 Some((self.generation.find_unit(unit.as_str())?, target.clone()))
             }
             Reason::On { targets } => {
@@ -153,7 +153,7 @@ impl Machine {
         let there = self.generation.find_target(target.as_str());
         let reason = match there.map(|target| self.graph.provider(target)) {
             Some(Provider::Masked) => Reason::Masked { target: target.clone() },
-            Some(Provider::Nobody | Provider::Unit(_)) | None => {
+            Some(Provider::NoUnit | Provider::Unit(_)) | None => {
                 Reason::Missing { target: target.clone() }
             }
         };

@@ -121,7 +121,7 @@ impl Machine {
                 format!("{name} is masked"),
                 "`initctl unmask` it, or leave it out",
             )),
-            Provider::Nobody => Err(unknown(&candidate.generation, name)),
+            Provider::NoUnit => Err(unknown(&candidate.generation, name)),
             Provider::Unit(unit) => check_usable(candidate, unit),
         }
     }
@@ -217,7 +217,7 @@ impl Machine {
         for name in candidate.wish.roots() {
             let now = self.graph.meant(&self.generation, name);
             let then = candidate.graph.meant(generation, name);
-            if now != Provider::Nobody && then == Provider::Nobody {
+            if now != Provider::NoUnit && then == Provider::NoUnit {
                 let message = format!("no unit provides {name}, which is wanted, any more");
                 let hint = match candidate.wish.want.contains_key(name) {
                     true => format!("`initctl unwant {name}` first"),

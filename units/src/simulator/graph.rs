@@ -120,8 +120,8 @@ impl Graph {
             let enabled = enabled_by_default || any(unit, &|name| policy.enable.contains(name));
             if unit.fault.is_none() {
                 graph.connect(me, unit, unmasked.has(me));
-                let nobody = |target: &usize| graph.provider[*target].is_none();
-                let masked = unit.activates.map(|target| target.index()).filter(nobody);
+                let has_no_provider = |target: &usize| graph.provider[*target].is_none();
+                let masked = unit.activates.map(|target| target.index()).filter(has_no_provider);
                 let edge = |target| Edge { to: None, kind: D::DependsOn, target, optional: false };
                 graph.edges[me].extend(masked.map(edge));
             }

@@ -80,7 +80,7 @@ fn value(letter: char, name: &UnitName, facts: &Facts) -> Value {
     let known = |text: &str| Value::Text(text.to_string());
     let unescaped = |text: &str| match unit_name::unescape(text) {
         Some(text) => Value::Text(text),
-        None => Value::Unknown("the name can not be unescaped"),
+        None => Value::Unknown("the name is not valid escaped text"),
     };
     let last = name.prefix.rsplit('-').next().unwrap_or_default();
     let instance = name.instance.as_deref().unwrap_or_default();
@@ -98,7 +98,7 @@ fn value(letter: char, name: &UnitName, facts: &Facts) -> Value {
             let part = if name.is_instance() { instance } else { &name.prefix };
             match unit_name::unescape_path(part) {
                 Some(path) => Value::Text(path),
-                None => Value::Unknown("the name can not be unescaped"),
+                None => Value::Unknown("the name is not valid escaped text"),
             }
         }
         'd' => Value::Text(format!("/run/credentials/{name}")),
@@ -110,7 +110,7 @@ fn value(letter: char, name: &UnitName, facts: &Facts) -> Value {
             Some(host) => known(host.split('.').next().unwrap_or(host)),
             None => Value::Unknown("the machine's name is not known here"),
         },
-        'y' | 'Y' => Value::Unknown("the path of the unit file can not be filled in"),
+        'y' | 'Y' => Value::Unknown("the path of the unit file is not available"),
         'v' => fact(facts.kernel.as_ref(), "the kernel's release is not known here"),
         'a' => fact(facts.architecture.as_ref(), "the architecture is not known here"),
         'o' => system(facts, "ID"),

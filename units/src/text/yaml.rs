@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_can_not_see_is_refused_with_its_place() {
+    fn invisible_bytes_are_refused_with_their_place() {
         let cases = [
             ("a: x\0y\n", 1, 5),
             ("a: 1\nb: \u{202e}x\n", 2, 4),

@@ -132,10 +132,7 @@ pub fn parse(sort: Sort, text: &str) -> Result<Listen, Mistake> {
         Sort::Seqpacket => match socket(text)? {
             local @ (Address::Path(_) | Address::Abstract(_) | Address::Vsock(_, _)) => local,
             Address::Port(_) | Address::Inet(_, _, _) | Address::Netlink(_, _) => {
-                return mistake(
-                    format!("`{text}` can not be listened to in packets"),
-                    "a path or `@name`",
-                );
+                return mistake(format!("`{text}` has no sequential packets"), "a path or `@name`");
             }
         },
     };

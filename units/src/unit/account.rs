@@ -77,7 +77,7 @@ impl Account {
         {
             return Ok(Account::Name(text.to_string()));
         }
-        Err(format!("{text:?} can not be the name of a user or group"))
+        Err(format!("{text:?} is not a valid name of a user or group"))
     }
 }
 
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_not_there_is_named() {
+    fn unknown_account_is_named() {
         let accounts = Accounts::parse(PASSWD, GROUP);
         let ghost = Account::parse("ghost").unwrap();
         assert_eq!(accounts.resolve(Some(&ghost), None, &[]).unwrap_err().name, "ghost");

@@ -338,7 +338,7 @@ mod tests {
     fn the_order_of_drafts_makes_no_difference() {
         let drafts = [
             draft("c", &["x", "a"], &["b"]),
-            draft("b", &[], &["nobody"]),
+            draft("b", &[], &["missing"]),
             draft("a", &["x"], &[]),
         ];
         let forward = assemble(drafts.to_vec(), []);
@@ -346,7 +346,7 @@ mod tests {
         assert_eq!(forward, backward);
         let targets: Vec<_> =
             forward.targets.iter().map(|t| (t.name.as_str(), t.candidates.len())).collect();
-        assert_eq!(targets, [("a", 1), ("b", 1), ("nobody", 0), ("x", 2)]);
+        assert_eq!(targets, [("a", 1), ("b", 1), ("missing", 0), ("x", 2)]);
     }
 
     #[test]

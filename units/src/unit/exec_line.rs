@@ -121,7 +121,7 @@ fn check_program(program: &str) -> Result<(), Mistake> {
     }
     if program.contains('$') {
         let hint = "write its path, or use /bin/sh -c";
-        return mistake(format!("the program `{program}` can not hold a variable"), hint);
+        return mistake(format!("the program `{program}` cannot contain a variable"), hint);
     }
     if program.len() > limit::PATH {
         return mistake(format!("a path of {} bytes", program.len()), "4095 at most");
@@ -133,7 +133,7 @@ fn check_program(program: &str) -> Result<(), Mistake> {
     }
     if program.starts_with(['-', '@', '+', '!', ':', '|']) {
         let hint = "known before the program are `- + ! @ :`";
-        return mistake(format!("the program can not begin with `{program:.1}`"), hint);
+        return mistake(format!("the program cannot start with `{program:.1}`"), hint);
     }
     Ok(())
 }
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_can_not_be_right_is_refused() {
+    fn invalid_exec_line_is_refused() {
         for bad in [
             "",
             "  ",

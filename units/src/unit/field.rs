@@ -196,7 +196,7 @@ impl<'n> Field<'n> {
         let mut variables: Vec<(String, String)> = Vec::new();
         let mut take = |found: &mut Found, name: &str, value: &str, at: Spot| {
             if !crate::unit::exec_line::is_variable(name) {
-                let message = format!("`{name}` can not be the name of a variable");
+                let message = format!("`{name}` is not a valid name of a variable");
                 let hint = "letters, digits and _, not beginning with a digit";
                 found.push(Diagnostic::error("value", at.of(self.file), message).with_hint(hint));
             } else if variables.iter().any(|(known, _)| known == name) {

@@ -110,7 +110,7 @@ impl Manifest {
             let same = pair.node.scalar().map(|scalar| scalar.text.as_str())
                 == self.name.as_ref().map(Name::as_str);
             if !same {
-                let message = "a drop-in can not give a unit another name".to_string();
+                let message = "a drop-in cannot rename a unit".to_string();
                 over.report("drop-in", pair.at, message, "leave the line out");
             }
         }

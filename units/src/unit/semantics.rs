@@ -65,7 +65,7 @@ pub fn read(manifest: Manifest, settings: &Settings, accounts: &Accounts) -> Sem
         draft.fault = match first {
             Some(error) => Some(Fault { at: error.at.clone(), message: error.message.clone() }),
             None if manifest.broken => {
-                let message = "the file can not be read to its end".to_string();
+                let message = "the file cannot be read completely".to_string();
                 Some(Fault { at: manifest.place(), message })
             }
             None => None,
@@ -333,7 +333,7 @@ impl<'a> Reader<'a> {
             && live.success_status == SuccessStatus::default()
             && live.restart_also == SuccessStatus::default()
         {
-            let message = "`restart: on-success` without a `success-status`: every end that nobody asked for is a failure, exit 0 too";
+            let message = "`restart: on-success` without a `success-status`: each exit without a stop request is a failure, exit 0 too";
             let warning = Diagnostic::warning("value", field.place(), message)
                 .with_hint("`success-status: [0]`, or `restart: always`");
             self.found.push(warning);

@@ -62,9 +62,9 @@ pub const SETTINGS: &[SettingKey] = &[
     setting("restart-reset", "a duration", "60s", "The default of the unit key."),
     setting("failure-verdict", "a whole number, 1 or more", "3", "The default of the unit key."),
     setting("shutdown-deadline", "a duration", "90s; in a container 9s", "How long a shutdown may take until what remains is killed. Then a machine writes and unmounts its file systems: a minute and a half at most where nothing moves any more, however much does not answer, and two and a half where much is still to be written, for a disk that is slow too."),
-    setting("watchdog", "a duration", "none", "On a machine: init feeds `/dev/watchdog` from its loop, and the hardware starts the machine anew once init is stuck for so long. It goes on through the end, too."),
+    setting("watchdog", "a duration", "none", "On a machine: init feeds `/dev/watchdog` from its event loop. The hardware reboots the machine if init is stuck for this long. Init feeds it during the shutdown too."),
     setting("ctrl-alt-del", "reboot, poweroff, halt, none, or a target", "reboot", "On a machine: what Ctrl-Alt-Del does. A target becomes the goal, as by `initctl set-target`. In a container and as a supervisor SIGINT, which is what the kernel sends for it, ends everything."),
-    setting("power-key", "reboot, poweroff, halt, none, or a target", "poweroff", "On a machine: what SIGPWR does, which whoever listens to the power key or to the power supply sends to PID 1."),
+    setting("power-key", "reboot, poweroff, halt, none, or a target", "poweroff", "On a machine: the effect of SIGPWR. A daemon that watches the power key or the power supply sends this signal to PID 1."),
     setting("keyboard-request", "reboot, poweroff, halt, none, or a target", "none", "On a machine: what Alt-Up at a console does, of which the kernel tells PID 1 by SIGWINCH."),
     setting("unit-dirs", "a list of absolute paths", "/etc/groundstate/units and /usr/lib/groundstate/units", "Where unit files are; a file in an earlier one hides that of the same name in a later one. The runtime directory's `units` stands behind the first."),
     setting("import-dirs", "a list of absolute paths, `systemd` and `fstab`", "none", "Directories of other init systems whose unit files are taken too, behind the unit directories; `systemd` means systemd's own five, and `fstab` the file /etc/fstab, of which each line becomes a mount or swap unit named as systemd names it. A unit file of that name below /etc or /run wins over the line. A unit from there is wanted by what links in .wants and .requires directories say, and by its [Install] section only once `initctl enable` names it; one of systemd's own units is never taken. None by default, because what a package has left enabled would otherwise start beside the native unit that replaces it."),
@@ -264,7 +264,7 @@ fn env_pass(field: Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<String>
             if name == "*" || crate::unit::exec_line::is_variable(name) {
                 names.push(name.to_string());
             } else {
-                let message = format!("`{name}` can not be the name of a variable");
+                let message = format!("`{name}` is not a valid name of a variable");
                 field.within(node).error(found, "value", message, "names, or '*' for all");
             }
         }
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_can_not_be_parsed_is_all_defaults() {
+    fn unparsable_settings_file_gives_the_defaults() {
         let (settings, found) = settings("log-keep: 9\nx: [\n");
         assert_eq!(settings, Settings::default());
         assert_eq!(found.len(), 1);

@@ -323,7 +323,7 @@ fn fd_name(text: &str) -> Result<String, value::Mistake> {
         return Ok(text.to_string());
     }
     let hint = "1 to 255 printable ASCII characters, without a colon";
-    value::mistake(format!("`{text}` can not be the name of a descriptor"), hint)
+    value::mistake(format!("`{text}` is not a valid name of a descriptor"), hint)
 }
 
 /// Parses the IP type of service, by number or by the names in systemd.socket(5).

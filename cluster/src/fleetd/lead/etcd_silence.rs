@@ -14,9 +14,9 @@ pub(super) struct EtcdSilence {
 
 impl EtcdSilence {
     pub(super) fn tell(&self, engine: &mut Engine, now: Duration) {
-        let until = self.machine_lease.borrow().nobody_is_gone_until(self.ttl, now);
+        let until = self.machine_lease.borrow().none_is_gone_until(self.ttl, now);
         if let Some(until) = until {
-            engine.nobody_is_gone_until(until, now);
+            engine.none_is_gone_until(until, now);
         }
     }
 }

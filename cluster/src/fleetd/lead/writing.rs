@@ -47,7 +47,7 @@ impl Term {
             self.engine.undo(&task.units);
             tasks.for_each(|task| self.engine.undo(&task.units));
             return match landed {
-                Err(Fault::Unknown(_)) => self.begin_anew().await,
+                Err(Fault::Unknown(_)) => self.start_epoch().await,
                 Err(Fault::Refused(why)) => {
                     self.shrink(&why);
                     Ok(())

@@ -111,7 +111,7 @@ impl UnitRunner {
     fn may_be_rebound(&mut self, name: &UnitName) {
         let before = self.worth_of(name);
         if self.earlier.contains_key(name) {
-            self.asked_anew.insert(name.clone());
+            self.requested_again.insert(name.clone());
         }
         if self.worth_of(name) != before {
             self.remember_claims();
@@ -171,7 +171,7 @@ impl UnitRunner {
         if self.held_under != Some(lease) {
             let guarded = self.held.union(&self.giving_up);
             self.earlier = guarded.map(|name| (name.clone(), self.worth_of(name))).collect();
-            self.asked_anew.clear();
+            self.requested_again.clear();
             if planted(Mutant::ProvedByAnother) {
                 self.earlier.clear();
             }
@@ -212,7 +212,7 @@ impl UnitRunner {
     pub(super) fn worth_of(&self, name: &UnitName) -> Worth {
         match self.earlier.get(name) {
             None => self.worth(),
-            Some(earlier) if self.asked_anew.contains(name) => earlier.or_less(self.worth()),
+            Some(earlier) if self.requested_again.contains(name) => earlier.or_less(self.worth()),
             Some(earlier) => *earlier,
         }
     }

@@ -55,7 +55,7 @@ impl UnitRunner {
                 if told && !self.blind && down {
                     return;
                 }
-                if self.blind && self.has_told_nobody() && self.init.is_absent().await {
+                if self.blind && self.has_told_nothing() && self.init.is_absent().await {
                     return;
                 }
                 tokio::select! {
@@ -73,7 +73,7 @@ impl UnitRunner {
     }
 
     /// Returns true if init has no units of this fleetd or its predecessor.
-    fn has_told_nobody(&self) -> bool {
+    fn has_told_nothing(&self) -> bool {
         let ran = self.ran.as_ref().is_some_and(|ran| !ran.is_empty());
         self.put.is_none() && self.had.is_none() && self.revision.is_none() && !ran
     }

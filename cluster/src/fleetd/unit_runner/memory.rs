@@ -74,7 +74,7 @@ impl UnitRunner {
     /// is checked. Readings with different contents may have the same revision.
     pub(super) fn remember(&mut self, next: Option<Recalled>) {
         let Some(next) = next else { return };
-        let (held, running) = (self.what_is_held(), self.begun_by_older(&next.ran));
+        let (held, running) = (self.what_is_held(), self.started_from_older(&next.ran));
         let Some(keep) = &mut self.keep else { return };
         let next = Recalled { held, running, ..next };
         let now = self.cache.clock().now();
@@ -90,7 +90,7 @@ impl UnitRunner {
     }
 
     /// Returns the running units whose file hash differs from their current file.
-    fn begun_by_older(&self, ran: &Goal) -> Hashes {
+    fn started_from_older(&self, ran: &Goal) -> Hashes {
         let is_older = |(name, hash): &(&UnitName, &String)| {
             ran.get(*name).is_some_and(|one| one.content.hash != **hash)
         };

@@ -122,8 +122,8 @@ fn may_be_lost(world: &World, machine: usize, name: &UnitName) -> bool {
     let sign = sign.unwrap_or_default();
     let known = sign.known_at(world.now.saturating_sub(WAY_TO_INIT));
     // A fleetd's last news before a restart was not saved.
-    let anew = one.down_until + world.plan.ttl > world.now;
-    let sign = if anew { sign.before.min(known) } else { known };
+    let restarted = one.down_until + world.plan.ttl > world.now;
+    let sign = if restarted { sign.before.min(known) } else { known };
     let silent = world.now.saturating_sub(sign) >= patience;
     let quorum = world.now >= world.etcd.no_quorum_until;
     // A foreign etcd's members say nothing about our etcd.

@@ -210,7 +210,7 @@ pub(super) fn c07_placement(world: &World, moment: &Moment<'_>) -> Verdict {
         _ => return Ok(()),
     };
     if settled {
-        must(world.truth.leader.is_some(), || "nobody leads".to_string())?;
+        must(world.truth.leader.is_some(), || "no machine leads".to_string())?;
         for machine in world.machines.iter().filter(|machine| !machine.is_clone) {
             let there = world.truth.machines.contains_key(&machine.id);
             must(there, || format!("{} is not in the cluster", machine.id))?;

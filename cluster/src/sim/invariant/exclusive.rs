@@ -31,8 +31,8 @@ fn is_bound(world: &World, number: usize) -> bool {
     let took_over = world.book.took_over.get(&number);
     let took_over = took_over.is_some_and(|at| *at + AFTER_A_PAUSE <= world.now);
     // A fleetd that was restarted in time knows the claims of its predecessor, registered or not.
-    let anew = world.book.anew.get(&number).copied();
-    let in_time = machine.fleetd.is_some() && anew == Some(machine.down_until);
+    let restarted = world.book.restarted_in_time.get(&number).copied();
+    let in_time = machine.fleetd.is_some() && restarted == Some(machine.down_until);
     world.runs(number)
         && (in_time || took_over && !lately(machine.down_until))
         && world.now >= machine.paused_until + after_a_pause(world, machine)

@@ -13,11 +13,11 @@ fn is_led_in_deed(world: &World) -> Verdict {
     let shown = world.etcd.shown.get(&kept.lease).copied().unwrap_or_default();
     // A restarted fleetd does not know its predecessor's leader lease. A machine that was elected
     // with its own lease does not lead yet.
-    let anew = machine.down_until.max(machine.off_until) > shown;
+    let restarted = machine.down_until.max(machine.off_until) > shown;
     let elected = ttl != lease(world.plan.interval, world.plan.ttl);
     let twins = world.machines.iter().filter(|one| one.id == machine.id).count() > 1;
     let unread = !world.truth.set_aside.is_empty() || world.book.sees_part.contains(&number);
-    if anew
+    if restarted
         || elected
         || twins
         || unread

@@ -174,7 +174,7 @@ pub(super) fn c14_api(world: &World, moment: &Moment<'_>) -> Verdict {
             };
             let slow = !world.is_calm(asked.at.0, Duration::from_secs(2));
             let floor = world.book.answered.get(&asked.at).copied().filter(|_| !slow);
-            let floor = floor.max(world.book.begun.get(&asked.at).copied());
+            let floor = floor.max(world.book.start_revision.get(&asked.at).copied());
             let was = world.book.first(unit, (floor.unwrap_or_default(), now), so).is_some();
             must(was, || format!("{unit}: GET gave {said:?}, not so since {floor:?}"))
         }

@@ -15,7 +15,7 @@ pub(super) fn c18_signed(world: &World, moment: &Moment<'_>) -> Verdict {
     for (file, text) in files.iter().filter(|(file, text)| has.get(*file) != Some(*text)) {
         let Ok(name) = UnitName::new(file) else { continue };
         let newest = world.book.signed.newest(&name, text);
-        must(newest.is_some(), || format!("{name} comes to machine {machine}, signed by nobody"))?;
+        must(newest.is_some(), || format!("{name} comes to machine {machine} unsigned"))?;
         let seen = world.book.signed.seen.get(&(*machine, name.clone())).copied();
         must(newest >= seen, || {
             format!("{name} comes to machine {machine} as of {newest:?}, and {seen:?} was seen")

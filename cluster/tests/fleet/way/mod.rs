@@ -60,7 +60,7 @@ pub(crate) fn first(begin: &'static str) -> impl FnMut(&str) -> bool {
     move |asked| asked.starts_with(begin) && !std::mem::replace(&mut was, true)
 }
 
-pub(crate) fn begun(stand: &Stand, words: &[&str]) -> Child {
+pub(crate) fn spawn(stand: &Stand, words: &[&str]) -> Child {
     Command::new(env!("CARGO_BIN_EXE_fleetctl"))
         .args(words)
         .env("FLEETCTL_ENDPOINT", format!("unix://{}", stand.socket().display()))

@@ -34,7 +34,7 @@ fn to_the_unit(cluster: &mut Cluster) {
     assert!(code == 0 && out.contains("Active: active"), "{code} {out} {err}");
     let (code, out, err) = ssh.fleetctl(cluster, at, &["journal", "hello.service"]);
     assert!(code == 0 && out.contains("Hello, World!"), "{code} {out} {err}");
-    assert_eq!(ssh.raised(), "", "nobody asked for more rights");
+    assert_eq!(ssh.raised(), "", "fleetctl requested no more rights");
     let (code, out, err) = ssh.fleetctl(cluster, at, &["journal", "--sudo", "hello.service"]);
     assert!(code == 0 && out.contains("Hello, World!"), "{code} {out} {err}");
     assert!(ssh.raised().starts_with("journalctl --unit hello.service "), "{}", ssh.raised());
@@ -73,13 +73,13 @@ fn global(cluster: &mut Cluster) {
     assert_eq!((code, out.matches("Active: active").count()), (0, 3), "{out} {err}");
     let (code, out, err) = ssh.fleetctl(cluster, 2, &["restart", "everywhere.service"]);
     assert_eq!(code, 0, "{out} {err}");
-    let anew = until("it runs anew on each machine", || {
+    let restarted = until("it runs again on each machine", || {
         let now = pids(cluster);
         let moved = now.iter().zip(&before).all(|(now, old)| now.is_some() && now != old);
         moved.then_some(now)
     });
     cluster.when_active(3, 5);
-    assert_eq!(pids(cluster), anew);
+    assert_eq!(pids(cluster), restarted);
 }
 
 fn known_hosts(cluster: &mut Cluster) {
@@ -90,7 +90,7 @@ fn known_hosts(cluster: &mut Cluster) {
     std::fs::remove_file(&ssh.known_hosts).unwrap();
     let (code, _, err) = ssh.fleetctl(cluster, 1, &words);
     assert!(code == 255 && err.contains("Host key verification failed"), "{code} {err}");
-    assert_eq!(known(), "", "nobody said yes");
+    assert_eq!(known(), "", "the host key was not accepted");
     let careless = [&["--strict-host-key-checking=false"][..], &words].concat();
     let (code, out, err) = ssh.fleetctl(cluster, 1, &careless);
     assert_eq!((code, out.as_str(), known()), (0, "n2\n", String::new()), "{err}");

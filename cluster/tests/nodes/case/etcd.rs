@@ -90,11 +90,11 @@ fn changed(cluster: &mut Cluster) {
     });
     cluster.node(1).fleetctl(&["destroy", "gone.service", "other.service"]);
     let mark = cluster.path("mark");
-    let line = format!("ExecStart=/bin/sh -c 'echo anew >>{mark}; exec sleep 100000'");
-    let anew = sleeps_with(here).replace("ExecStart=/bin/sleep 100000", &line);
-    cluster.file("other.service", &anew);
+    let line = format!("ExecStart=/bin/sh -c 'echo second >>{mark}; exec sleep 100000'");
+    let second = sleeps_with(here).replace("ExecStart=/bin/sleep 100000", &line);
+    cluster.file("other.service", &second);
     cluster.node(1).fleetctl(&["start", "--no-block", "other.service"]);
-    assert!(cluster.node(3).main_pid("gone.service").is_some(), "it can not know");
+    assert!(cluster.node(3).main_pid("gone.service").is_some(), "it cannot know");
     cluster.network.heal(3);
     until("it is back", || (cluster.node(3).list("list-machines")?.len() == 3).then_some(()));
     let stopped = within(Duration::from_secs(5), || {
@@ -105,7 +105,7 @@ fn changed(cluster: &mut Cluster) {
         let pid = cluster.node(3).main_pid("other.service");
         (pid.is_some() && pid != old).then_some(())
     });
-    until("it is the other file's", || (cluster.read("mark") == "anew\n").then_some(()));
+    until("it is the other file's", || (cluster.read("mark") == "second\n").then_some(()));
     assert_eq!(cluster.when_active(1, 4).len(), 2);
     assert_eq!(everywhere(cluster), before);
 }
@@ -177,7 +177,7 @@ fn no_engine(cluster: &mut Cluster) {
     cluster.when_active(2, 3);
     let before = everywhere(cluster);
     throughout(2 * LEASE, "machines go on without an engine", || everywhere(cluster) == before);
-    assert_eq!(cluster.when_active(3, 3).len(), 1, "nobody places what has no place");
+    assert_eq!(cluster.when_active(3, 3).len(), 1, "no engine places the new unit");
     cluster.node(3).fleetctl(&["stop", "everywhere.service"]);
     cluster.when_active(1, 0);
 }

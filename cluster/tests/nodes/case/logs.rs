@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 
 pub(super) const CASES: [Case; 3] = [
     sample("logs_come_from_another_machine_by_its_certificate", by_certificate),
-    sample("logs_of_a_machine_that_can_not_be_asked_come_by_ssh", without),
+    sample("logs_of_an_unreachable_machine_come_by_ssh", without),
     sample("logs_are_read_by_an_unprivileged_fleetd_as_shipped", as_shipped),
 ];
 
@@ -31,7 +31,7 @@ fn begin(cluster: &Cluster) {
 }
 
 /// Restarts each fleetd with its configuration.
-fn begin_anew(cluster: &mut Cluster, confs: &[String]) {
+fn restart_fleetds(cluster: &mut Cluster, confs: &[String]) {
     for (number, conf) in (1..).zip(confs) {
         let node = cluster.node(number);
         node.stop_fleetd();
@@ -56,7 +56,7 @@ fn by_certificate(cluster: &mut Cluster) {
     std::fs::create_dir_all(&folder).unwrap();
     authority::authorities(&folder, &[]);
     authority::issue(&folder, "node", &NODE);
-    // One fleetd runs as nobody.
+    // One fleetd runs unprivileged.
     let readable = PermissionsExt::from_mode(0o644);
     std::fs::set_permissions(folder.join("node.key"), readable).unwrap();
     std::fs::write(folder.join("roles"), "node: machine\n").unwrap();
@@ -64,20 +64,20 @@ fn by_certificate(cluster: &mut Cluster) {
         .map(|number| std::fs::read_to_string(cluster.node(number).at("fleet.conf")).unwrap());
     let confs: Vec<String> =
         (1..).zip(&before).map(|(number, conf)| conf.clone() + &listens(cluster, number)).collect();
-    begin_anew(cluster, &confs);
+    restart_fleetds(cluster, &confs);
     begin(cluster);
     for at in [1, 2] {
         let (code, out, err) = cluster.node(at).try_fleetctl(&["logs", "hello.service"]);
         assert!(code == 0 && out.contains("Hello, World!"), "{code} {out} {err}");
-        assert_eq!(err, "", "nobody went there by ssh");
+        assert_eq!(err, "", "fleetctl did not use ssh");
     }
     // A machine with an unknown name gets no logs.
-    std::fs::write(folder.join("roles"), "somebody: machine\n").unwrap();
+    std::fs::write(folder.join("roles"), "stranger: machine\n").unwrap();
     crate::stand::program::until("it is refused", || {
         let (code, out, _) = cluster.node(2).try_fleetctl(&["logs", "hello.service"]);
         (code != 0 && out.is_empty()).then_some(())
     });
-    begin_anew(cluster, &before);
+    restart_fleetds(cluster, &before);
 }
 
 /// The first node's fleetd runs only with the rights of its unit in contrib.

@@ -1,6 +1,5 @@
 //! The table of cases. Cases of fleet's functional tests name those.
 
-mod anew;
 mod answers;
 mod apart;
 mod by_ssh;
@@ -10,6 +9,7 @@ mod moving;
 mod outage;
 mod page;
 mod placing;
+mod reboot;
 mod unit_actions;
 mod wires;
 
@@ -62,7 +62,7 @@ pub(crate) const CASES: [&[Case]; 12] = [
     &answers::CASES,
     &placing::CASES,
     &moving::CASES,
-    &anew::CASES,
+    &reboot::CASES,
     &outage::CASES,
     &by_ssh::CASES,
     &logs::CASES,

@@ -92,15 +92,15 @@ fn member_replaced(cluster: &mut Cluster) {
     let before = until("all are active", || machines(cluster));
     let first = crate::stand::node::id(3);
     cluster.kill_node(3);
-    cluster.node_mut(3).name_anew(&crate::stand::node::id(13));
+    cluster.node_mut(3).set_id(&crate::stand::node::id(13));
     cluster.boot_node(3);
-    let after = until("all are active, and none where nobody is", || {
+    let after = until("all are active, and none on the missing machine", || {
         machines(cluster).filter(|now| !now.values().flatten().any(|id| *id == first))
     });
     let moved = before.iter().filter(|(name, machine)| after[*name] != **machine);
     assert_eq!(moved.count(), 1, "{before:?} {after:?}");
     cluster.node(3).stop_fleetd();
-    cluster.node_mut(3).name_anew(&first);
+    cluster.node_mut(3).set_id(&first);
     cluster.node(3).start_fleetd();
     cluster.when_machines(3);
 }

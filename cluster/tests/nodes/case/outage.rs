@@ -18,7 +18,7 @@ pub(super) const CASES: [Case; 11] = [
     sample("an_exclusive_unit_is_never_on_two_machines", exclusive).with("agent_ttl=9s\n"),
     sample("a_new_configuration_is_taken_while_it_runs", reconfigured)
         .like(&["TestReconfigureServer"]),
-    soak("a_unit_that_can_not_run_is_not_waited_for", hopeless),
+    soak("unit_that_cannot_run_is_not_waited_for", hopeless),
     sample("a_leader_that_slept_writes_nothing_any_more", sleeper),
     sample("units_run_on_while_etcd_has_no_quorum", quorum),
     soak("a_node_without_etcd_shuts_down", shut_down_alone).like(&["TestShutdownVsMonitor"]),
@@ -92,7 +92,7 @@ fn leader(cluster: &mut Cluster) {
     cluster.boot_node(old);
     cluster.when_machines(3);
     let still = until("who leads is told", || leads(cluster, other));
-    assert_eq!(still, new, "nobody takes the lead from who has it");
+    assert_eq!(still, new, "no machine takes the lead from the leader");
 }
 
 /// The election timeout of etcd in the stand.
@@ -212,7 +212,7 @@ fn all_keys(cluster: &Cluster, conf: &str) {
     assert_eq!((pids(), ready()), (before, was_ready));
     node.put("fleet.conf", &format!("{conf}token_limit=1\n"));
     node.signal("fleetd", "HUP");
-    until("it is ready anew", || (ready() > was_ready).then_some(()));
+    until("it is ready again", || (ready() > was_ready).then_some(()));
     assert_eq!(cluster.when_on(2, "hello.service"), 2);
     assert_eq!(pids(), before, "one process, and its unit untouched");
     cluster.file("other.service", SLEEPS);
@@ -289,7 +289,7 @@ fn quorum(cluster: &mut Cluster) {
         status == 503 && retry_after(&head).is_some_and(|after| after <= 5)
     };
     until("all say so", || (1..=3).all(says_when_to_come_again).then_some(()));
-    throughout(without_quorum(), "all that ran runs, and nobody says how", || {
+    throughout(without_quorum(), "all units keep running, and no machine answers", || {
         pids(cluster) == before && (1..=3).all(says_when_to_come_again)
     });
     let told = cluster.events("hello.service");

@@ -12,7 +12,7 @@ pub(super) const CASES: [Case; 9] =
             .like(&["TestUnitSubmit", "TestUnitCat", "TestListUnitFilesOrder"]),
         sample("loaded_units_are_on_machines_and_do_not_run", loaded_and_unloaded)
             .like(&["TestUnitLoad", "TestUnitStatus"]),
-        sample("restarted_units_run_anew", restarted).like(&["TestUnitRestart"]),
+        sample("restarted_units_run_again", restarted).like(&["TestUnitRestart"]),
         sample("replaced_units_have_the_new_file", replaced).like(&[
             "TestUnitSubmitReplace",
             "TestUnitLoadReplace",

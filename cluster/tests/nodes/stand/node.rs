@@ -8,8 +8,8 @@ use std::fmt::Write;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 
-/// The user of an unprivileged fleetd: nobody.
-const NOBODY: u32 = 65534;
+/// The user of an unprivileged fleetd.
+const UNPRIVILEGED: u32 = 65534;
 
 /// The configuration of a node.
 #[derive(Clone, Debug)]
@@ -55,10 +55,10 @@ impl Node {
             std::fs::create_dir_all(folder.join(part)).unwrap();
         }
         if plan.unprivileged {
-            chown(folder.join("state"), Some(NOBODY), None).unwrap();
+            chown(folder.join("state"), Some(UNPRIVILEGED), None).unwrap();
         }
         let node = Node { plan, folder, shared: shared.to_owned(), running: None };
-        let uid = if node.plan.unprivileged { NOBODY } else { 0 };
+        let uid = if node.plan.unprivileged { UNPRIVILEGED } else { 0 };
         node.put("init.yaml", &format!("sources:\n  fleet: {{uid: {uid}}}\n"));
         node.put("machine-id", &node.plan.id);
         node.put("fleet.conf", &node.conf());
@@ -236,7 +236,7 @@ impl Node {
     }
 
     /// Changes its machine id from the next start of its fleetd on.
-    pub(crate) fn name_anew(&mut self, id: &str) {
+    pub(crate) fn set_id(&mut self, id: &str) {
         self.plan.id = id.to_string();
         self.put("machine-id", id);
     }

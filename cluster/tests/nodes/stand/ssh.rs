@@ -83,7 +83,7 @@ impl Ssh {
         node.initctl(&["want", "sshd"]);
         let old = until("sshd runs", || node.main_pid("sshd"));
         node.initctl(&["restart", "sshd"]);
-        until("sshd runs anew", || node.main_pid("sshd").filter(|pid| *pid != old));
+        until("sshd runs again", || node.main_pid("sshd").filter(|pid| *pid != old));
         until("sshd answers", || {
             cluster.connect(number, 22).filter(|said| said.contains("SSH-2.0"))
         });

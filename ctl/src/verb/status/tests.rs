@@ -154,7 +154,7 @@ fn a_target_without_a_provider_says_whether_it_is_masked() {
 }
 
 #[test]
-fn a_goal_that_nobody_may_be_is_what_is_the_matter() {
+fn masked_goal_is_shown_with_its_reason_and_a_hint() {
     let mut status = status("failed", vec![unit("web", json!({"state": "disabled"}))]);
     status.targets = serde_json::from_value(json!([
         {"target": "multi-user", "unit": null, "state": "failed",

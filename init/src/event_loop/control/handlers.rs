@@ -339,7 +339,7 @@ impl Init {
                 || (matches!(wish, Event::SetPolicy(_)) && policy.enable.contains(name))
         };
         let is_missing = |name: &Name| {
-            graph.meant(generation, name) == Provider::Nobody
+            graph.meant(generation, name) == Provider::NoUnit
                 && generation.find_unit(name.as_str()).is_none()
         };
         let changes = self.loader.will_change();

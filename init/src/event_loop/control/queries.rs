@@ -32,7 +32,7 @@ impl Init {
         let generation = self.machine.generation();
         match self.machine.graph().meant(generation, name) {
             Provider::Unit(unit) => Ok(unit),
-            Provider::Masked | Provider::Nobody => {
+            Provider::Masked | Provider::NoUnit => {
                 generation.find_unit(name.as_str()).ok_or_else(|| unknown(name))
             }
         }

@@ -44,7 +44,7 @@ fn cause(reason: &reason::Reason, facts: &Facts, pid: Option<u32>) -> Cause {
             path: failure.path.clone(),
         },
         R::RunTimeout => Cause::RunTimeout,
-        R::Dependency { target, unit } | R::Inactive { target, unit } => {
+        R::Dependency { target, unit } | R::Inactive { target, unit, .. } => {
             Cause::Dependency { target: target.to_string(), unit: unit.to_string() }
         }
         R::Masked { target } => Cause::Masked { target: target.to_string(), dropped: None },

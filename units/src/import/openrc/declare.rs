@@ -337,7 +337,7 @@ impl Declaration<'_> {
             );
         }
         for (name, (section, at)) in &self.reading.unset {
-            let why = "nobody sets it, unless rc.conf does: it is empty";
+            let why = "the script does not set it: it is empty unless rc.conf sets it";
             let outcome = Outcome::ByDesign(why.to_string());
             self.unit.record_outcome(section, &format!("${name}"), "", at, outcome);
         }

@@ -32,7 +32,7 @@ pub(super) struct Expanded {
 /// The reason why its value is unknown.
 pub(super) fn expand(raw: &str, variables: &mut Variables) -> Result<Expanded, Why> {
     if raw.starts_with('~') {
-        return Err("`~` is somebody's home".into());
+        return Err("`~` is the home of a user".into());
     }
     let mut expander = Expander { variables, into: Expanded::default(), length: 0 };
     expander.run(raw, false, 0)?;

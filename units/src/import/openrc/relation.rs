@@ -149,7 +149,7 @@ impl Relations {
             let Some(at) = reading.place(&variable) else { continue };
             let section = section_of(reading, &variable);
             let found = match local.contains(variable.as_str()) {
-                true => Err("it is set anew in depend()".into()),
+                true => Err("depend() sets it again".into()),
                 false => reading.text(&variable),
             };
             match found {
@@ -242,7 +242,7 @@ impl Relation {
         }
         match self.verb {
             "config" => {
-                Outcome::ByDesign("dependencies are not computed anew from files".to_string())
+                Outcome::ByDesign("dependencies are not recomputed when files change".to_string())
             }
             "keyword" => keyword(word, &self.at, unit),
             _ => self.target(word, unit, provided),

@@ -147,7 +147,7 @@ impl<'a> Parser<'a> {
         self.end(false)?;
         match self.frames.is_empty() && self.expected == Expected::Nothing {
             true => Ok(()),
-            false => Err((self.spot, "something that was begun is not ended")),
+            false => Err((self.spot, "a block is not closed")),
         }
     }
 
@@ -330,12 +330,12 @@ impl<'a> Parser<'a> {
             "done" => self.pop(Frame::Loop, word.at)?,
             "esac" => match self.frames.pop() {
                 Some(Frame::Case(_)) => {}
-                _ => return Err((word.at, "an end of what was not begun")),
+                _ => return Err((word.at, "the end of a block that is not open")),
             },
             "}" => match self.frames.pop() {
                 Some(Frame::Brace) => {}
                 Some(Frame::Function) => drop(self.within.pop()),
-                _ => return Err((word.at, "an end of what was not begun")),
+                _ => return Err((word.at, "the end of a block that is not open")),
             },
             "for" | "case" => {
                 if word.raw == "for" {
@@ -355,7 +355,7 @@ impl<'a> Parser<'a> {
     fn pop(&mut self, frame: Frame, at: Spot) -> Result<(), Broken> {
         match self.frames.pop() {
             Some(found) if found == frame => Ok(()),
-            _ => Err((at, "an end of what was not begun")),
+            _ => Err((at, "the end of a block that is not open")),
         }
     }
 

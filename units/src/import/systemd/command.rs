@@ -163,8 +163,8 @@ fn write(command: &Command) -> String {
 pub(super) fn tell_bus(this: &mut Conversion<'_>) {
     for option in this.all("Service", "ExecStart") {
         if option.value.split_whitespace().any(|word| word == "--systemd-activation") {
-            let message = "--systemd-activation: what is first asked for over the bus is not \
-                           started, as nobody here is org.freedesktop.systemd1";
+            let message = "--systemd-activation: services are not started on requests over the bus, \
+                           because no process here owns the name org.freedesktop.systemd1";
             this.warn(option, "systemd-activation", message, "let the goal want those services");
         }
     }

@@ -198,7 +198,7 @@ fn restart_limit(this: &mut Conversion<'_>) -> Option<Limit> {
         (Some(Span::Infinite), Some(count)) => Some((count, None)),
         _ => {
             for option in [interval, burst].into_iter().flatten() {
-                this.lose(option, "it can not be read");
+                this.lose(option, "it cannot be parsed");
             }
             Some((5, Some(10_000_000)))
         }

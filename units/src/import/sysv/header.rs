@@ -46,7 +46,7 @@ pub(super) fn read(file: &Arc<str>, text: &str) -> Header {
         file,
         header: Header::default(),
         sections: [Arc::from(BLOCK), Arc::from("chkconfig")],
-        begun: None,
+        open_at: None,
         blocks: 0,
         at_head: true,
         is_open: false,
@@ -67,7 +67,7 @@ struct Reader<'a> {
     /// The section names of the two kinds of lines.
     sections: [Arc<str>; 2],
     /// The start of the open block, if the current line is in one.
-    begun: Option<Spot>,
+    open_at: Option<Spot>,
     /// The number of blocks so far.
     blocks: usize,
     /// The file has had only comments so far.
@@ -82,7 +82,7 @@ impl Reader<'_> {
         if self.header.lines.len() >= limit::IMPORTED_OPTIONS {
             let message = format!("more than {} lines of a header", limit::IMPORTED_OPTIONS);
             self.fail("too-large", Spot { line: number, column: 1 }, &message, "");
-            self.begun = None;
+            self.open_at = None;
             return false;
         }
         let Some(comment) = line.strip_prefix('#') else {
@@ -93,16 +93,16 @@ impl Reader<'_> {
             }
             return true;
         };
-        match (marker(line), self.begun) {
+        match (marker(line), self.open_at) {
             (Some(Marker::Begin), _) => {
                 self.end_block();
-                self.begun = Some(Spot { line: number, column: 1 });
+                self.open_at = Some(Spot { line: number, column: 1 });
                 self.blocks += 1;
                 self.header.has_block = true;
                 self.is_open = false;
             }
             (Some(Marker::End), Some(_)) => {
-                self.begun = None;
+                self.open_at = None;
                 self.is_open = false;
             }
             (_, Some(_)) => self.of_block(comment, number),
@@ -114,7 +114,7 @@ impl Reader<'_> {
 
     /// Reports a block that has no end.
     fn end_block(&mut self) {
-        if let Some(at) = self.begun.take() {
+        if let Some(at) = self.open_at.take() {
             let message = "the header that begins here is not closed";
             let hint = "write `### END INIT INFO` behind its last line";
             self.fail("header", at, message, hint);

@@ -26,7 +26,7 @@ pub(super) fn convert(this: &mut Conversion<'_>) {
             for name in line.value.split_whitespace() {
                 one(this, index, line, name, key);
             }
-            this.need_not(index, "it names nobody");
+            this.need_not(index, "it has no names");
         }
     }
 }
@@ -41,13 +41,13 @@ fn imply(this: &mut Conversion<'_>, key: &'static str, target: &str) {
 fn one(this: &mut Conversion<'_>, index: usize, line: &Line, name: &str, key: &'static str) {
     let (target, key) = match name.strip_prefix('$') {
         Some(table::ALL) if key == "before" => {
-            return this.lose(index, "`$all`: nobody is held until this one is up");
+            return this.lose(index, "`$all`: no unit waits until this unit is active");
         }
         Some(table::ALL) if line.word == Some(Word::StoppedAfter) => {
             return this.need_not(index, "who needs it is stopped before it");
         }
         Some(table::ALL) => {
-            let how = "`$all`: it waits until nobody else is starting, for five seconds at most";
+            let how = "`$all`: it waits until no other unit is starting, for five seconds at most";
             this.put("start-idle", "yes", line.at);
             this.note_kept(index, "start-idle");
             return this.lose(index, how);
@@ -99,7 +99,7 @@ fn wanted(this: &mut Conversion<'_>) -> bool {
         for level in line.value.chars().filter(|c| !c.is_whitespace()) {
             is_early |= goal(this, *index, line, level) == Some(table::EARLY);
         }
-        this.need_not(*index, "nobody wants it by itself");
+        this.need_not(*index, "no goal wants it by default");
     }
     for (index, _) in this.all(Word::Stop) {
         this.need_not(index, "a change of goal stops what is not needed");

@@ -116,7 +116,7 @@ fn a_script_without_a_header_is_run_all_the_same_and_that_is_told() {
 fn the_comments_of_chkconfig_are_read_at_the_head_alone() {
     let cache = import("cache", RED_HAT);
     assert_eq!(values(&cache, "wanted-by"), ["multi-user"]);
-    assert_eq!(values(&cache, "description"), ["Keeps what was asked for near whoever asked."]);
+    assert_eq!(values(&cache, "description"), ["Keeps answers near the client."]);
     assert_eq!(values(&cache, "type"), ["background-pidfile"]);
     assert_eq!(values(&cache, "pid-file"), ["/run/cached.pid"]);
     assert_eq!(cache.outcomes.len(), 6);
@@ -169,11 +169,11 @@ fn each_facility_is_the_target_that_stands_for_it() {
 }
 
 #[test]
-fn after_all_others_is_near_to_when_nobody_else_is_starting() {
+fn start_after_all_is_imported_as_start_idle() {
     let last = with("# Required-Start: $all db\n# X-Start-Before: $all\n");
     assert_eq!(values(&last, "start-idle"), ["yes"]);
     assert_eq!(values(&last, "waits-for"), ["db?"]);
-    let how = "`$all`: it waits until nobody else is starting, for five seconds at most; \
+    let how = "`$all`: it waits until no other unit is starting, for five seconds at most; \
                the rest is in start-idle, waits-for";
     assert_eq!(outcome_of(&last, 3), &lost(how));
     assert!(matches!(outcome_of(&last, 4), Outcome::Lost(_)));
@@ -181,7 +181,7 @@ fn after_all_others_is_near_to_when_nobody_else_is_starting() {
 }
 
 #[test]
-fn what_a_line_can_not_mean_is_told_where_it_stands() {
+fn unsupported_header_line_is_reported_at_its_place() {
     for (line, how) in [
         ("Required-Start: $moon", "`$moon`: no facility that is known"),
         ("Provides: $moon", "`$moon`: no facility that is known"),

@@ -30,7 +30,7 @@ fn the_plan_of_a_target_is_what_will_happen_in_waves() {
 }
 
 #[test]
-fn what_a_trigger_has_begun_is_stopped_by_no_plan_but_by_one_that_needs_its_end() {
+fn plan_stops_an_activated_unit_only_if_it_needs_its_exit() {
     let mut nightly = unit("nightly", Kind::Timer, &[]);
     nightly.activates = Some(name("job"));
     let drafts = vec![

@@ -33,7 +33,7 @@ fn a_unit_that_was_killed_when_it_was_removed_is_forgotten_and_comes_back_once()
 }
 
 #[test]
-fn a_reload_that_leaves_a_wish_to_nobody_says_how_to_take_that_back() {
+fn reload_that_removes_a_wanted_provider_says_how_to_withdraw_the_request() {
     for (is_goal, hint) in [(false, "`initctl unwant web` first"), (true, "change the goal first")]
     {
         let goal = if is_goal { "web" } else { "all" };

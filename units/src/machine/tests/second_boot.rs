@@ -13,7 +13,7 @@ fn a_second_boot_keeps_what_is_the_same_and_takes_the_goal_of_the_other_root() {
     let (kept, leaves) = (run(&machine, "kept"), run(&machine, "leaves"));
     // `lost` depends on a missing target, so it breaks alone, as at a boot.
     let second = [(DependencyKind::Wants, "kept"), (DependencyKind::Wants, "lost")];
-    let lost = service("lost", &[(DependencyKind::DependsOn, "nobody")]);
+    let lost = service("lost", &[(DependencyKind::DependsOn, "missing")]);
     let drafts = vec![all("second", &second), service("kept", &[]), lost];
     let event = |drafts, target| Event::Boot {
         generation: Arc::new(assemble(drafts, [])),

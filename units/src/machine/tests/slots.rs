@@ -38,26 +38,26 @@ fn of_ten_thousand_no_more_start_at_once_than_may_and_the_stuck_give_way() {
     assert_eq!(stuck.len(), PLACES);
     // All but one start are stuck, so one slot is left for the others.
     let mut last = stuck.pop().unwrap();
-    let mut begun = PLACES;
+    let mut started = PLACES;
     for _ in 0..1_000 {
         let next = services(&machine.step(at(1), Event::Ready(last)));
-        assert_eq!(next.len(), 1, "{begun} have begun");
+        assert_eq!(next.len(), 1, "{started} have started");
         last = next[0];
-        begun += 1;
+        started += 1;
     }
     let early = services(&machine.step(at(59), Event::Tick));
     assert!(early.is_empty(), "{early:?}");
     let mut starting: VecDeque<RunId> = services(&machine.step(at(60), Event::Tick)).into();
     assert_eq!(starting.len(), stuck.len(), "as many as have been stuck for a minute");
-    begun += starting.len();
+    started += starting.len();
     starting.push_back(last);
     while let Some(run) = starting.pop_front() {
         let next = services(&machine.step(at(60), Event::Ready(run)));
-        begun += next.len();
+        started += next.len();
         starting.extend(next);
         assert!(starting.len() <= PLACES, "{} start at once", starting.len());
     }
-    assert_eq!(begun, UNITS, "each once");
+    assert_eq!(started, UNITS, "each once");
     machine.audit().unwrap();
     // A late READY still counts.
     for run in stuck {

@@ -46,14 +46,14 @@ pub fn l01_start_gate(view: &View) -> Verdict {
                 D::Wants | D::Before | D::RestartWith => true,
                 D::ReloadWith | D::OnFailure | D::OnSuccess | D::Accepts => true,
             };
-            let anew = edge.to.is_some_and(|to| view.started().any(|started| started == to));
+            let again = edge.to.is_some_and(|to| view.started().any(|started| started == to));
             let before = edge.to.map(|to| view.before.state(to));
             // With several timers in one tick, the gate was open between two of them.
             let became = before == Some(State::Starting) && state != before;
             let was_open = became || before.is_some_and(|it| it.is_active() || it == State::Failed);
-            let by_turns = (anew || was_open) && matches!(view.event, Event::Tick);
+            let by_turns = (again || was_open) && matches!(view.event, Event::Tick);
             if !open && !by_turns {
-                let to = edge.to.map_or("nobody", |to| view.name(to));
+                let to = edge.to.map_or("no unit", |to| view.name(to));
                 return Err(format!(
                     "{} started, {:?} {to} is {state:?}",
                     view.name(unit),
@@ -97,7 +97,7 @@ pub fn l29_one_run_a_connection(view: &View) -> Verdict {
             |to: &Option<usize>| to.is_some_and(|to| view.is.graph.provider[to] == Some(unit));
         let root = view.is.roots().0.iter().any(provides);
         if accepted && !otherwise && !fired && !root {
-            return Err(format!("{} is started and nobody has connected", view.name(unit)));
+            return Err(format!("{} is started without a connection", view.name(unit)));
         }
     }
     Ok(())

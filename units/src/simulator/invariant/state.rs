@@ -128,7 +128,7 @@ pub fn l27_ends_bring_in(view: &View) -> Verdict {
         };
         let brought = edge.to.is_none_or(|to| view.after.row(to).2);
         if needed && stands && !brought {
-            let to = edge.to.map_or("nobody", |to| view.name(to));
+            let to = edge.to.map_or("no unit", |to| view.name(to));
             return Err(format!("{} has come to its end, and {to} is not needed", view.name(from)));
         }
     }

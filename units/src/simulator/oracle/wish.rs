@@ -27,7 +27,7 @@ impl Oracle {
         let usable = |next: &Oracle, name: &Name| {
             next.provider(name).is_some_and(|unit| !next.graph.broken.has(unit))
         };
-        let somebody = |it: &Oracle, name: &Name| {
+        let is_known = |it: &Oracle, name: &Name| {
             it.provider(name).is_some()
                 || it.universe.target(name).is_some_and(|t| it.graph.hidden.has(t))
         };
@@ -47,7 +47,7 @@ impl Oracle {
                 next.want = goal.want.iter().cloned().collect();
                 next.drop.clone_from(&goal.drop);
                 next.look_again(active);
-                goal.drop.iter().all(|name| somebody(self, name))
+                goal.drop.iter().all(|name| is_known(self, name))
                     && next.goal.iter().chain(next.want.keys()).all(|name| usable(&next, name))
                     && next.need().2.is_empty()
             }
@@ -76,7 +76,7 @@ impl Oracle {
                     *self = next;
                     return true;
                 }
-                let kept = |name| somebody(&next, name) || !somebody(self, name);
+                let kept = |name| is_known(&next, name) || !is_known(self, name);
                 next.goal.iter().chain(next.want.keys()).all(kept)
                     && next.concerned().and(next.graph.broken).is_empty()
                     && next.need().2.less(self.need().2).is_empty()

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_can_not_blow_a_line_up() {
+    fn expanded_command_line_has_a_size_limit() {
         let line = parse(&format!("/bin/a {}", "${A}".repeat(1000))).unwrap().0;
         let long = |_: &str| Some("x".repeat(1024));
         assert_eq!(expand(&line, &long, None), Err(Unexpanded::TooLong));

@@ -15,7 +15,7 @@ pub(super) const KEYS: &[Key] = &[
         "Commands run when no process of the unit is left, however it came to its end, a failed start included. $SERVICE_RESULT (success, exit-code, signal, core-dump, timeout, watchdog, oom-kill, exec-condition, protocol, resources), $EXIT_CODE (exited, killed, dumped) and $EXIT_STATUS say how it ended.",
         "exec-stop-post: /bin/rm -f /run/web.lock"),
     key("kill-mode", Shape::Choice(&["group", "mixed", "process", "none"]), Run, PROCESS, NONE, "group",
-        "Who is signalled at a stop. group: the main process gets the stop signal, and when it has ended the rest gets TERM. mixed: the rest gets KILL at once. process: the main process alone; what it leaves behind lives on. none: nobody; only exec-stop is run.",
+        "The processes that init signals at a stop. group: the main process gets the stop signal, and when it has exited the rest gets TERM. mixed: the rest gets KILL at once. process: the main process alone; its other processes keep running. none: no process; init only runs exec-stop.",
         "kill-mode: mixed"),
     key("stop-final-signal", Shape::Signal, Run, PROCESS, NONE, "KILL",
         "The signal for what is left at the stop timeout. What survives another one than KILL is killed two seconds later.",

@@ -19,7 +19,7 @@ pub const RESTARTS: [&str; Restart::ALL.len()] = [
 pub(super) const KEYS: &[Key] = &[
     key("restart", Shape::Choice(&RESTARTS), Live, FAILING, NONE,
         "on-failure; never for oneshot and background-scripted",
-        "When it is started again. on-failure: after a failure. always: after a success too. never. on-success: only after a success. on-abnormal: after a failure that is no exit status (a signal, a time-out, the watchdog). on-abort: after a signal. on-watchdog: after the watchdog's. For a supervised unit every end that nobody asked for is a failure, exit 0 too, unless success-status lists it.",
+        "When it is started again. on-failure: after a failure. always: after a success too. never. on-success: only after a success. on-abnormal: after a failure that is no exit status (a signal, a time-out, the watchdog). on-abort: after a signal. on-watchdog: after the watchdog's. For a supervised unit each exit without a stop request is a failure, exit 0 too, unless success-status lists it.",
         "restart: always"),
     key("restart-except", Shape::Statuses, Live, PROCESS, NONE, "none",
         "Exit statuses and signals of the main process that no restart follows, whatever `restart` says.",

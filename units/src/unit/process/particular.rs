@@ -87,7 +87,7 @@ impl Reader<'_> {
                 return Ok(text.to_string());
             }
             let hint = "letters, digits and _, not beginning with a digit";
-            mistake(format!("`{text}` can not be the name of a variable"), hint)
+            mistake(format!("`{text}` is not a valid name of a variable"), hint)
         });
         names.unwrap_or_default()
     }

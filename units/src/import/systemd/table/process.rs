@@ -11,7 +11,7 @@ const KILL_MODES: &[(&str, &str)] =
 const NOTIFY_ACCESS: &[(&str, &str)] =
     &[("none", "none"), ("main", "main"), ("exec", "exec"), ("all", "all")];
 const OOM: &[(&str, &str)] = &[("continue", "continue"), ("stop", "stop"), ("kill", "kill")];
-const DISK: &str = "a root that is a disk image can not be mounted";
+const DISK: &str = "init cannot mount a disk image as the root directory";
 const OLD: &str = "control groups of the first version are not used";
 const GOAL: &str = "what a failure does to the goal is said by the goal's units";
 const ACCOUNTING: &str = "the kernel counts it anyway";
@@ -81,7 +81,7 @@ pub(super) const ROWS: &[Directive] = &[
     row("Process", "Group", "group", Text),
     row("Process", "SupplementaryGroups", "supplementary-groups", Words),
     row("Process", "DynamicUser", "dynamic-user", Special),
-    out("Process", "PAMName", Refused("a PAM session can not be opened")),
+    out("Process", "PAMName", Refused("init cannot open a PAM session")),
     row("Process", "WorkingDirectory", "working-dir", Text),
     row("Process", "RootDirectory", "root-dir", Path),
     out("Process", "RootImage", Refused(DISK)),
@@ -215,6 +215,6 @@ pub(super) const ROWS: &[Directive] = &[
     row("Process", "LoadCredential", "load-credential", Lines),
     out("Process", "SetCredential", Lost(CREDENTIALS)),
     out("Process", "ImportCredential", Lost(CREDENTIALS)),
-    out("Process", "LoadCredentialEncrypted", Refused("encrypted credentials can not be read")),
-    out("Process", "SetCredentialEncrypted", Refused("encrypted credentials can not be read")),
+    out("Process", "LoadCredentialEncrypted", Refused("init cannot read encrypted credentials")),
+    out("Process", "SetCredentialEncrypted", Refused("init cannot read encrypted credentials")),
 ];

@@ -106,7 +106,7 @@ fn several_addresses_stay_in_the_order_of_the_file() {
 }
 
 #[test]
-fn what_can_not_be_listened_to_refuses_the_socket() {
+fn unsupported_listen_directive_refuses_the_socket() {
     for line in ["ListenMessageQueue=/queue", "ListenUSBFunction=/dev/ffs"] {
         let unit = import("a.socket", &format!("[Socket]\nListenStream=/run/a\n{line}\n"));
         assert_eq!(said(&unit, Severity::Error)[0].0, 3, "{line}");

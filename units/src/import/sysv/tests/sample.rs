@@ -46,8 +46,8 @@ pub(super) const RED_HAT: &str = "\
 # cache        Keeps things near
 #
 # chkconfig: 2345 85 15
-# description: Keeps what was asked for \\
-#              near whoever asked.
+# description: Keeps answers \\
+#              near the client.
 # processname: cached
 # pidfile: /var/run/cached.pid
 # config: /etc/cached.conf

@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::time::Duration;
 
 pub(super) const CASES: [Case; 2] = [
-    sample("a_node_that_boots_within_its_lease_has_its_units_again_before_that_ends", booted_anew)
+    sample("a_node_that_boots_within_its_lease_has_its_units_again_before_that_ends", rebooted)
         .with("agent_ttl=15s\n"),
     sample("a_copy_of_a_disk_is_refused_as_long_as_the_first_one_lives", copied)
         .with("agent_ttl=15s\n"),
@@ -44,7 +44,7 @@ fn key(cluster: &Cluster, number: u8) -> Option<(i64, Value)> {
     Some((told["kvs"][0]["create_revision"].as_i64()?, value))
 }
 
-fn booted_anew(cluster: &mut Cluster) {
+fn rebooted(cluster: &mut Cluster) {
     put(cluster, "filler", "MachineMetadata=number=2");
     put(cluster, "free", "MachineMetadata=number=2\nMachineMetadata=number=3");
     put(cluster, "pinned", "MachineMetadata=number=3");
@@ -54,7 +54,7 @@ fn booted_anew(cluster: &mut Cluster) {
     let (made, before) = until("its key", || key(cluster, 3));
     cluster.kill_node(3);
     cluster.boot_node(3);
-    until("its units have begun again", || {
+    until("its units have started again", || {
         let again = |name: &&str| begins(cluster, name) == "n3\nn3\n";
         ["free", "pinned"].iter().all(again).then_some(())
     });
