@@ -68,7 +68,7 @@ pub fn stored_value(bytes: &[u8]) -> Option<Found> {
     let changes: Vec<Change> = changes.into_iter().map(|(_, change)| change).collect();
     let mut watched = work.snapshot.clone();
     watched.take(&changes);
-    let reread = work.snapshot.read_reread(&store.read(keys().root()));
+    let reread = work.snapshot.read_again(&store.read(keys().root()));
     let read = judged(&touched, [&watched, &reread]);
     if read.is_empty() {
         for snapshot in [&watched, &reread] {
