@@ -137,12 +137,14 @@ impl Session {
         }
     }
 
-    /// Adds "did you mean" from all known names if init gave no hint. An unknown name is a usage
-    /// error, unless a plan was refused.
+    /// Adds "did you mean" from the names of units, and of the targets that a unit provides. An
+    /// unknown name is a usage error, unless a plan was refused.
     fn with_guess(&self, asked: Option<(String, Exit)>, mut failure: Failure) -> Error {
         let Some((name, exit)) = asked else { return Error::answered(failure) };
         if let Ok((status, _)) = self.ask_as::<Status>(Verb::Status { targets: Vec::new() }) {
-            let targets = status.targets.iter().map(|target| target.target.as_str());
+            // A name in an optional dependency is a target too, although no unit provides it.
+            let provided = status.targets.iter().filter(|target| target.unit.is_some());
+            let targets = provided.map(|target| target.target.as_str());
             let units = status.units.iter().map(|unit| unit.unit.as_str());
             failure.hint = match spelling::nearest(&name, targets.chain(units)) {
                 Some(near) => format!("did you mean `{near}`?"),

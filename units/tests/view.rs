@@ -158,7 +158,10 @@ fn why_tells_a_finished_provider_from_one_that_nothing_brings_in() {
     let generation = Memory::new(&[
         ("/u/all.yaml", "unit: all\nwaits-for: web, net\n"),
         ("/u/web.yaml", "unit: web\ndepends-on: data\nexec-start: /bin/x\n"),
-        ("/u/job.yaml", "unit: job\nprovides: data\ntype: oneshot\nremain: no\nexec-start: /bin/x\n"),
+        (
+            "/u/job.yaml",
+            "unit: job\nprovides: data\ntype: oneshot\nremain: no\nexec-start: /bin/x\n",
+        ),
         ("/u/net.yaml", "unit: net\nrequires-active: fw\nexec-start: /bin/x\n"),
         ("/u/fw.yaml", "unit: fw\nexec-start: /bin/x\n"),
     ])
@@ -172,7 +175,10 @@ fn why_tells_a_finished_provider_from_one_that_nothing_brings_in() {
         let why = view::why(&machine, &facts(3), &name(asked)).unwrap();
         serde_json::to_value(why).unwrap()["chain"][0]["reason"]["text"].clone()
     };
-    assert_eq!(text("web"), "data (unit job) has finished; it stays active only with `remain: yes`");
+    assert_eq!(
+        text("web"),
+        "data (unit job) has finished; it stays active only with `remain: yes`"
+    );
     assert_eq!(text("net"), "fw is not active, and nothing brings it in");
 }
 

@@ -273,7 +273,7 @@ fn hint_for_an_unknown_target_names_no_target_without_a_unit() {
     init.when_system("running");
     for unknown in ["nosuch", "nosuhc"] {
         let (_, said) = init.initctl_json(&["want", unknown]);
-        assert_eq!(said["error"]["hint"], "`initctl status --all` lists all", "{said}");
+        assert_eq!(said["error"]["hint"], "`initctl status --all` lists the targets", "{said}");
     }
     assert_eq!(init.initctl_json(&["want", "wbe"]).1["error"]["hint"], "did you mean `web`?");
     init.finish();
