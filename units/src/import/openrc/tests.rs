@@ -290,7 +290,7 @@ fn what_a_shell_alone_can_tell_has_openrc_run_the_script() {
         ("einfo() { command_args=x; }\neinfo", "`einfo` is run"),
         ("cat <<X\ncommand_args=x", "here-document"),
         ("a='", "not closed"),
-        ("case x in", "not ended"),
+        ("case x in", "a block is not closed"),
     ] {
         let imported = web(lines);
         assert_eq!(values(&imported, "type"), ["background-scripted"], "{lines}");
