@@ -113,29 +113,12 @@ impl Init {
         }
         let record = self.record.as_mut().and_then(|record| Some(record.file().ok()?.as_raw_fd()));
         let generation = self.machine.generation();
-        let (shell, shell_again) = self.shell.parts();
         Some(Head {
             generation: generation.number,
             exit_with: Cow::Borrowed(&generation.settings.exit_with),
             policy: Cow::Borrowed(&generation.policy),
-            booted: self.booted,
-            on_the_wall: Cow::Borrowed(&self.on_the_wall),
-            tokens: self.tokens,
-            reports: Cow::Borrowed(&self.reports),
-            own_limits: Cow::Borrowed(&self.own_limits),
-            log_is_finished: self.log_is_finished,
-            log_files_open: self.log_files_open,
+            basics: Cow::Borrowed(&self.basics),
             record,
-            idle: Cow::Borrowed(&self.idle),
-            helper_outputs: self.helper_outputs,
-            unheard: self.dropped.messages_refused,
-            said: self.said,
-            shell,
-            shell_again,
-            kernel_target: Cow::Borrowed(&self.kernel_target),
-            crashes: self.images.crashes,
-            resumed: self.images.resumed,
-            upgraded: self.images.upgraded,
             no_joining: launch::die_at_birth(),
         })
     }

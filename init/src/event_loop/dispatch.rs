@@ -92,7 +92,7 @@ impl Init {
         }
         if sets_goal && refused.is_none() {
             // The emergency shell belonged to the goal of the boot.
-            self.shell.let_go();
+            self.basics.shell.let_go();
         }
         let mut notes = actions.iter().filter_map(note_of).cloned().collect::<Vec<_>>();
         event_log::cause_first(&mut notes, subject.as_ref());
@@ -150,7 +150,7 @@ impl Init {
             Action::ReloadUnit { run, .. } => self.advance(run, |procedure| procedure.reload()),
             Action::Note(note) => self.noted(&note),
             Action::Emergency => {
-                self.shell.keep();
+                self.basics.shell.keep();
                 self.emergency();
             }
             Action::Finish(how) => self.finish(how),

@@ -222,8 +222,8 @@ impl Init {
         self.base = Base {
             passed: Passed::new(&pass, std::env::vars_os()),
             env: settings.env.clone(),
-            limits: self.own_limits.of_children(),
-            score: self.own_limits.score(),
+            limits: self.basics.own_limits.of_children(),
+            score: self.basics.own_limits.score(),
         };
         self.settle_watchdog();
         let log = self.log_settings(settings);
@@ -365,7 +365,7 @@ impl Init {
     }
 
     fn targets(&self) -> [Option<&Name>; 2] {
-        [self.options.target.as_ref(), self.kernel_target.as_ref()]
+        [self.options.target.as_ref(), self.basics.kernel_target.as_ref()]
     }
 
     /// Retries a boot load that failed; after the last attempt, boots with an empty generation.
@@ -387,7 +387,7 @@ impl Init {
     pub(crate) fn boot(&mut self, generation: Generation) {
         let generation = Arc::new(generation);
         self.settle_with(&generation);
-        let targets = self.options.target.clone().or_else(|| self.kernel_target.clone());
+        let targets = self.options.target.clone().or_else(|| self.basics.kernel_target.clone());
         let asked = targets.as_ref().unwrap_or(&generation.settings.default_target).clone();
         let targets = targets.into_iter().collect();
         // Units of the previous root have no timings in this one.
@@ -395,7 +395,7 @@ impl Init {
         self.facts.push_back(Event::Boot { generation, targets });
         self.settle();
         #[cfg(debug_assertions)]
-        crash_test::strike_in("boot", self.images.crashes == 0);
+        crash_test::strike_in("boot", self.basics.crashes == 0);
         if !self.machine.wish().goal.contains(&asked) {
             let why = self.why_not(&asked);
             let emergency = self.machine.generation().settings.emergency_target.clone();

@@ -18,10 +18,8 @@ mod upgrade;
 
 #[cfg(debug_assertions)]
 use crate::base::crash_test;
-use crate::base::own_limits::OwnLimits;
 use crate::base::paths::Paths;
 use crate::base::signals::{Asked, Signals};
-use crate::base::token::Tokens;
 use crate::base::{Level, Mode, clock, limit, token};
 use crate::control::Control;
 use crate::loader::{Loader, Purpose};
@@ -33,10 +31,9 @@ use crate::output::console_log::ConsoleLog;
 use crate::output::event_log::{History, Record};
 use crate::output::parent_notify::Outer;
 use crate::process_tracking::Tracker;
-use crate::restore::records::{Components, Order, State};
+use crate::restore::records::{Basics, Components, Order, State};
 use crate::service::effects::Effects;
 use crate::service::run_table::{LastEnd, Reaped, Runs};
-use crate::shutdown::emergency_shell::EmergencyShell;
 use crate::shutdown::watchdog::Watch;
 use crate::shutdown::{End, Ending};
 use crate::spawn::{Base, Null, Spawner};
@@ -48,14 +45,14 @@ use crate::sys::{shared_memory, signal};
 use crate::trigger::Triggers;
 use crate::upgrade::Images;
 use crate::{fd, logger};
-use groundstate_units::control::answer::{Dropped, System};
+use groundstate_units::control::answer::Dropped;
 use groundstate_units::machine::Machine;
-use groundstate_units::machine::event::{Event, Goal, RunId, Shutdown};
+use groundstate_units::machine::event::{Event, Goal, Shutdown};
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use groundstate_units::unit::reaction::Reaction;
 use mio::{Events, Poll, Token};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -67,14 +64,11 @@ pub(crate) struct Init {
     pub(crate) mode: Mode,
     pub(crate) paths: Paths,
     pub(crate) poll: Poll,
-    pub(crate) tokens: Tokens,
+    pub(crate) basics: Basics,
     pub(crate) voice: ConsoleLog,
     pub(crate) outer: Outer,
     /// The monotonic clock at the start of this turn.
     pub(crate) now: Time,
-    /// The start time of init.
-    pub(crate) booted: Time,
-    pub(crate) on_the_wall: clock::OnTheWall,
     pub(crate) machine: Machine,
     pub(crate) runs: Runs,
     /// Facts that the machine has not processed.
@@ -88,18 +82,13 @@ pub(crate) struct Init {
     /// Descriptors that the committed state names: closed after the next commit.
     pub(crate) closing: Vec<OwnedFd>,
     pub(crate) spawner: Spawner,
-    /// Tokens of exec reports that were not readable yet when the child was cloned, oldest first.
-    pub(crate) reports: VecDeque<usize>,
     pub(crate) null: Null,
     pub(crate) base: Base,
-    pub(crate) own_limits: OwnLimits,
     pub(crate) tracker: Watched<Tracker>,
     pub(crate) signals: Signals,
     pub(crate) control: Option<Watched<Control>>,
     pub(crate) notify: Option<Watched<Notify>>,
     pub(crate) logger: Option<Watched<logger::Handle>>,
-    pub(crate) log_is_finished: bool,
-    pub(crate) log_files_open: bool,
     pub(crate) loader: Watched<Loader>,
     pub(crate) history: Watched<History>,
     pub(crate) timings: Timings,
@@ -109,22 +98,13 @@ pub(crate) struct Init {
     /// remain available when descriptors run out.
     pub(crate) reserve: Option<File>,
     pub(crate) ending: Watched<Ending>,
-    /// Runs that let others start first.
-    pub(crate) idle: BTreeSet<RunId>,
     /// The last end of each unit that other units react to.
     pub(crate) ends: BTreeMap<Name, LastEnd>,
     pub(crate) more_to_reap: bool,
-    /// Counts down the log ids of helper commands outside a start, each of which has its own pipe.
-    pub(crate) helper_outputs: u64,
     /// Counters of dropped inputs that init itself keeps.
     pub(crate) dropped: Dropped,
     /// Number of turns of the loop.
     pub(crate) wakeups: u64,
-    /// The last system state reported to the outer manager.
-    pub(crate) said: Option<System>,
-    pub(crate) shell: EmergencyShell,
-    /// Goal of the kernel command line.
-    pub(crate) kernel_target: Option<Name>,
     /// The previous, current and next image of init.
     pub(crate) images: Images,
     /// Units whose event was in progress when an image crashed.
@@ -158,12 +138,10 @@ impl Init {
             mode,
             paths,
             poll,
-            tokens: head.tokens,
+            basics: head.basics.into_owned(),
             voice,
             outer: Outer::at(std::env::var("NOTIFY_SOCKET").ok().as_deref()),
             now: clock::now(),
-            booted: head.booted,
-            on_the_wall: head.on_the_wall.into_owned(),
             machine,
             runs,
             facts: pending.facts,
@@ -172,17 +150,13 @@ impl Init {
             reaped: pending.reaped,
             closing: Vec::new(),
             spawner,
-            reports: head.reports.into_owned(),
             null,
             base: Base::default(),
-            own_limits: head.own_limits.into_owned(),
             tracker: tracker.into(),
             signals,
             control: control.map(Watched::from),
             notify: notify.map(Watched::from),
             logger: logger.map(Watched::from),
-            log_is_finished: head.log_is_finished,
-            log_files_open: head.log_files_open,
             loader: loader.into(),
             history: history.into(),
             timings,
@@ -190,16 +164,11 @@ impl Init {
             record,
             reserve: None,
             ending: ending.into(),
-            idle: head.idle.into_owned(),
             ends: BTreeMap::new(),
             more_to_reap: true,
-            helper_outputs: head.helper_outputs,
-            dropped: Dropped { messages_refused: head.unheard, ..Dropped::default() },
+            dropped: Dropped::default(),
             wakeups: pending.wakeups,
-            said: head.said,
-            shell: EmergencyShell::of(head.shell, head.shell_again),
-            kernel_target: head.kernel_target.into_owned(),
-            images: Images { upgraded: head.upgraded, ..images },
+            images,
             suspects: suspects.into(),
             watchdog: Watch::default(),
         }
@@ -266,7 +235,7 @@ impl Init {
             self.effects.deadline(self.now),
             self.loader.deadline(),
             self.ending.deadline(),
-            self.shell.deadline(),
+            self.basics.shell.deadline(),
             self.outer.deadline(),
             self.triggers.deadline(),
             self.images.deadline(),
@@ -304,7 +273,7 @@ impl Init {
 
     fn facts_of_token(&mut self, token: usize) {
         #[cfg(debug_assertions)]
-        crash_test::strike_in("sort", self.images.crashes == 0);
+        crash_test::strike_in("sort", self.basics.crashes == 0);
         self.report_ready(token);
         self.runs.main_ready(token);
         self.trigger_ready(token);
@@ -355,8 +324,8 @@ impl Init {
         self.name_blockers();
         self.watchdog_due();
         let now = self.now;
-        if self.shell.is_due(now) && !self.ending.is_under_way() {
-            self.shell.keep();
+        if self.basics.shell.is_due(now) && !self.ending.is_under_way() {
+            self.basics.shell.keep();
             self.emergency_shell();
         }
         self.logger_due();
@@ -383,7 +352,7 @@ impl Init {
 
     /// Lets the logger open its files once the target named by `log-dir-after` is active.
     fn open_log_files(&mut self) {
-        if self.log_files_open || self.loader.is_booting() {
+        if self.basics.log_files_open || self.loader.is_booting() {
             return;
         }
         let generation = self.machine.generation();
@@ -397,26 +366,26 @@ impl Init {
         let now = self.now;
         if let Some(logger) = self.logger.as_mut().filter(|_| open) {
             logger.open_files(now);
-            self.log_files_open = true;
+            self.basics.log_files_open = true;
         }
     }
 
     /// Reports to the outer manager when the boot has settled, and each later change.
     fn tell_outside(&mut self) {
-        if self.said.is_none() && !self.machine.is_settled() {
+        if self.basics.said.is_none() && !self.machine.is_settled() {
             return;
         }
         let system = self.machine.system();
-        if self.ending.is_under_way() || self.said == Some(system) {
+        if self.ending.is_under_way() || self.basics.said == Some(system) {
             return;
         }
         // The watchdog's kernel module may have been loaded during the boot.
         self.settle_watchdog();
-        let ready = if self.said.is_none() { "READY=1\n" } else { "" };
+        let ready = if self.basics.said.is_none() { "READY=1\n" } else { "" };
         self.facts.shrink_to_fit();
         self.spawner.give_back();
         shared_memory::give_back();
-        self.said = Some(system);
+        self.basics.said = Some(system);
         self.outer.say(&format!("{ready}STATUS={}\n", system.as_str()));
     }
 }

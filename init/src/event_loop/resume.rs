@@ -25,7 +25,7 @@ use crate::sys::no_linger::close_without_linger;
 use crate::sys::signal::SignalPipe;
 use crate::sys::wait::Ended;
 use crate::sys::{Pid, fault, inbox, inherit, process, wait};
-use crate::upgrade::{Begins, Crashed, Images, cannot, gives_way_to};
+use crate::upgrade::{Begins, Images, cannot, gives_way_to};
 use crate::{boot, fd};
 use groundstate_units::control::answer::Told;
 use mio::Poll;
@@ -72,10 +72,7 @@ impl Init {
         let old_root = Some(begins.old).filter(|old| *old >= 0);
         let old_root = old_root.and_then(|number| inherit::take(number).ok());
         fd::close_rest();
-        let mut images = Images::with(Some(store));
-        (images.crashes, images.resumed) =
-            (state.components.head.crashes, state.components.head.resumed);
-        let mut init = Init::of(state, options, mode, images)?;
+        let mut init = Init::of(state, options, mode, Images::with(Some(store)))?;
         init.images.previous =
             previous.map(|binary| (binary, init.now.after(limit::UPGRADE_PROBATION)));
         #[cfg(debug_assertions)]
@@ -86,7 +83,7 @@ impl Init {
         // Deliver the signals held back so far; their handlers are installed now.
         crate::sys::signal::unblock_all();
         // Until the first commit, a crash of this image loses the answer to the upgrade request.
-        let asker = init.images.upgraded.take();
+        let asker = init.basics.upgraded.take();
         // The console writer starts before the commit, so that the next image knows it if it hangs.
         console_log::begin();
         init.commit();
@@ -130,7 +127,6 @@ impl Init {
         };
         let (crashes, row) = (count(2), count(3));
         let given = own_limits::given(numbers.get(4..).unwrap_or_default());
-        let crashed = Crashed { crashes, row, given };
         let (store, file) = (inherited(&numbers, 0), inherited(&numbers, 1).map(File::from));
         let Some(file) = file else { return Err(io::Error::other("no saved state")) };
         let bytes = bytes_of(&file);
@@ -146,15 +142,16 @@ impl Init {
             signals::raise_ends(found.rung);
             return Err(io::Error::other(format!("crashed {row} times in a row")));
         }
-        let images = Images::after_crash(store, file, crashed);
+        let images = Images::after_crash(store, file, crashes, row, given);
         let kept = state.components.pending.kept;
         fd::close_rest();
         let mut init = Init::of(state, options, mode, images)?;
-        init.images.resumed = Some(init.now);
+        (init.basics.crashes, init.basics.resumed) = (crashes, Some(init.now));
         // Skips the log ids that the crashed image may have used since the commit, because the logger
         // already knows them.
         let asides = u64::from(crashes).saturating_mul(limit::ASIDES_OF_AN_IMAGE);
-        init.helper_outputs = init.helper_outputs.min(u64::MAX.saturating_sub(asides));
+        init.basics.helper_outputs =
+            init.basics.helper_outputs.min(u64::MAX.saturating_sub(asides));
         init.arm(row);
         #[cfg(debug_assertions)]
         {
@@ -265,7 +262,7 @@ impl Init {
         self.tracker.rewatch();
         self.watch_tracker()?;
         self.watch_logger();
-        self.rewatch_kept();
+        self.runs.store.rewatch(self.poll.registry(), &mut self.basics.tokens);
         let registry = self.poll.registry();
         if let Some(control) = &mut self.control {
             control.rewatch(registry)?;

@@ -96,7 +96,7 @@ impl Init {
     pub(crate) fn look_at_ending(&mut self) {
         let Some(until) = self.ending.logger_until else { return };
         let logger_is_gone = self.logger.as_ref().is_none_or(|logger| logger.pid().is_none());
-        if (self.log_is_finished && logger_is_gone) || until <= self.now {
+        if (self.basics.log_is_finished && logger_is_gone) || until <= self.now {
             self.ending.reach();
         }
     }
@@ -127,9 +127,9 @@ impl Init {
             None => self.slow_starts(),
         };
         let is_boot = self.ending.asked_at.is_none();
-        let waits = if is_boot { self.said.is_none() } else { !blockers.is_empty() };
+        let waits = if is_boot { self.basics.said.is_none() } else { !blockers.is_empty() };
         // An administrator may be typing in a shell on the console of a boot that waits for long.
-        let pause = if is_boot { self.now.since(self.booted) } else { limit::BLOCKERS };
+        let pause = if is_boot { self.now.since(self.basics.booted) } else { limit::BLOCKERS };
         self.ending.tell_again(waits, pause.max(limit::BLOCKERS), self.now);
         if !waits || self.ending.haste().is_some() {
             return;
@@ -237,14 +237,14 @@ impl Init {
 
     /// Starts the shell. It is restarted whenever it exits, until another goal is set.
     pub(crate) fn emergency_shell(&mut self) {
-        if let Err(error) = self.shell.start(self.now) {
+        if let Err(error) = self.basics.shell.start(self.now) {
             self.say(Level::Error, format_args!("cannot start a shell on the console: {error}"));
         }
     }
 
     /// Handles a reaped child. Returns true if it was the shell.
     pub(crate) fn shell_ended(&mut self, pid: Pid, exit: Exit) -> bool {
-        let ended = self.shell.ended(pid, exit, self.now);
+        let ended = self.basics.shell.ended(pid, exit, self.now);
         if let Some(Err(why)) = ended {
             self.say(Level::Error, format_args!("cannot start a shell on the console: {why}"));
         }
@@ -265,7 +265,7 @@ impl Init {
                 self.say(Level::Info, format_args!("{DEVICE}: {text} {seconds} s"));
             }
             Some(Err(error)) => {
-                let level = if self.said.is_none() { Level::Warning } else { Level::Debug };
+                let level = if self.basics.said.is_none() { Level::Warning } else { Level::Debug };
                 self.say(level, format_args!("{DEVICE}: {error}"));
             }
             None => {}

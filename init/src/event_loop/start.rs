@@ -16,7 +16,7 @@ use crate::output::console_log::ConsoleLog;
 use crate::output::event_log::Record;
 use crate::output::oom_score;
 use crate::process_tracking::Tracker;
-use crate::restore::records::{Head, State};
+use crate::restore::records::{Basics, State};
 use crate::spawn::{Null, Spawner};
 use crate::state::table::Watched;
 use crate::sys::signal;
@@ -26,7 +26,6 @@ use groundstate_units::control::place;
 use groundstate_units::machine::Machine;
 use mio::Poll;
 use nix::sys::socket::{Backlog, listen};
-use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 
@@ -54,15 +53,15 @@ impl Init {
         let (record, no_record) = record(&options);
         complaints.extend(no_record);
         let (tracker, no_cgroups) = Tracker::new(mode == Mode::Machine);
-        let head = Head {
+        let basics = Basics {
             booted: clock::now(),
-            own_limits: Cow::Owned(own_limits),
+            own_limits,
             helper_outputs: u64::MAX,
-            kernel_target: Cow::Owned(kernel.target),
-            ..Head::default()
+            kernel_target: kernel.target,
+            ..Basics::default()
         };
         let spawner = retry_with_backoff(Spawner::new)?;
-        let state = State::begins(head, new_machine(mode), tracker, spawner, record);
+        let state = State::begins(basics, new_machine(mode), tracker, spawner, record);
         let null = retry_with_backoff(Null::open)?;
         let images = Images::begins();
         let own = Own { options, mode, paths, voice, poll, signals, null, images };

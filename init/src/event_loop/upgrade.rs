@@ -27,12 +27,12 @@ impl Init {
     /// Arms crash recovery. `row` is the number of crashes in a row so far.
     pub(crate) fn arm(&mut self, row: u32) {
         self.images.steady_at = (row > 0).then(|| self.now.after(limit::STEADY));
-        (self.images.row, self.images.given) = (row, self.own_limits.given.clone());
+        (self.images.row, self.images.given) = (row, self.basics.own_limits.given.clone());
         self.arm_again();
     }
 
     fn arm_again(&mut self) {
-        if let Err(error) = self.images.arm() {
+        if let Err(error) = self.images.arm(self.basics.crashes) {
             self.say(Level::Warning, format_args!("cannot arm crash recovery: {error}"));
         }
     }
@@ -154,11 +154,11 @@ impl Init {
         if upgrade.to_root && self.ending.is_under_way() {
             return self.keep_present("a shutdown is in progress");
         }
-        self.images.upgraded = self.images.upgrade.as_ref().map(|upgrade| upgrade.asker);
+        self.basics.upgraded = self.images.upgrade.as_ref().map(|upgrade| upgrade.asker);
         self.say(Level::Info, format_args!("re-executing init"));
         self.voice.flush();
         let (entered, error) = self.become_it(&passed);
-        self.images.upgraded = None;
+        self.basics.upgraded = None;
         match entered {
             None => self.keep_present(&error),
             Some(old) => {
@@ -250,10 +250,10 @@ impl Init {
         self.say(Level::Info, format_args!("continuing in the new root"));
         // The previous goal belonged to the initramfs.
         let is_machine = self.mode == Mode::Machine;
-        self.kernel_target = is_machine.then(KernelLine::read).and_then(|line| line.target);
+        self.basics.kernel_target = is_machine.then(KernelLine::read).and_then(|line| line.target);
         self.options.target = None;
-        self.shell.let_go();
-        self.log_files_open = false;
+        self.basics.shell.let_go();
+        self.basics.log_files_open = false;
         // The logger and the lookouts hold files of the old root open.
         if let Some(logger) = &mut self.logger {
             logger.replace(self.now);

@@ -15,6 +15,7 @@ use crate::service::effects::Effects;
 use crate::service::fd_store::Store;
 use crate::service::run_table::{Looks, Reaped, Running, Runs};
 use crate::shutdown::Ending;
+use crate::shutdown::emergency_shell::EmergencyShell;
 use crate::spawn::{KeptGround, Spawner};
 use crate::state::event_in_progress::Suspects;
 use crate::state::kind::Kind;
@@ -42,7 +43,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-/// Small values.
+/// Small values, and what the state names of other parts.
 #[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Head<'a> {
@@ -52,29 +53,44 @@ pub(crate) struct Head<'a> {
     /// Settings of it that were changed after the load.
     pub(crate) exit_with: Cow<'a, Option<Name>>,
     pub(crate) policy: Cow<'a, Policy>,
-    /// As in [`crate::event_loop::Init`].
-    pub(crate) booted: Time,
-    pub(crate) on_the_wall: Cow<'a, OnTheWall>,
     #[serde_with(skip_apply)]
-    pub(crate) tokens: Tokens,
-    pub(crate) reports: Cow<'a, VecDeque<usize>>,
-    pub(crate) own_limits: Cow<'a, OwnLimits>,
-    pub(crate) log_is_finished: bool,
-    pub(crate) log_files_open: bool,
+    pub(crate) basics: Cow<'a, Basics>,
     pub(crate) record: Option<RawFd>,
-    pub(crate) idle: Cow<'a, BTreeSet<RunId>>,
-    pub(crate) helper_outputs: u64,
-    pub(crate) unheard: u64,
-    pub(crate) said: Option<System>,
-    pub(crate) shell: Option<i32>,
-    pub(crate) shell_again: Option<Time>,
-    pub(crate) kernel_target: Cow<'a, Option<Name>>,
-    pub(crate) crashes: u32,
-    pub(crate) resumed: Option<Time>,
-    /// The client that waits for the answer to its upgrade request.
-    pub(crate) upgraded: Option<Asker>,
     /// True if the kernel kills children that are cloned into a cgroup.
     pub(crate) no_joining: bool,
+}
+
+/// Small values that init uses as their record holds them.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Basics {
+    /// The start time of init.
+    pub(crate) booted: Time,
+    pub(crate) on_the_wall: OnTheWall,
+    #[serde_with(skip_apply)]
+    pub(crate) tokens: Tokens,
+    /// Tokens of exec reports that were not readable yet when the child was cloned, oldest first.
+    pub(crate) reports: VecDeque<usize>,
+    pub(crate) own_limits: OwnLimits,
+    pub(crate) log_is_finished: bool,
+    pub(crate) log_files_open: bool,
+    /// Runs that let others start first.
+    pub(crate) idle: BTreeSet<RunId>,
+    /// Counts down the log ids of helper commands outside a start, each of which has its own pipe.
+    pub(crate) helper_outputs: u64,
+    /// Number of notify messages that were refused.
+    pub(crate) messages_refused: u64,
+    /// The last system state reported to the outer manager.
+    pub(crate) said: Option<System>,
+    pub(crate) shell: EmergencyShell,
+    /// Goal of the kernel command line.
+    pub(crate) kernel_target: Option<Name>,
+    /// Number of crashes that init has survived.
+    pub(crate) crashes: u32,
+    /// The time at which init continued after the last crash.
+    pub(crate) resumed: Option<Time>,
+    /// The client whose upgrade is about to happen or has just happened.
+    pub(crate) upgraded: Option<Asker>,
 }
 
 /// A pending order of one event.
@@ -210,12 +226,13 @@ impl Parts {
 impl State {
     /// The state at the first start.
     pub(crate) fn begins(
-        head: Head<'static>,
+        basics: Basics,
         machine: Machine,
         tracker: Tracker,
         spawner: Spawner,
         record: Option<Record>,
     ) -> State {
+        let head = Head { basics: Cow::Owned(basics), ..Head::default() };
         let components =
             Components { head, tracker, triggers: Triggers::new(), ..Components::default() };
         State { components, machine, runs: Runs::default(), spawner, record }

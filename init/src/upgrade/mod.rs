@@ -183,10 +183,6 @@ fn try_it(wanted: &Wanted, state: &OwnedFd, said: &OwnedFd) -> u8 {
 /// The previous, present and next image of this init.
 #[derive(Default)]
 pub(crate) struct Images {
-    /// Number of crashes that init has survived.
-    pub(crate) crashes: u32,
-    /// The time at which init continued after the last crash.
-    pub(crate) resumed: Option<Time>,
     /// The running binary, opened so that it can be executed after its file is removed.
     pub(crate) binary: Option<OwnedFd>,
     /// The previous binary and the end of its probation.
@@ -203,8 +199,6 @@ pub(crate) struct Images {
     pub(crate) row: u32,
     /// The upgrade in progress.
     pub(crate) upgrade: Option<Upgrade>,
-    /// The client whose upgrade is about to happen or has just happened.
-    pub(crate) upgraded: Option<Asker>,
 }
 
 /// How an image starts that continues after another one.
@@ -237,14 +231,6 @@ impl Begins {
     }
 }
 
-/// Crash counters, total and in a row, and init's original limits.
-#[derive(Clone, Debug)]
-pub(crate) struct Crashed {
-    pub(crate) crashes: u32,
-    pub(crate) row: u32,
-    pub(crate) given: Vec<Given>,
-}
-
 impl Images {
     /// The images at a first start.
     pub(crate) fn begins() -> Images {
@@ -266,18 +252,20 @@ impl Images {
     pub(crate) fn after_crash(
         store: Store,
         inbox: File,
-        Crashed { crashes, row, given }: Crashed,
+        crashes: u32,
+        row: u32,
+        given: Vec<Given>,
     ) -> Images {
         let (store, inbox, binary) = (Some(store), Some(inbox), own_binary());
         binary.iter().for_each(|binary| inherit::is_new(binary.as_fd()));
-        let images = Images { binary, store, inbox, crashes, row, given, ..Images::default() };
+        let images = Images { binary, store, inbox, row, given, ..Images::default() };
         // A failure is reported when init arms again.
-        let _ = images.arm();
+        let _ = images.arm(crashes);
         images
     }
 
     /// Arms the fault handler with the next image.
-    pub(crate) fn arm(&self) -> io::Result<()> {
+    pub(crate) fn arm(&self, crashes: u32) -> io::Result<()> {
         let own = self.binary.as_ref().ok_or_else(|| io::Error::other("/proc is missing"))?;
         let memory = self.store.as_ref().zip(self.inbox.as_ref());
         let (store, inbox) =
@@ -288,7 +276,7 @@ impl Images {
         let binary = previous.unwrap_or(own);
         let newer = previous.map_or(String::new(), |_| format!(",{}", own.as_raw_fd()));
         let (store, number) = (store.number(), inbox.as_raw_fd());
-        let (crashes, row) = (self.crashes.saturating_add(1), self.row.saturating_add(1));
+        let (crashes, row) = (crashes.saturating_add(1), self.row.saturating_add(1));
         let given = self.given.iter();
         let given: String =
             given.map(|(number, soft, hard)| format!(",{number},{soft},{hard}")).collect();

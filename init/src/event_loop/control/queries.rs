@@ -60,10 +60,10 @@ impl Init {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION").to_string(),
             pid: std::process::id(),
-            boot: self.shown_by().wall_of(self.booted),
+            boot: self.shown_by().wall_of(self.basics.booted),
             mode: self.mode.as_str().to_string(),
             seq: self.history.last(),
-            seq_mono_us: self.booted.as_nanos() / 1000,
+            seq_mono_us: self.basics.booted.as_nanos() / 1000,
             paths: Paths {
                 config: self.paths.config.0.clone(),
                 policy: self.paths.policy.clone(),
@@ -94,7 +94,7 @@ impl Init {
         let gone = count(self.control.as_deref().map_or(0, Control::gone));
         Stats {
             schema: SCHEMA,
-            crashes: self.images.crashes,
+            crashes: self.basics.crashes,
             // Do not count the descriptor of the directory that is being read.
             fds: fds.saturating_sub(1).saturating_sub(gone),
             rss: pages.saturating_mul(limit::PAGE),
@@ -111,6 +111,7 @@ impl Init {
         Dropped {
             callers_turned_away: control.map_or(0, |control| control.turned_away),
             callers_cut_off: control.map_or(0, |control| control.cut_off),
+            messages_refused: self.basics.messages_refused,
             messages_unusable: self.notify.as_ref().map_or(0, |notify| notify.dropped),
             descriptors_closed: fd::all_dropped(),
             lines_not_said: self.voice.not_said,
@@ -153,10 +154,10 @@ impl Init {
         };
         let mut facts = Facts {
             now: self.now,
-            wall: self.on_the_wall.at(self.now),
-            booted: self.booted,
-            crashes: self.images.crashes,
-            resumed: self.images.resumed,
+            wall: self.basics.on_the_wall.at(self.now),
+            booted: self.basics.booted,
+            crashes: self.basics.crashes,
+            resumed: self.basics.resumed,
             tracking: self.tracker.tracking().to_string(),
             main_pids: self.runs.iter().filter_map(|(run, r)| Some((run, main(r)?))).collect(),
             waits: std::collections::BTreeMap::new(),

@@ -147,7 +147,7 @@ impl Init {
         let notify = self.notify.as_ref().map(|notify| notify.path().to_string());
         let place = self.place(run, &name, &spec, part.is_helper())?;
         (self.base.limits, self.base.score) =
-            (self.own_limits.of_children(), self.own_limits.score());
+            (self.basics.own_limits.of_children(), self.basics.own_limits.score());
         self.base.limits.extend(self.tracker.mark(run, &spec.limits));
         let prepared = Prepared::new(Request {
             unit: name.as_str(),
@@ -190,7 +190,7 @@ impl Init {
 
     /// Registers the new child with its run, the tracker and the poll.
     pub(crate) fn keep(&mut self, run: RunId, part: CommandKind, spec: &Run, child: Child) {
-        let (pid, token) = (child.pid.as_raw(), self.tokens.next());
+        let (pid, token) = (child.pid.as_raw(), self.basics.tokens.next());
         self.tracker.started(run, child.pid);
         self.runs.own(pid, run, part);
         self.runs.watch(token.0, run);
@@ -251,8 +251,8 @@ impl Init {
 
     /// The log id of the next pipe of a helper command.
     pub(crate) fn next_aside(&mut self, of_a_start: bool) -> RunId {
-        let number = self.helper_outputs;
-        self.helper_outputs = number.saturating_sub(1);
+        let number = self.basics.helper_outputs;
+        self.basics.helper_outputs = number.saturating_sub(1);
         logger::aside(number, of_a_start)
     }
 
@@ -305,7 +305,7 @@ impl Init {
     /// Watches the read end of a `ready-fd`: a line on it makes the run ready.
     pub(crate) fn hear_ready_from(&mut self, run: RunId, read: OwnedFd) -> std::io::Result<()> {
         let Some(running) = self.runs.get_mut(run) else { return Ok(()) };
-        let token = self.tokens.next();
+        let token = self.basics.tokens.next();
         token::watch(self.poll.registry(), &read, token.0)?;
         let ready = ReadyPipe { token: token.0, pipe: read.into() };
         // The previous pipe belongs to an earlier command of the same start and no longer counts.
@@ -364,24 +364,25 @@ impl Init {
     /// is cloned. Checking them on the way bounds the per-child state and the descriptor table,
     /// which each clone copies.
     fn remember_report(&mut self, latest: usize) {
-        self.reports.push_back(latest);
+        self.basics.reports.push_back(latest);
         if latest.is_multiple_of(limit::STARTS_BETWEEN_FETCHES)
             && let Some(notify) = &mut self.notify
         {
             notify.fetch();
         }
-        if self.reports.len() > limit::CHILDREN_UNKNOWN {
+        if self.basics.reports.len() > limit::CHILDREN_UNKNOWN {
             self.look_at_reports(limit::CHILDREN_LOOKED_AT);
         }
     }
 
     /// Checks the oldest pending reports, because the poll does not watch most of them.
     pub(crate) fn look_at_reports(&mut self, most: usize) {
-        self.effects.has_adopted &= !self.reports.is_empty();
-        for _ in 0..most.min(self.reports.len()) {
-            let Some(token) = self.reports.pop_front() else { return };
-            if !self.report_ready(token) && self.reports.len() < limit::CHILDREN_UNKNOWN_MOST {
-                self.reports.push_back(token);
+        self.effects.has_adopted &= !self.basics.reports.is_empty();
+        for _ in 0..most.min(self.basics.reports.len()) {
+            let Some(token) = self.basics.reports.pop_front() else { return };
+            if !self.report_ready(token) && self.basics.reports.len() < limit::CHILDREN_UNKNOWN_MOST
+            {
+                self.basics.reports.push_back(token);
             }
         }
     }

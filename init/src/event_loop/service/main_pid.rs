@@ -120,7 +120,7 @@ impl Init {
         pid: i32,
         pidfd: Option<OwnedFd>,
     ) -> Result<(), &'static str> {
-        let token = self.tokens.next();
+        let token = self.basics.tokens.next();
         if self.runs.get(run).is_none() {
             return Err(FOREIGN);
         }

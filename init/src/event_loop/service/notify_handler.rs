@@ -98,7 +98,7 @@ impl Init {
     }
 
     fn refuse_message(&mut self) {
-        let refused = &mut self.dropped.messages_refused;
+        let refused = &mut self.basics.messages_refused;
         *refused = refused.saturating_add(1);
     }
 

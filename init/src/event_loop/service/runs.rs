@@ -135,7 +135,7 @@ impl Init {
 
     /// Forgets a run that is over.
     pub(crate) fn forget_run(&mut self, run: RunId) {
-        self.idle.remove(&run);
+        self.basics.idle.remove(&run);
         if self.runs.remove(run).is_some() {
             self.tracker.forget(run);
             self.history.forget(run);
@@ -164,7 +164,7 @@ impl Init {
                 logger::Report::Ready(run) => self.ready(run),
                 logger::Report::Drained(run) => self.drained(run),
                 logger::Report::Ended(_) | logger::Report::Pong(_) => {}
-                logger::Report::Finished => self.log_is_finished = true,
+                logger::Report::Finished => self.basics.log_is_finished = true,
                 logger::Report::Lost(lines) => {
                     let lost = &mut self.dropped.lines_not_shown;
                     *lost = lost.saturating_add(lines);
@@ -277,7 +277,7 @@ impl Init {
     fn set_alarm(&mut self, run: RunId, alarm: Alarm, span: Duration) {
         let at = self.now.after(span);
         if alarm == Alarm::Idle {
-            self.idle.insert(run);
+            self.basics.idle.insert(run);
         }
         if let Some(running) = self.runs.get_mut(run) {
             running.alarms.insert(alarm, at);
@@ -300,7 +300,7 @@ impl Init {
                 running.alarms.remove(&alarm);
             }
             if alarm == Alarm::Idle {
-                self.idle.remove(&run);
+                self.basics.idle.remove(&run);
             }
             self.advance(run, |procedure| procedure.alarm(alarm));
             self.settle_if_full();
@@ -308,10 +308,10 @@ impl Init {
     }
 
     fn idle_due(&self) -> Vec<(RunId, Alarm)> {
-        let idle = self
-            .idle
-            .iter()
-            .filter(|run| self.runs.get(**run).is_some_and(|running| running.procedure.is_idle()));
+        let idle =
+            self.basics.idle.iter().filter(|run| {
+                self.runs.get(**run).is_some_and(|running| running.procedure.is_idle())
+            });
         let idle: Vec<_> = idle.map(|run| (*run, Alarm::Idle)).collect();
         let busy = || self.runs.iter().any(|(_, running)| running.procedure.is_starting());
         if idle.is_empty() || busy() { Vec::new() } else { idle }

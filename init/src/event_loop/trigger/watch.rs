@@ -37,7 +37,7 @@ impl Init {
         let activated = trigger.and_then(|trigger| machine.activates(trigger));
         let up = activated.filter(|unit| machine.is_up(*unit));
         let history = History {
-            startup: self.booted,
+            startup: self.basics.booted,
             active: self.now,
             active_wall: micros(clock::wall()),
             unit_active: up.map(|unit| machine.since(unit)),
@@ -83,7 +83,7 @@ impl Init {
     }
 
     fn start_lookout(&mut self, post: Post) {
-        let (now, token) = (self.now, self.tokens.next().0);
+        let (now, token) = (self.now, self.basics.tokens.next().0);
         match self.triggers.start(post, now) {
             Ok(socket) => {
                 if token::watch_both(self.poll.registry(), socket, token).is_err() {
