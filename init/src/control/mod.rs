@@ -394,24 +394,8 @@ fn watched(registry: &Registry, path: &str) -> io::Result<UnixListener> {
 
 // The form of answers: one JSON object a line.
 
-/// An answer as the JSON of its `ok`, or `None` if it is sent later.
-pub(crate) type Answered = Result<Option<Box<dyn erased::Answer>>, Failure>;
-
-/// Type-erased answers.
-pub(crate) mod erased {
-    use super::{Line, Serialize};
-
-    pub(crate) trait Answer {
-        /// The line, with its newline.
-        fn line(&self, id: u64) -> Vec<u8>;
-    }
-
-    impl<T: Serialize> Answer for T {
-        fn line(&self, id: u64) -> Vec<u8> {
-            super::line(&Line::ok(id, self))
-        }
-    }
-}
+/// An answer, which makes the line with the id of its request; `None` if it is sent later.
+pub(crate) type Answered = Result<Option<Box<dyn FnOnce(u64) -> Vec<u8>>>, Failure>;
 
 pub(crate) fn line(answer: &impl Serialize) -> Vec<u8> {
     // A value that cannot be serialized is a bug; the client then gets an empty line.
@@ -426,7 +410,7 @@ pub(crate) fn failed(id: u64, failure: Failure) -> Vec<u8> {
 
 #[allow(clippy::unnecessary_wraps, reason = "the last word of most verbs")]
 pub(crate) fn now(answer: impl Serialize + 'static) -> Answered {
-    Ok(Some(Box::new(answer)))
+    Ok(Some(Box::new(move |id| line(&Line::ok(id, answer)))))
 }
 
 pub(crate) fn refused(refusal: Refusal) -> Failure {

@@ -3,12 +3,14 @@
 #[cfg(debug_assertions)]
 use crate::base::crash_test;
 use crate::base::{Level, clock};
+use crate::control;
 use crate::event_loop::Init;
 use crate::output::event_log::{self, Occasion};
 use crate::restore::records::Order;
 use crate::service::sequence::Effect;
 use crate::state::event_in_progress;
 use crate::sys::{fault, inbox};
+use groundstate_units::control::answer::Failure;
 use groundstate_units::machine::action::{Action, Note, Outcome};
 use groundstate_units::machine::event::{Event, RunId};
 use groundstate_units::machine::reason::{Refusal, State};
@@ -40,8 +42,8 @@ impl Init {
         }
     }
 
-    /// Applies a request and returns the refusal, if any.
-    pub(crate) fn wish(&mut self, event: Event) -> Result<(), Refusal> {
+    /// Applies a request, unless the machine refuses it.
+    pub(crate) fn wish(&mut self, event: Event) -> Result<(), Failure> {
         self.settle();
         let edits_policy = matches!(event, Event::SetPolicy(_));
         let refused = self.step(event);
@@ -49,7 +51,7 @@ impl Init {
             self.loader.policy_edited = Some(true);
         }
         self.settle();
-        refused.map_or(Ok(()), Err)
+        refused.map_or(Ok(()), |refusal| Err(control::refused(refusal)))
     }
 
     fn step(&mut self, event: Event) -> Option<Refusal> {

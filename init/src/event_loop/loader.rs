@@ -4,7 +4,7 @@
 #[cfg(debug_assertions)]
 use crate::base::crash_test;
 use crate::base::{Level, Mode, limit, token};
-use crate::control::instances_of;
+use crate::control::{self, instances_of, now};
 use crate::event_loop::Init;
 use crate::loader::child::{LoadRequest, Part};
 use crate::loader::transfer::{LoadResult, Parcel};
@@ -12,6 +12,7 @@ use crate::loader::{Asker, Next, Outcome, Purpose, Rank, Working, send, send_wit
 use crate::spawn::{Base, Passed};
 use crate::sys::Pid;
 use crate::{fd, logger};
+use groundstate_units::control::answer::{Failure, Report};
 use groundstate_units::graph::Provider;
 use groundstate_units::machine::event::Event;
 use groundstate_units::spec::Exit;
@@ -33,7 +34,7 @@ impl Init {
             return self.load_later(purpose);
         }
         if let Some(why) = self.source_must_wait(&purpose) {
-            return self.not_loaded(purpose, Vec::new(), &why);
+            return self.not_loaded(purpose, &[], &why);
         }
         self.loader.leave_out_nothing();
         self.send_for(purpose);
@@ -135,7 +136,7 @@ impl Init {
             Ok(delivery) => delivery,
             Err(why) => {
                 self.say(Level::Error, format_args!("{why}"));
-                return self.not_loaded(purpose, Vec::new(), &why);
+                return self.not_loaded(purpose, &[], &why);
             }
         };
         self.loader.leave_out_nothing();
@@ -144,7 +145,15 @@ impl Init {
             self.say(Level::Warning, format_args!("{note}"));
         }
         if refused && !matches!(purpose, Purpose::Boot) {
-            return self.not_loaded(purpose, generation.diagnostics, "the unit files were refused");
+            return self.not_loaded(
+                purpose,
+                &generation.diagnostics,
+                "the unit files were refused",
+            );
+        }
+        let asker = purpose.asker();
+        if let (Some(refusal), Some(asker)) = (refusal, asker) {
+            return self.answer_later(asker, Err(control::refused(refusal)));
         }
         let Some(purpose) = self.with_present_policy(purpose, &mut generation) else { return };
         let in_force = self.machine.generation().number;
@@ -153,45 +162,58 @@ impl Init {
         if self.options.exit_with.is_some() {
             generation.settings.exit_with.clone_from(&self.options.exit_with);
         }
-        match purpose {
+        let generation = Arc::new(generation);
+        let flip = |no_restart, tolerant| Event::Reload {
+            generation: generation.clone(),
+            no_restart,
+            tolerant,
+        };
+        let with_report = |failure| {
+            let report = Some(Report::new(&generation.diagnostics));
+            Failure { report, ..failure }
+        };
+        let answer = match purpose {
             Purpose::Boot => {
                 self.say_diagnostics(&generation.diagnostics);
-                self.boot(generation);
+                return self.boot(generation);
             }
-            Purpose::Reload { no_restart, asker } => {
+            Purpose::Reload { no_restart, .. } => {
                 self.say_diagnostics(&generation.diagnostics);
-                self.flip(Arc::new(generation), no_restart, asker);
-            }
-            Purpose::Plan { asker } => self.plan_load(asker, Arc::new(generation)),
-            Purpose::Put { asker, source, plan, .. } => match refusal {
-                Some(refusal) => self.refuse_source(asker, refusal),
-                None => {
-                    self.loader.slow.forget(&source);
-                    self.take_source(asker, &source, plan, generation);
+                let flipped = self.flip(&generation, flip(no_restart, false), asker.is_some());
+                if let Err(failure) = &flipped {
+                    self.say(Level::Error, format_args!("reload refused: {}", failure.message));
                 }
-            },
-            Purpose::Instances { asker, wish, dry } => match refusal {
-                Some(refusal) => self.refuse_source(asker, refusal),
-                None => self.take_instances(asker, *wish, dry, generation),
-            },
+                flipped.map_err(with_report)
+            }
+            Purpose::Plan { .. } => {
+                self.show_plan(flip(false, false)).map_err(with_report).and_then(now)
+            }
+            Purpose::Put { source, plan, .. } => {
+                self.loader.slow.forget(&source);
+                self.take_source(&generation, flip(false, true), &source, plan)
+            }
+            Purpose::Instances { wish, dry, .. } => {
+                self.take_instances(&generation, flip(false, true), *wish, dry)
+            }
+        };
+        if let Some(asker) = asker {
+            self.answer_later(asker, answer);
         }
     }
 
-    fn not_loaded(&mut self, purpose: Purpose, diagnostics: Vec<Diagnostic>, why: &str) {
+    fn not_loaded(&mut self, purpose: Purpose, diagnostics: &[Diagnostic], why: &str) {
         match purpose {
-            Purpose::Boot => self.not_booted(),
-            Purpose::Reload { asker, .. } => {
-                self.say_diagnostics(&diagnostics);
+            Purpose::Boot => return self.not_booted(),
+            Purpose::Reload { .. } => {
+                self.say_diagnostics(diagnostics);
                 self.say(Level::Error, format_args!("{why}: nothing has changed"));
-                if let Some(asker) = asker {
-                    self.refuse_load(asker, &diagnostics, why);
-                }
             }
-            Purpose::Plan { asker }
-            | Purpose::Put { asker, .. }
-            | Purpose::Instances { asker, .. } => {
-                self.refuse_load(asker, &diagnostics, why);
-            }
+            Purpose::Plan { .. } | Purpose::Put { .. } | Purpose::Instances { .. } => {}
+        }
+        if let Some(asker) = purpose.asker() {
+            let mut failure = Failure::new(Failure::REFUSED, why, "nothing has changed");
+            failure.report = Some(Report::new(diagnostics));
+            self.answer_later(asker, Err(failure));
         }
     }
 
@@ -373,7 +395,7 @@ impl Init {
         if self.loader.retries_boot(self.now) {
             self.first_load_again();
         } else {
-            self.boot(Generation::default());
+            self.boot(Arc::default());
         }
     }
 
@@ -384,8 +406,7 @@ impl Init {
     }
 
     /// Installs the first generation: starts the logger and sets the goal.
-    pub(crate) fn boot(&mut self, generation: Generation) {
-        let generation = Arc::new(generation);
+    pub(crate) fn boot(&mut self, generation: Arc<Generation>) {
         self.settle_with(&generation);
         let targets = self.options.target.clone().or_else(|| self.basics.kernel_target.clone());
         let asked = targets.as_ref().unwrap_or(&generation.settings.default_target).clone();
@@ -470,7 +491,8 @@ impl Init {
         if let Err(purpose) = self.loader.queue(rank, purpose)
             && let Some(asker) = purpose.asker()
         {
-            self.turn_away(asker);
+            let failure = Failure::new(Failure::BUSY, "too many loads are waiting", "try again");
+            self.answer_later(asker, Err(failure));
         }
     }
 }

@@ -427,8 +427,8 @@ impl Init {
             Reaction::Goal(goal) => {
                 self.say(Level::Info, format_args!("{key}: setting the goal to {goal}"));
                 let wish = Event::SetGoal(Goal { targets: vec![goal], ..Goal::default() });
-                if let Err(refusal) = self.wish(wish) {
-                    self.say(Level::Error, format_args!("{key}: {}", refusal.message));
+                if let Err(refused) = self.wish(wish) {
+                    self.say(Level::Error, format_args!("{key}: {}", refused.message));
                 }
             }
         }

@@ -8,7 +8,7 @@ use crate::base::paths::Paths;
 use crate::base::signals::Signals;
 use crate::base::{Level, Mode, limit, own_limits, signals, token};
 use crate::control::client::Client;
-use crate::control::{failed, now};
+use crate::control::now;
 use crate::event_loop::{Init, Own};
 use crate::loader::Asker;
 use crate::options::Options;
@@ -100,19 +100,16 @@ impl Init {
 
     /// Answers the upgrade request, also when the new image crashed during its start.
     fn answer_upgrade(&mut self, asker: Option<Asker>, gave_way: bool) {
-        let asker = asker.filter(|asker| self.recall(*asker));
         let why = "the new binary crashed at startup";
-        if gave_way {
+        let answer = if gave_way {
             self.say(Level::Error, format_args!("upgrade failed: {why}"));
+            Err(cannot(why))
         } else {
             self.say(Level::Info, format_args!("continuing with the previous state"));
-        }
-        let Some(asker) = asker else { return };
-        if gave_way {
-            let line = failed(asker.id, cannot(why));
-            self.queue(asker.client, &line);
-        } else if let Ok(Some(answer)) = now(Told { schema: 1, ..Told::default() }) {
-            self.queue(asker.client, &answer.line(asker.id));
+            now(Told { schema: 1, ..Told::default() })
+        };
+        if let Some(asker) = asker {
+            self.answer_later(asker, answer);
         }
     }
 

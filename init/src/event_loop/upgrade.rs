@@ -4,7 +4,7 @@
 use crate::base::kernel_cmdline::KernelLine;
 use crate::base::reexec::{arguments_in, environment};
 use crate::base::{Level, Mode, limit};
-use crate::control::{Answered, failed, stopping};
+use crate::control::{Answered, stopping};
 use crate::event_loop::Init;
 use crate::fd;
 use crate::loader::Asker;
@@ -135,11 +135,7 @@ impl Init {
     fn keep_present(&mut self, why: &str) {
         let Some(upgrade) = self.images.upgrade.take() else { return };
         self.say(Level::Error, format_args!("upgrade failed: {why}"));
-        let asker = upgrade.asker;
-        if self.recall(asker) {
-            let line = failed(asker.id, cannot(why));
-            self.queue(asker.client, &line);
-        }
+        self.answer_later(upgrade.asker, Err(cannot(why)));
     }
 
     /// Runs between two turns: executes the binary that passed its trial. Returns only if that
