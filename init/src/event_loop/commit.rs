@@ -32,10 +32,8 @@ impl Init {
         whole &= store.put_table(Kind::Tracked, &mut tracker.runs);
         whole &= store.put_table(Kind::ProcessTree, &mut tracker.families);
         whole &= store.put_watched(Kind::Tracker, &mut self.tracker);
-        if let Some(logger) = &mut self.logger {
-            whole &= store.put_table(Kind::Log, &mut logger.unmarked().runs);
-        }
-        whole &= stage_part(store, Kind::Logger, &mut self.logger);
+        whole &= store.put_table(Kind::Log, &mut self.logger.unmarked().runs);
+        whole &= store.put_watched(Kind::Logger, &mut self.logger);
         let Some(ground) = self.spawner.keep() else { return false };
         whole &= store.put(&Kind::Ground.key(), &ground);
         let history = self.history.unmarked();

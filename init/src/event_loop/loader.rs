@@ -3,12 +3,13 @@
 
 #[cfg(debug_assertions)]
 use crate::base::crash_test;
+use crate::base::paths::Paths;
 use crate::base::{Level, Mode, limit, token};
 use crate::control::{self, instances_of, now};
 use crate::event_loop::Init;
 use crate::loader::child::{LoadRequest, Part};
 use crate::loader::transfer::{LoadResult, Parcel};
-use crate::loader::{Asker, Next, Outcome, Purpose, Rank, Working, send, send_without};
+use crate::loader::{Asker, Next, Outcome, Purpose, Rank, Working, send};
 use crate::spawn::{Base, Passed};
 use crate::sys::Pid;
 use crate::{fd, logger};
@@ -41,8 +42,9 @@ impl Init {
     }
 
     /// Forks the loader child for a load whose turn has come.
-    fn send_for(&mut self, purpose: Purpose) {
-        if self.loader.is_stuck() {
+    pub(crate) fn send_for(&mut self, purpose: Purpose) {
+        let boots = matches!(purpose, Purpose::Boot);
+        if self.loader.is_stuck() && !boots {
             let why = "cannot load: earlier loads are blocked on a file system";
             return self.loaded(purpose, Err(why.to_string()));
         }
@@ -53,11 +55,12 @@ impl Init {
             Purpose::Instances { .. } => Part::Instances,
             Purpose::Boot | Purpose::Reload { .. } | Purpose::Plan { .. } => Part::Whole,
         };
-        let previous = Some(self.machine.generation().clone());
+        let previous = (!boots).then(|| self.machine.generation().clone());
         let wanted = self.wanted_for(&purpose);
         let left_out = self.loader.left_out();
         let errand = LoadRequest {
             previous,
+            identity: boots && self.mode == Mode::Machine,
             part,
             wanted,
             left_out,
@@ -67,7 +70,12 @@ impl Init {
         self.loading(purpose, sent);
     }
 
-    fn loading(&mut self, purpose: Purpose, sent: std::io::Result<(Pid, Parcel)>) {
+    /// Handles the start of a load. If the loader of the first one cannot be started, init boots with
+    /// an empty generation and so enters the emergency.
+    pub(crate) fn loading(&mut self, purpose: Purpose, sent: io::Result<(Pid, Parcel)>) {
+        if matches!(purpose, Purpose::Boot) {
+            self.loader.boots(self.now);
+        }
         match sent {
             Ok(sent) => {
                 let deadline = self.now.after(self.patience_with(&purpose));
@@ -111,13 +119,12 @@ impl Init {
         let (trusted, uid) = self
             .caller(asker.client)
             .map_or((false, u32::MAX), |caller| (caller.trusted, caller.uid));
-        match purpose {
-            _ if trusted => Rank::Trusted,
-            Purpose::Put { .. } => Rank::Owner(uid),
-            Purpose::Boot
-            | Purpose::Reload { .. }
-            | Purpose::Plan { .. }
-            | Purpose::Instances { .. } => Rank::Reader(uid),
+        if trusted {
+            Rank::Trusted
+        } else if matches!(purpose, Purpose::Put { .. }) {
+            Rank::Owner(uid)
+        } else {
+            Rank::Reader(uid)
         }
     }
 
@@ -248,65 +255,25 @@ impl Init {
             score: self.basics.own_limits.score(),
         };
         self.settle_watchdog();
-        let log = self.log_settings(settings);
-        let now = self.now;
-        match &mut self.logger {
-            Some(logger) => logger.set(log, now),
-            None => self.start_logger(log),
-        }
-    }
-
-    fn log_settings(&self, settings: &Settings) -> logger::Settings {
-        let machine = self.mode == Mode::Machine;
-        logger::Settings {
-            log_dir: self.paths.log_dir(settings),
-            log_size: settings.log_size,
-            log_keep: settings.log_keep,
-            log_readers: settings.log_readers.clone(),
-            echo: settings.echo.unwrap_or(if machine { Echo::No } else { Echo::Yes }),
-        }
-    }
-
-    /// Starts the logger while the loader is working. The logger is a fork of this process, so it
-    /// is cheaper before init grows. Its settings follow later.
-    pub(crate) fn start_logger_early(&mut self) {
-        let log = self.log_settings(&Settings::default());
-        self.start_logger(log);
-    }
-
-    fn start_logger(&mut self, log: logger::Settings) {
-        let now = self.now;
-        let listener = self.log_listener();
-        match logger::Handle::new(log, listener) {
-            Ok(mut logger) => {
-                if let Err(error) = logger.start(now) {
-                    self.say(Level::Error, format_args!("cannot start the logger: {error}"));
-                }
-                self.logger = Some(logger.into());
-                self.watch_logger();
-            }
-            Err(error) => self.say(Level::Error, format_args!("cannot create the logger: {error}")),
-        }
+        self.logger.set(log_settings(&self.paths, self.mode, settings), self.now);
     }
 
     /// Registers the new socket of the logger with the poll.
     pub(crate) fn watch_logger(&mut self) {
-        let Some(socket) = self.logger.as_deref().and_then(logger::Handle::socket) else { return };
+        let Some(socket) = self.logger.socket() else { return };
         // Without a watch, init still flushes to the logger in each turn.
         let _ = token::watch_both(self.poll.registry(), socket, token::LOGGER);
     }
 
     /// Handles a reaped child that belongs to no unit.
     pub(crate) fn child_ended(&mut self, pid: Pid, exit: Exit) {
-        let now = self.now;
         if !self.loader_ended(pid, exit)
             && !fd::closer_ended(pid)
             && !self.shell_ended(pid, exit)
             && !self.trial_ended(pid, exit)
             && !self.trigger_child_ended(pid)
-            && let Some(logger) = &mut self.logger
         {
-            logger.ended(pid, now);
+            self.logger.ended(pid, self.now);
         }
     }
 
@@ -337,6 +304,10 @@ impl Init {
     /// Names requested outside the unit files. The loader creates those that are instances of
     /// templates.
     fn wanted_for(&self, purpose: &Purpose) -> Vec<Name> {
+        if let Purpose::Boot = purpose {
+            let targets = [&self.options.target, &self.basics.kernel_target];
+            return targets.into_iter().flatten().cloned().collect();
+        }
         let wish = self.machine.wish();
         let mut wanted: Vec<Name> = wish.goal.iter().chain(wish.want.keys()).cloned().collect();
         if let Purpose::Put { .. } | Purpose::Instances { .. } = purpose {
@@ -373,36 +344,13 @@ impl Init {
 }
 
 impl Init {
-    /// Handles the start of the first load. If the loader could not be started, init boots with an
-    /// empty generation and so enters the emergency.
-    pub(crate) fn loading_at_boot(&mut self, sent: io::Result<(Pid, Parcel)>) {
-        self.loader.boots(self.now);
-        self.loading(Purpose::Boot, sent);
-    }
-
-    /// Repeats the first load after a change of the root.
-    pub(crate) fn boot_anew(&mut self) {
-        self.loader.boot_anew();
-        self.first_load_again();
-    }
-
-    fn targets(&self) -> [Option<&Name>; 2] {
-        [self.options.target.as_ref(), self.basics.kernel_target.as_ref()]
-    }
-
     /// Retries a boot load that failed; after the last attempt, boots with an empty generation.
-    pub(crate) fn not_booted(&mut self) {
+    fn not_booted(&mut self) {
         if self.loader.retries_boot(self.now) {
-            self.first_load_again();
+            self.send_for(Purpose::Boot);
         } else {
             self.boot(Arc::default());
         }
-    }
-
-    pub(crate) fn first_load_again(&mut self) {
-        let left_out = self.loader.left_out();
-        let sent = send_without(&self.paths, self.mode, self.targets(), left_out);
-        self.loading_at_boot(sent);
     }
 
     /// Installs the first generation: starts the logger and sets the goal.
@@ -475,11 +423,7 @@ impl Init {
             Next::Wait(purpose) => self.load_later(purpose),
             Next::Again(purpose, why) => {
                 self.say(Level::Error, format_args!("{why}: retrying the load"));
-                if matches!(purpose, Purpose::Boot) {
-                    self.first_load_again();
-                } else {
-                    self.send_for(purpose);
-                }
+                self.send_for(purpose);
             }
             Next::GiveUp(purpose, why) => self.loaded(purpose, Err(why)),
         }
@@ -511,5 +455,17 @@ impl Init {
         );
         self.loader_failed(load, Exit::Signal { signal: 9, core: false });
         self.next_load();
+    }
+}
+
+/// The logger's part of the settings.
+pub(super) fn log_settings(paths: &Paths, mode: Mode, settings: &Settings) -> logger::Settings {
+    let echo = if mode == Mode::Machine { Echo::No } else { Echo::Yes };
+    logger::Settings {
+        log_dir: paths.log_dir(settings),
+        log_size: settings.log_size,
+        log_keep: settings.log_keep,
+        log_readers: settings.log_readers.clone(),
+        echo: settings.echo.unwrap_or(echo),
     }
 }

@@ -88,7 +88,7 @@ pub(crate) struct Init {
     pub(crate) signals: Signals,
     pub(crate) control: Option<Watched<Control>>,
     pub(crate) notify: Option<Watched<Notify>>,
-    pub(crate) logger: Option<Watched<logger::Handle>>,
+    pub(crate) logger: Watched<logger::Handle>,
     pub(crate) loader: Watched<Loader>,
     pub(crate) history: Watched<History>,
     pub(crate) timings: Timings,
@@ -129,9 +129,9 @@ impl Init {
     /// Combines the parts of this image with the state, which is empty at the first start.
     fn with(own: Own, state: State) -> Init {
         let Own { options, mode, paths, voice, poll, signals, null, images } = own;
-        let State { components, machine, runs, spawner, record } = state;
+        let State { components, machine, runs, spawner, logger, record } = state;
         let Components { head, pending, orders, tracker, control, notify, .. } = components;
-        let Components { logger, loader, history, timings, triggers, .. } = components;
+        let Components { loader, history, timings, triggers, .. } = components;
         let Components { ending, suspects, .. } = components;
         Init {
             options,
@@ -156,7 +156,7 @@ impl Init {
             signals,
             control: control.map(Watched::from),
             notify: notify.map(Watched::from),
-            logger: logger.map(Watched::from),
+            logger: logger.into(),
             loader: loader.into(),
             history: history.into(),
             timings,
@@ -203,10 +203,10 @@ impl Init {
         self.commit();
         // All signals of this turn have been handled.
         SignalPipe::committed();
-        if let Some(logger) = self.logger.as_mut().filter(|logger| logger.has_to_tell()) {
+        if self.logger.has_to_tell() {
             // After the commit: a pipe that was sent to the logger never belongs to another run
             // after a crash.
-            logger.flush(self.now);
+            self.logger.flush(self.now);
         }
         let (deadline, now) = (self.deadline(), clock::now());
         let more = self.more_to_reap
@@ -242,7 +242,7 @@ impl Init {
             self.watchdog.deadline(),
             self.control.as_deref().and_then(Control::next_deadline),
             self.notify.as_deref().and_then(Notify::deadline),
-            self.logger.as_deref().and_then(logger::Handle::deadline),
+            self.logger.deadline(),
             self.tracker.has_to_look().then(|| self.now.after(limit::CGROUP_PAUSE)),
         ];
         all.into_iter().flatten().min()
@@ -292,10 +292,7 @@ impl Init {
         self.tell_mains_ended();
         self.settle();
         if self.more_to_reap || asked.contains(&Asked::Reap) {
-            let now = self.now;
-            if let Some(logger) = &mut self.logger {
-                logger.look(now);
-            }
+            self.logger.look(self.now);
             self.reap();
         }
         self.emptied();
@@ -363,9 +360,8 @@ impl Init {
                 unit.is_some_and(|unit| self.machine.state(unit).is_active())
             }
         };
-        let now = self.now;
-        if let Some(logger) = self.logger.as_mut().filter(|_| open) {
-            logger.open_files(now);
+        if open {
+            self.logger.open_files(self.now);
             self.basics.log_files_open = true;
         }
     }

@@ -288,9 +288,7 @@ impl Init {
 impl Init {
     /// Runs once, before the first turn.
     pub(crate) fn reconcile(&mut self) {
-        if let Some(logger) = &mut self.logger {
-            logger.reconcile();
-        }
+        self.logger.reconcile();
         if let Some(control) = &mut self.control {
             // Their requests may be half done. Closing the connection keeps the clients from
             // waiting in vain.

@@ -85,7 +85,7 @@ impl Init {
         if self.ending.logger_until.is_some() || self.ending.reached.is_some() {
             return;
         }
-        if self.logger.as_mut().is_some_and(|logger| logger.finish(now)) {
+        if self.logger.finish(now) {
             self.ending.logger_until = Some(now.after(limit::LOGGER_FINISH));
         } else {
             self.ending.reach();
@@ -95,8 +95,7 @@ impl Init {
     /// Runs at the end of each turn.
     pub(crate) fn look_at_ending(&mut self) {
         let Some(until) = self.ending.logger_until else { return };
-        let logger_is_gone = self.logger.as_ref().is_none_or(|logger| logger.pid().is_none());
-        if (self.basics.log_is_finished && logger_is_gone) || until <= self.now {
+        if (self.basics.log_is_finished && self.logger.pid().is_none()) || until <= self.now {
             self.ending.reach();
         }
     }

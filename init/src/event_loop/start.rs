@@ -8,8 +8,10 @@ use crate::base::retry::{retry_now, retry_with_backoff};
 use crate::base::signals::Signals;
 use crate::base::{Level, Mode, clock, limit, token};
 use crate::control::Control;
+use crate::event_loop::loader::log_settings;
 use crate::event_loop::{Init, Own};
-use crate::loader::failed_load::LeftOut;
+use crate::loader::Purpose;
+use crate::loader::child::LoadRequest;
 use crate::notify::Notify;
 use crate::options::Options;
 use crate::output::console_log::ConsoleLog;
@@ -21,13 +23,15 @@ use crate::spawn::{Null, Spawner};
 use crate::state::table::Watched;
 use crate::sys::signal;
 use crate::upgrade::Images;
-use crate::{boot, control, loader};
+use crate::{boot, control, loader, logger};
 use groundstate_units::control::place;
 use groundstate_units::machine::Machine;
+use groundstate_units::unit::settings::Settings;
 use mio::Poll;
 use nix::sys::socket::{Backlog, listen};
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 
 impl Init {
     /// Fails only without memory, a poll or descriptors.
@@ -43,8 +47,10 @@ impl Init {
         complaints.extend(no_runtime.map(|why| format!("no control socket: {why}")));
         let poll = retry_with_backoff(Poll::new)?;
         // Start the loader first; init prepares the rest while the loader works.
-        let targets = [options.target.as_ref(), kernel.target.as_ref()];
-        let loading = loader::send_without(&paths, mode, targets, LeftOut::default());
+        let wanted = [&options.target, &kernel.target].into_iter().flatten().cloned().collect();
+        let identity = mode == Mode::Machine;
+        let loading =
+            loader::send(&LoadRequest { identity, wanted, ..LoadRequest::of(&paths, mode) });
         let (signals, deaf) = retry_with_backoff(|| Signals::listen(poll.registry()))?;
         // The parent may have blocked signals, and the mask survives an exec.
         signal::unblock_all();
@@ -61,7 +67,9 @@ impl Init {
             ..Basics::default()
         };
         let spawner = retry_with_backoff(Spawner::new)?;
-        let state = State::begins(basics, new_machine(mode), tracker, spawner, record);
+        let log = log_settings(&paths, mode, &Settings::default());
+        let logger = retry_with_backoff(|| logger::Handle::new(log.clone(), None))?;
+        let state = State::begins(basics, new_machine(mode), tracker, spawner, logger, record);
         let null = retry_with_backoff(Null::open)?;
         let images = Images::begins();
         let own = Own { options, mode, paths, voice, poll, signals, null, images };
@@ -71,8 +79,12 @@ impl Init {
         init.complain(&complaints, no_score.as_deref(), no_cgroups.as_deref());
         retry_with_backoff(|| init.watch_tracker())?;
         init.make_sockets();
-        init.loading_at_boot(loading);
-        init.start_logger_early();
+        init.loading(Purpose::Boot, loading);
+        // The logger is a fork of this process, so it is cheaper before init grows.
+        if let Err(error) = init.logger.start(init.now) {
+            init.say(Level::Error, format_args!("cannot start the logger: {error}"));
+        }
+        init.watch_logger();
         init.arm(0);
         Ok(init)
     }
@@ -133,17 +145,14 @@ impl Init {
         if let Err(error) = made {
             self.say(Level::Error, format_args!("cannot listen at {path}: {error}"));
         }
-        if self.logger.is_some()
-            && let Some(listener) = self.log_listener()
-            && let Some(logger) = &mut self.logger
-        {
-            logger.listen(listener);
+        if let Some(listener) = self.log_listener(&dir) {
+            self.logger.listen(listener);
         }
     }
 
     /// Opens `log.sock` for the logger.
-    pub(crate) fn log_listener(&mut self) -> Option<std::os::fd::OwnedFd> {
-        let path = place::log_socket(self.paths.runtime_dir.as_deref()?);
+    fn log_listener(&mut self, dir: &str) -> Option<OwnedFd> {
+        let path = place::log_socket(dir);
         // Connections are accepted in order, so a long backlog would delay root.
         let listen_at = || {
             let listener = control::listen(&path)?;

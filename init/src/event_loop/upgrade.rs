@@ -7,7 +7,7 @@ use crate::base::{Level, Mode, limit};
 use crate::control::{Answered, stopping};
 use crate::event_loop::Init;
 use crate::fd;
-use crate::loader::Asker;
+use crate::loader::{Asker, Purpose};
 use crate::output::console_log;
 use crate::state::store::Store;
 use crate::sys::signal::SignalPipe;
@@ -51,9 +51,7 @@ impl Init {
         // Also when the store cannot be written: otherwise a full inbox would hold inputs in the
         // kernel for ever.
         inbox::committed(inputs);
-        if let Some(logger) = &mut self.logger {
-            logger.unmarked().committed();
-        }
+        self.logger.unmarked().committed();
         self.closing.clear();
         self.effects.committed();
         if self.triggers.has_answers() {
@@ -251,15 +249,14 @@ impl Init {
         self.basics.shell.let_go();
         self.basics.log_files_open = false;
         // The logger and the lookouts hold files of the old root open.
-        if let Some(logger) = &mut self.logger {
-            logger.replace(self.now);
-        }
+        self.logger.replace(self.now);
         self.triggers.lookouts.values_mut().for_each(Lookout::give_up);
         let socket = self.paths.runtime_dir.as_deref().map(place::control_socket);
         if socket.is_some_and(|path| !Path::new(&path).exists()) {
             self.make_sockets();
         }
-        self.boot_anew();
+        self.loader.boot_anew();
+        self.send_for(Purpose::Boot);
         if let Some(old) = old {
             let emptied = process::fork(&[old.as_fd()], || {
                 let _ = process::set_name(c"init: frees");

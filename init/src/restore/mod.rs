@@ -7,7 +7,7 @@ pub(crate) mod records;
 use crate::base::reexec::{arguments, environment};
 use crate::base::{limit, procfs};
 use crate::logger::Handle;
-use crate::restore::records::{Components, State};
+use crate::restore::records::State;
 use crate::state::store::Store;
 use crate::sys::{Pid, inherit, process, signal, socket, wait};
 use crate::upgrade::{PASSED, PASSED_ROOT};
@@ -108,10 +108,8 @@ fn helper(pid: Pid, since: u64) -> Option<String> {
 /// The committed state, without an unknown logger.
 pub(crate) fn state(store: &Store) -> Result<State, String> {
     let mut state = State::read(store)?;
-    let Components { logger, pending, .. } = &mut state.components;
-    if let Some(logger) = logger {
-        end_unknown_logger(logger, pending.kept);
-    }
+    let kept = state.components.pending.kept;
+    end_unknown_logger(&mut state.logger, kept);
     Ok(state)
 }
 

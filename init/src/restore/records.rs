@@ -128,7 +128,6 @@ pub(crate) struct Components {
     pub(crate) control: Option<Control>,
     /// The notify socket. Dropping it removes its file.
     pub(crate) notify: Option<Notify>,
-    pub(crate) logger: Option<logger::Handle>,
     pub(crate) loader: Loader,
     pub(crate) history: History,
     pub(crate) timings: Timings,
@@ -147,6 +146,7 @@ pub(crate) struct Parts {
     store: Store,
     looks: Looks,
     ground: KeptGround,
+    logger: logger::Handle,
 }
 
 /// The whole state, decoded, with all its descriptors taken over.
@@ -155,6 +155,7 @@ pub(crate) struct State {
     pub(crate) machine: Machine,
     pub(crate) runs: Runs,
     pub(crate) spawner: Spawner,
+    pub(crate) logger: logger::Handle,
     pub(crate) record: Option<Record>,
 }
 
@@ -166,10 +167,8 @@ impl Parts {
         }
         let mut tracker: Tracker = of(store, Kind::Tracker)?;
         tracker.know_again(store.read_table(Kind::Tracked)?, store.read_table(Kind::ProcessTree)?);
-        let mut logger: Option<logger::Handle> = store.read(Kind::Logger)?;
-        if let Some(logger) = &mut logger {
-            logger.runs = Table::of(store.read_table(Kind::Log)?);
-        }
+        let mut logger: logger::Handle = of(store, Kind::Logger)?;
+        logger.runs = Table::of(store.read_table(Kind::Log)?);
         let mut history: History = of(store, Kind::History)?;
         history.kept = Table::of(store.read_table(Kind::Event)?);
         history.of_run = Table::of(store.read_table(Kind::LastEvent)?);
@@ -195,7 +194,6 @@ impl Parts {
             tracker,
             control: store.read(Kind::Control)?,
             notify: store.read(Kind::Notify)?,
-            logger,
             loader: of(store, Kind::Loader)?,
             history,
             timings,
@@ -203,7 +201,7 @@ impl Parts {
             ending: of(store, Kind::Ending)?,
             suspects: of(store, Kind::Suspects)?,
         };
-        Ok(Parts { components, machine, children, runs, store: kept, looks, ground })
+        Ok(Parts { components, machine, children, runs, store: kept, looks, ground, logger })
     }
 
     /// The machine, if it is consistent with its units.
@@ -230,12 +228,13 @@ impl State {
         machine: Machine,
         tracker: Tracker,
         spawner: Spawner,
+        logger: logger::Handle,
         record: Option<Record>,
     ) -> State {
         let head = Head { basics: Cow::Owned(basics), ..Head::default() };
         let components =
             Components { head, tracker, triggers: Triggers::new(), ..Components::default() };
-        State { components, machine, runs: Runs::default(), spawner, record }
+        State { components, machine, runs: Runs::default(), spawner, logger, record }
     }
 
     /// Reads and combines the records. Descriptors are handled as in [`Parts::read`].
@@ -257,7 +256,8 @@ impl State {
         let record = head.record.map(inherit::take).transpose();
         let record = record.ok().flatten().map(|fd| Record::go_on(File::from(fd)));
         wait::made_before(parts.children.into_keys());
-        Ok(State { components: parts.components, machine, runs, spawner, record })
+        let Parts { components, logger, .. } = parts;
+        Ok(State { components, machine, runs, spawner, logger, record })
     }
 }
 

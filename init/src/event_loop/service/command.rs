@@ -427,17 +427,15 @@ impl Init {
         spec: &Run,
         log: Log,
     ) -> std::io::Result<Rc<OwnedFd>> {
-        match (log, &mut self.logger) {
-            (Log::File | Log::Kmsg | Log::Syslog | Log::Console, Some(logger)) => {
+        match log {
+            Log::File | Log::Kmsg | Log::Syslog | Log::Console => {
                 let told = logger::RunLog::of(run, name, targets, spec, log);
-                let pipe = logger.pipe_for(told)?;
-                logger.hold();
+                let pipe = self.logger.pipe_for(told)?;
+                self.logger.hold();
                 Ok(Rc::new(pipe))
             }
-            (Log::Inherit, _) => Ok(Rc::new(std::io::stdout().as_fd().try_clone_to_owned()?)),
-            (Log::Null | Log::File | Log::Kmsg | Log::Syslog | Log::Console, _) => {
-                Ok(self.null.output.clone())
-            }
+            Log::Inherit => Ok(Rc::new(std::io::stdout().as_fd().try_clone_to_owned()?)),
+            Log::Null => Ok(self.null.output.clone()),
         }
     }
 }

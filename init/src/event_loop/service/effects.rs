@@ -60,10 +60,8 @@ impl Init {
             self.follow(run, effects);
             inbox::about(before);
         }
-        if let Some(logger) = &mut self.logger {
-            // Passes read ends to the logger now: kept here, they would slow down each clone in a
-            // burst of starts.
-            logger.pass_on(self.now);
-        }
+        // Passes read ends to the logger now: kept here, they would slow down each clone in a burst
+        // of starts.
+        self.logger.pass_on(self.now);
     }
 }

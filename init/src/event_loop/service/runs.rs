@@ -144,7 +144,7 @@ impl Init {
 
     fn drain(&mut self, run: RunId) -> Vec<Effect> {
         let now = self.now;
-        let asked = self.logger.as_mut().is_some_and(|logger| logger.drain(run, now));
+        let asked = self.logger.drain(run, now);
         let Some(running) = self.runs.get_mut(run) else { return Vec::new() };
         if !asked {
             return running.procedure.drained();
@@ -156,10 +156,10 @@ impl Init {
 
     /// Handles the reports of the logger.
     pub(crate) fn logger_reports(&mut self) {
-        let now = self.now;
-        let logger = self.logger.as_mut().filter(|logger| logger.may_report());
-        let Some(logger) = logger else { return };
-        for report in logger.reports(now) {
+        if !self.logger.may_report() {
+            return;
+        }
+        for report in self.logger.reports(self.now) {
             match report {
                 logger::Report::Ready(run) => self.ready(run),
                 logger::Report::Drained(run) => self.drained(run),
@@ -184,12 +184,12 @@ impl Init {
 
     /// Handles the logger's deadline.
     pub(crate) fn logger_due(&mut self) {
-        let now = self.now;
-        let is_due = self.logger.as_ref().and_then(|logger| logger.deadline());
-        let is_due = is_due.is_some_and(|at| at <= now);
-        match self.logger.as_mut().filter(|_| is_due).map(|logger| logger.tick(now)) {
-            Some(logger::Ticked::Started) => self.watch_logger(),
-            Some(logger::Ticked::DoesNotEnd(pid)) => {
+        if self.logger.deadline().is_none_or(|at| at > self.now) {
+            return;
+        }
+        match self.logger.tick(self.now) {
+            logger::Ticked::Started => self.watch_logger(),
+            logger::Ticked::DoesNotEnd(pid) => {
                 let dir = self.paths.log_dir(&self.machine.generation().settings);
                 let what = format!("the logger (pid {pid}) was killed and does not exit");
                 let why =
@@ -197,7 +197,7 @@ impl Init {
                 let then = "until it exits, services with a full output pipe block";
                 self.say(Level::Error, format_args!("{what}: {why}; {then}"));
             }
-            Some(logger::Ticked::Nothing) | None => {}
+            logger::Ticked::Nothing => {}
         }
     }
 
