@@ -62,10 +62,8 @@ impl Init {
     fn store_changes(&mut self) {
         let Some(mut store) = self.images.store.take() else { return };
         let staged = self.stage(&mut store);
-        let committed = match staged {
-            true => store.commit().map_err(|error| error.to_string()),
-            false => Err("a record cannot be written".to_string()),
-        };
+        let missing = || io::Error::other("a record cannot be written");
+        let committed = staged.ok_or_else(missing).and_then(|()| store.commit());
         let was_committed = store.is_committed();
         if committed.is_err() {
             store.invalidate();
