@@ -168,16 +168,12 @@ impl Init {
         {
             running.procedure.counts_as_ready();
         }
-        let level = match note.to {
-            State::Failed => Level::Warning,
-            state if state.is_active() && !note.from.is_active() => Level::Info,
-            State::Disabled
-            | State::Waiting
-            | State::Starting
-            | State::Running
-            | State::Reloading
-            | State::Exited
-            | State::Stopping => Level::Debug,
+        let level = if note.to == State::Failed {
+            Level::Warning
+        } else if note.to.is_active() && !note.from.is_active() {
+            Level::Info
+        } else {
+            Level::Debug
         };
         let (unit, word) = (&note.unit, note.to.as_str());
         let failed = if level == Level::Info { self.failed_below(unit) } else { 0 };

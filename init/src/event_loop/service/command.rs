@@ -122,6 +122,7 @@ impl Init {
         let starts = matches!(part, CommandKind::Start(_));
         let first = !running.has_started;
         let targets = running.targets.clone();
+        let output = running.output.as_deref().cloned();
         // Stop and reload commands get no pid of a main process that has exited, even if it is not
         // reaped yet. Its pid may be reused before the command sends a signal.
         let signals = matches!(part, CommandKind::Stop(_) | CommandKind::Reload(_));
@@ -130,7 +131,12 @@ impl Init {
         let main_pid = main.map(|main| Pid::from_raw(main.pid()));
         let mut extra = extra(run, &running.procedure, part);
         extra.extend(self.triggers.remote_of(&name).into_iter().chain(self.monitored(&name, part)));
-        let log = self.log_pipe(run, part, &spec).map_err(stdio)?;
+        // Init keeps the write end only for the commands of the start: each clone copies the
+        // descriptor table, so the table must not grow with the number of units.
+        let log = match output {
+            Some(output) => output,
+            None => self.helper_output(&name, &targets, &spec, spec.log, starts).map_err(stdio)?,
+        };
         let ready = if starts { self.pipe_for_ready(run, &spec).map_err(stdio)? } else { None };
         // Only the main process gets the sockets, at each of its starts.
         let listen = if starts { self.sockets_of(&name) } else { Vec::new() };
@@ -220,23 +226,7 @@ impl Init {
         self.remember_report(token.0);
     }
 
-    /// The write end of the run's log pipe. Init keeps it only for the commands of the start: each
-    /// clone copies the descriptor table, so the table must not grow with the number of units.
-    fn log_pipe(
-        &mut self,
-        run: RunId,
-        part: CommandKind,
-        spec: &Run,
-    ) -> std::io::Result<Rc<OwnedFd>> {
-        let Some(running) = self.runs.get_mut(run) else { return Ok(self.null.output.clone()) };
-        let (name, targets) = (running.name.clone(), running.targets.clone());
-        let is_start = matches!(part, CommandKind::Start(_));
-        match running.output.as_deref().cloned() {
-            Some(output) => Ok(output),
-            None => self.helper_output(&name, &targets, spec, spec.log, is_start),
-        }
-    }
-
+    /// Opens an output with a log id of its own: of a helper command, or the second one of a start.
     fn helper_output(
         &mut self,
         name: &Name,
@@ -245,15 +235,9 @@ impl Init {
         log: Log,
         of_a_start: bool,
     ) -> std::io::Result<Rc<OwnedFd>> {
-        let aside = self.next_aside(of_a_start);
-        self.output_to(aside, name, targets, spec, log)
-    }
-
-    /// The log id of the next pipe of a helper command.
-    pub(crate) fn next_aside(&mut self, of_a_start: bool) -> RunId {
         let number = self.basics.helper_outputs;
         self.basics.helper_outputs = number.saturating_sub(1);
-        logger::aside(number, of_a_start)
+        self.output_to(logger::aside(number, of_a_start), name, targets, spec, log)
     }
 
     /// The child's descriptors 0, 1 and 2. The child itself opens files and terminals.

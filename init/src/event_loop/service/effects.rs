@@ -28,35 +28,22 @@ impl Init {
             let Queued { run, effect, serial } = queued;
             let name = self.runs.get(run).map_or(0, |running| unit(running.name.as_str()));
             let before = inbox::about(name);
-            let effects = match effect {
+            let mut effects = Vec::new();
+            #[expect(clippy::wildcard_enum_match_arm, reason = "they waited behind these")]
+            match effect {
                 Effect::Spawn(part) if serial > 0 => {
                     self.effects.is_ahead = true;
-                    self.start_line(run, part, serial)
+                    effects = self.start_line(run, part, serial);
                 }
-                Effect::Signal(whom, number) => {
-                    self.signal_run(run, whom, number);
-                    Vec::new()
-                }
+                Effect::Signal(whom, number) => self.signal_run(run, whom, number),
                 Effect::Kill => {
-                    self.kill_run(run);
-                    Vec::new()
-                }
-                Effect::KillMain => {
+                    self.tracker.kill(run);
+                    // Processes that have not joined the cgroup yet.
                     self.runs.kill_lines(run);
-                    Vec::new()
                 }
-                // These effects only waited behind a start or a signal of the same run.
-                effect @ (Effect::Spawn(_)
-                | Effect::Tell(_)
-                | Effect::RemovePidFile
-                | Effect::SeekPidFile
-                | Effect::RereadPidFile(_)
-                | Effect::GuessMain
-                | Effect::Drain
-                | Effect::Look
-                | Effect::Wake(..)
-                | Effect::Forget) => vec![effect],
-            };
+                Effect::KillMain => self.runs.kill_lines(run),
+                effect => effects.push(effect),
+            }
             self.follow(run, effects);
             inbox::about(before);
         }

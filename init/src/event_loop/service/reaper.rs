@@ -28,7 +28,8 @@ impl Init {
                 break;
             };
             has_reaped = true;
-            strangers |= !self.let_go_of(ended);
+            strangers |= !self.disown(&ended);
+            self.child_ended(ended.pid, ended.exit);
         }
         if has_reaped {
             self.tracker.adopt_left();
@@ -37,14 +38,6 @@ impl Init {
         if strangers {
             self.look_at_all();
         }
-    }
-
-    /// Removes a process from all tables. Returns true if it belonged to a run; the run gets the
-    /// exit later.
-    fn let_go_of(&mut self, ended: Ended) -> bool {
-        let is_runs = self.disown(&ended);
-        self.child_ended(ended.pid, ended.exit);
-        is_runs
     }
 
     /// Removes a process from the tables of runs, without a commit. Returns true if it belonged to

@@ -459,6 +459,7 @@ impl Init {
 }
 
 /// The outcome, as far as the reason of a failure tells it.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the others are init's, before or after a run")]
 fn outcome_of(reason: &Reason) -> Outcome {
     let (result, exit) = match reason {
         Reason::Exit(exit) => (result_of(*exit), Some(*exit)),
@@ -466,19 +467,7 @@ fn outcome_of(reason: &Reason) -> Outcome {
         Reason::Watchdog => ("watchdog", None),
         Reason::OutOfMemory => ("oom-kill", None),
         Reason::Protocol { .. } => ("protocol", None),
-        Reason::Exec(_)
-        | Reason::Dependency { .. }
-        | Reason::Inactive { .. }
-        | Reason::Masked { .. }
-        | Reason::Missing { .. }
-        | Reason::Config { .. }
-        | Reason::Conflict { .. }
-        | Reason::Skipped { .. }
-        | Reason::Slot
-        | Reason::Backoff { .. }
-        | Reason::On { .. }
-        | Reason::Unkillable
-        | Reason::Internal => ("resources", None),
+        _ => ("resources", None),
     };
     Outcome { result, exit }
 }
