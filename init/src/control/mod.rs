@@ -46,14 +46,6 @@ fn recorded<S: Serializer>(clients: &BTreeMap<usize, Client>, to: S) -> Result<S
     to.collect_map(recorded)
 }
 
-fn yes() -> bool {
-    true
-}
-
-fn first() -> usize {
-    token::CLIENTS
-}
-
 /// The listening socket and all connections.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Control {
@@ -66,7 +58,6 @@ pub(crate) struct Control {
     #[serde(serialize_with = "recorded")]
     #[serde(default)]
     pub(crate) clients: BTreeMap<usize, Client>,
-    #[serde(default = "first")]
     next: usize,
     /// The client other than root that was served last.
     #[serde(skip)]
@@ -80,7 +71,8 @@ pub(crate) struct Control {
     /// The most clients since memory was last returned to the kernel.
     #[serde(skip)]
     most_clients: usize,
-    #[serde(default = "yes")]
+    /// True if connections may be waiting. Always true in a new image.
+    #[serde(skip)]
     ready: bool,
     /// True until accept has reported twice that no connection waits.
     #[serde(skip)]

@@ -146,7 +146,7 @@ impl Init {
                 self.stop_run(run, &reason, nothing_left);
             }
             Action::Kill { run, .. } => {
-                self.kill_trigger(run);
+                self.stop_opening(run);
                 self.advance(run, |procedure| procedure.kill());
             }
             Action::ReloadUnit { run, .. } => self.advance(run, |procedure| procedure.reload()),

@@ -31,7 +31,7 @@ use crate::output::console_log::ConsoleLog;
 use crate::output::event_log::{History, Record};
 use crate::output::parent_notify::Outer;
 use crate::process_tracking::Tracker;
-use crate::restore::records::{Basics, Components, Order, State};
+use crate::restore::records::{Basics, Order, State};
 use crate::service::effects::Effects;
 use crate::service::run_table::{LastEnd, Reaped, Runs};
 use crate::shutdown::watchdog::Watch;
@@ -128,48 +128,45 @@ struct Own {
 impl Init {
     /// Combines the parts of this image with the state, which is empty at the first start.
     fn with(own: Own, state: State) -> Init {
-        let Own { options, mode, paths, voice, poll, signals, null, images } = own;
         let State { components, machine, runs, spawner, logger, record } = state;
-        let Components { head, pending, orders, tracker, control, notify, .. } = components;
-        let Components { loader, history, timings, triggers, .. } = components;
-        let Components { ending, suspects, .. } = components;
+        let pending = components.pending;
         Init {
-            options,
-            mode,
-            paths,
-            poll,
-            basics: head.basics.into_owned(),
-            voice,
+            options: own.options,
+            mode: own.mode,
+            paths: own.paths,
+            poll: own.poll,
+            basics: components.head.basics.into_owned(),
+            voice: own.voice,
             outer: Outer::at(std::env::var("NOTIFY_SOCKET").ok().as_deref()),
             now: clock::now(),
             machine,
             runs,
             facts: pending.facts,
-            orders,
+            orders: components.orders,
             effects: pending.effects,
             reaped: pending.reaped,
             closing: Vec::new(),
             spawner,
-            null,
+            null: own.null,
             base: Base::default(),
-            tracker: tracker.into(),
-            signals,
-            control: control.map(Watched::from),
-            notify: notify.map(Watched::from),
+            tracker: components.tracker.into(),
+            signals: own.signals,
+            control: components.control.map(Watched::from),
+            notify: components.notify.map(Watched::from),
             logger: logger.into(),
-            loader: loader.into(),
-            history: history.into(),
-            timings,
-            triggers: triggers.into(),
+            loader: components.loader.into(),
+            history: components.history.into(),
+            timings: components.timings,
+            triggers: components.triggers.into(),
             record,
             reserve: None,
-            ending: ending.into(),
+            ending: components.ending.into(),
             ends: BTreeMap::new(),
             more_to_reap: true,
             dropped: Dropped::default(),
             wakeups: pending.wakeups,
-            images,
-            suspects: suspects.into(),
+            images: own.images,
+            suspects: components.suspects.into(),
             watchdog: Watch::default(),
         }
     }
@@ -285,12 +282,10 @@ impl Init {
     pub(crate) fn turn(&mut self) {
         let asked = self.signals.take();
         self.settle();
-        self.hear();
-        self.settle();
-        self.logger_reports();
-        self.settle();
-        self.tell_mains_ended();
-        self.settle();
+        for step in [Init::hear, Init::logger_reports, Init::tell_mains_ended] {
+            step(self);
+            self.settle();
+        }
         if self.more_to_reap || asked.contains(&Asked::Reap) {
             self.logger.look(self.now);
             self.reap();
@@ -303,12 +298,10 @@ impl Init {
         // Clients that are served next see which children have executed their program.
         self.look_at_reports(limit::CHILDREN_UNKNOWN_MOST);
         self.settle();
-        self.serve();
-        self.settle();
-        self.on_time();
-        self.settle();
-        self.attend();
-        self.settle();
+        for step in [Init::serve, Init::on_time, Init::attend] {
+            step(self);
+            self.settle();
+        }
         self.tidy_store();
         self.after();
     }
@@ -319,7 +312,10 @@ impl Init {
         self.upgrade_due();
         self.triggers_due();
         self.name_blockers();
-        self.watchdog_due();
+        // A device that was busy after a crash; the hardware keeps counting down meanwhile.
+        if self.watchdog.is_due(self.now) {
+            self.settle_watchdog();
+        }
         let now = self.now;
         if self.basics.shell.is_due(now) && !self.ending.is_under_way() {
             self.basics.shell.keep();

@@ -270,11 +270,4 @@ impl Init {
             None => {}
         }
     }
-
-    /// Retries a device that was busy after a crash. The hardware keeps counting down meanwhile.
-    pub(crate) fn watchdog_due(&mut self) {
-        if self.watchdog.is_due(self.now) {
-            self.settle_watchdog();
-        }
-    }
 }

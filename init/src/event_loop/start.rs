@@ -20,6 +20,7 @@ use crate::output::oom_score;
 use crate::process_tracking::Tracker;
 use crate::restore::records::{Basics, State};
 use crate::spawn::{Null, Spawner};
+use crate::state::store::Store;
 use crate::state::table::Watched;
 use crate::sys::signal;
 use crate::upgrade::Images;
@@ -56,8 +57,13 @@ impl Init {
         signal::unblock_all();
         complaints
             .extend(deaf.iter().map(|(n, error)| format!("cannot handle signal {n}: {error}")));
-        let (record, no_record) = record(&options);
-        complaints.extend(no_record);
+        let record = options.record.as_ref().and_then(|path| match Record::create(path) {
+            Ok(record) => Some(record),
+            Err(error) => {
+                complaints.push(format!("cannot record to {path}: {error}"));
+                None
+            }
+        });
         let (tracker, no_cgroups) = Tracker::new(mode == Mode::Machine);
         let basics = Basics {
             booted: clock::now(),
@@ -69,14 +75,30 @@ impl Init {
         let spawner = retry_with_backoff(Spawner::new)?;
         let log = log_settings(&paths, mode, &Settings::default());
         let logger = retry_with_backoff(|| logger::Handle::new(log.clone(), None))?;
-        let state = State::begins(basics, new_machine(mode), tracker, spawner, logger, record);
+        let machine = Machine::new(match mode {
+            Mode::Machine => limit::SHUTDOWN_MACHINE,
+            Mode::Container | Mode::Supervisor => limit::SHUTDOWN_CONTAINER,
+        });
+        let state = State::begins(basics, machine, tracker, spawner, logger, record);
         let null = retry_with_backoff(Null::open)?;
-        let images = Images::begins();
+        let images = Images::with(Store::new().ok());
         let own = Own { options, mode, paths, voice, poll, signals, null, images };
         let mut init = Init::with(own, state);
         init.reserve = reserve;
         init.ending.tell_at = Some(init.now.after(limit::SLOW_BOOT));
-        init.complain(&complaints, no_score.as_deref(), no_cgroups.as_deref());
+        for complaint in complaints {
+            init.say(Level::Warning, format_args!("{complaint}"));
+        }
+        if let Some(why) = no_score {
+            // A failure matters if the user asked for a score. Without one it is normal in a
+            // container that lacks the privilege.
+            let asked = init.options.oom_score != oom_score::Own::default();
+            let level = if asked { Level::Warning } else { Level::Debug };
+            init.say(level, format_args!("cannot set init's own OOM score: {why}"));
+        }
+        if let Some(why) = no_cgroups {
+            init.say(Level::Info, format_args!("no cgroups, tracking processes by descent: {why}"));
+        }
         retry_with_backoff(|| init.watch_tracker())?;
         init.make_sockets();
         init.loading(Purpose::Boot, loading);
@@ -87,27 +109,6 @@ impl Init {
         init.watch_logger();
         init.arm(0);
         Ok(init)
-    }
-
-    fn complain(
-        &mut self,
-        complaints: &[String],
-        no_score: Option<&str>,
-        no_cgroups: Option<&str>,
-    ) {
-        for complaint in complaints {
-            self.say(Level::Warning, format_args!("{complaint}"));
-        }
-        if let Some(why) = no_score {
-            // A failure matters if the user asked for a score. Without one it is normal in a
-            // container that lacks the privilege.
-            let asked = self.options.oom_score != oom_score::Own::default();
-            let level = if asked { Level::Warning } else { Level::Debug };
-            self.say(level, format_args!("cannot set init's own OOM score: {why}"));
-        }
-        if let Some(why) = no_cgroups {
-            self.say(Level::Info, format_args!("no cgroups, tracking processes by descent: {why}"));
-        }
     }
 
     pub(crate) fn watch_tracker(&self) -> io::Result<()> {
@@ -166,21 +167,5 @@ impl Init {
                 None
             }
         }
-    }
-}
-
-fn new_machine(mode: Mode) -> Machine {
-    Machine::new(match mode {
-        Mode::Machine => limit::SHUTDOWN_MACHINE,
-        Mode::Container | Mode::Supervisor => limit::SHUTDOWN_CONTAINER,
-    })
-}
-
-/// Opens the file of `--record`, or says why it cannot be opened.
-fn record(options: &Options) -> (Option<Record>, Option<String>) {
-    let Some(path) = &options.record else { return (None, None) };
-    match Record::create(path) {
-        Ok(record) => (Some(record), None),
-        Err(error) => (None, Some(format!("cannot record to {path}: {error}"))),
     }
 }

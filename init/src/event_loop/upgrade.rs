@@ -28,10 +28,6 @@ impl Init {
     pub(crate) fn arm(&mut self, row: u32) {
         self.images.steady_at = (row > 0).then(|| self.now.after(limit::STEADY));
         (self.images.row, self.images.given) = (row, self.basics.own_limits.given.clone());
-        self.arm_again();
-    }
-
-    fn arm_again(&mut self) {
         if let Err(error) = self.images.arm(self.basics.crashes) {
             self.say(Level::Warning, format_args!("cannot arm crash recovery: {error}"));
         }
@@ -77,11 +73,6 @@ impl Init {
             }
             Err(_) => {}
         }
-    }
-
-    /// Starts the trial of another binary in this root.
-    pub(crate) fn upgrade(&mut self, asker: Asker, binary: Option<String>) -> Answered {
-        self.begin_upgrade(asker, Wanted::Here(binary))
     }
 
     /// Starts the trial of a binary. The answer is sent later.

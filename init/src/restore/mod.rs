@@ -6,11 +6,10 @@ pub(crate) mod records;
 
 use crate::base::reexec::{arguments, environment};
 use crate::base::{limit, procfs};
-use crate::logger::Handle;
 use crate::restore::records::State;
 use crate::state::store::Store;
 use crate::sys::{Pid, inherit, process, signal, socket, wait};
-use crate::upgrade::{PASSED, PASSED_ROOT};
+use crate::upgrade::PASSED;
 use groundstate_units::spec::Exit;
 use nix::unistd::alarm;
 use std::collections::BTreeSet;
@@ -55,7 +54,6 @@ pub(crate) fn check(word: &str) -> ExitCode {
                     let why = format!("it cannot read the state: the definition of {unit}");
                     (ExitCode::from(65), why)
                 }
-                None if numbers.len() > 2 => (ExitCode::SUCCESS, PASSED_ROOT.to_string()),
                 None => (ExitCode::SUCCESS, PASSED.to_string()),
             }
         }
@@ -105,40 +103,38 @@ fn helper(pid: Pid, since: u64) -> Option<String> {
     is_fork.then(|| procfs::shown(pid).map(|(name, _)| name).unwrap_or_default())
 }
 
-/// The committed state, without an unknown logger.
+/// The committed state. Kills a logger that was started after the commit, so that the state does
+/// not know it. When its connection is closed, it would read the rest of the pipes, of which the
+/// next logger has read parts. Killed, it loses nothing ([`crate::logger`]). It may be in the middle
+/// of a write, so the next logger waits for its exit.
 pub(crate) fn state(store: &Store) -> Result<State, String> {
     let mut state = State::read(store)?;
-    let kept = state.components.pending.kept;
-    end_unknown_logger(&mut state.logger, kept);
+    if let Some(pid) = end_those(state.components.pending.kept, |_, name| name == LOGGER) {
+        state.logger.wait_for(pid);
+    }
     Ok(state)
 }
 
-/// Kills a logger that was started after the commit, so that the state does not know it. When its
-/// connection is closed, it would read the rest of the pipes, of which the next logger has read
-/// parts. Killed, it loses nothing ([`crate::logger`]). It may be in the middle of a write, so the
-/// next logger waits for its exit.
-fn end_unknown_logger(logger: &mut Handle, kept: u64) {
+/// Kills helpers that the crashed image forked and did not commit, if `is_it` accepts them. Returns
+/// the last one.
+fn end_those(kept: u64, is_it: impl Fn(Pid, &str) -> bool) -> Option<Pid> {
+    let mut last = None;
     for pid in procfs::children().into_iter().map(Pid::from_raw) {
-        if !wait::is_made(pid) && helper(pid, kept).as_deref() == Some(LOGGER) {
-            // A failed kill means that it has exited already.
-            let _ = signal::kill(pid, KILL);
-            wait::made_before([pid.as_raw()]);
-            logger.wait_for(pid);
-        }
-    }
-}
-
-/// Kills helpers that the crashed image forked and did not commit, because their work will be
-/// repeated. `starting` are children that effects of the committed state start.
-pub(crate) fn end_helpers(starting: &BTreeSet<i32>, kept: u64) {
-    for pid in procfs::children().into_iter().map(Pid::from_raw) {
-        let is_known = wait::is_made(pid) || starting.contains(&pid.as_raw());
-        let ends = |name: String| COME_TO_AN_END.contains(&&*name);
-        if !is_known && !helper(pid, kept).is_none_or(ends) {
+        if !wait::is_made(pid) && helper(pid, kept).is_some_and(|name| is_it(pid, &name)) {
             // A failed kill means that it has exited already.
             let _ = signal::kill(pid, KILL);
             // Until it is reaped, it does not count as an orphan of a run.
             wait::made_before([pid.as_raw()]);
+            last = Some(pid);
         }
     }
+    last
+}
+
+/// Kills the other helpers, because their work will be repeated. `starting` are children that
+/// effects of the committed state start.
+pub(crate) fn end_helpers(starting: &BTreeSet<i32>, kept: u64) {
+    end_those(kept, |pid, name| {
+        !starting.contains(&pid.as_raw()) && !COME_TO_AN_END.contains(&name)
+    });
 }

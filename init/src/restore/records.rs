@@ -37,7 +37,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_with::apply;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::mem::ManuallyDrop;
 use std::os::fd::RawFd;
@@ -74,8 +74,6 @@ pub(crate) struct Basics {
     pub(crate) own_limits: OwnLimits,
     pub(crate) log_is_finished: bool,
     pub(crate) log_files_open: bool,
-    /// Runs that let others start first.
-    pub(crate) idle: BTreeSet<RunId>,
     /// Counts down the log ids of helper commands outside a start, each of which has its own pipe.
     pub(crate) helper_outputs: u64,
     /// Number of notify messages that were refused.

@@ -86,15 +86,11 @@ impl Upgrade {
         }
         let mut brought = brought.into_iter();
         let (binary, root) = (brought.next(), brought.next());
-        let passed = if self.to_root { PASSED_ROOT } else { PASSED };
         match (exit, binary) {
-            (Exit::Code(0), Some(binary)) if why == passed => {
+            (Exit::Code(0), Some(binary)) if why == PASSED => {
                 self.passed = Some(Passed { binary, root });
                 self.until = Time::NEVER;
                 Ok(())
-            }
-            (Exit::Code(0), _) if why == PASSED => {
-                Err("this init version does not support switch-root".to_string())
             }
             (Exit::Code(0), _) => Err("it is not an init that can read the state".to_string()),
             (Exit::Code(_), _) => Err(why),
@@ -114,9 +110,6 @@ pub(crate) fn cannot(why: &str) -> Failure {
 
 /// The message of a binary that can read the state.
 pub(crate) const PASSED: &str = "it can read the state";
-
-/// The message of a binary that can also start in another root.
-pub(crate) const PASSED_ROOT: &str = "it can read the state and begin in another root";
 
 /// The location of the next binary.
 pub(crate) enum Wanted {
@@ -165,12 +158,9 @@ fn try_it(wanted: &Wanted, state: &OwnedFd, said: &OwnedFd) -> u8 {
     if let Err(error) = socket::send(said.as_fd(), b"it is not an init", &brought) {
         return say(&format!("{path}: {error}"));
     }
-    let mut word = format!("--check-resume={},{}", state.as_raw_fd(), said.as_raw_fd());
-    if let Some(root) = &root {
-        word.push_str(",1");
-        if let Err(why) = switch_root::rehearse(root.as_fd()) {
-            return say(&why);
-        }
+    let word = format!("--check-resume={},{}", state.as_raw_fd(), said.as_raw_fd());
+    if let Some(Err(why)) = root.as_ref().map(|root| switch_root::rehearse(root.as_fd())) {
+        return say(&why);
     }
     inherit::keep_all();
     let error = process::execute(binary.as_fd(), &arguments(word), &environment());
@@ -232,12 +222,7 @@ impl Begins {
 }
 
 impl Images {
-    /// The images at a first start.
-    pub(crate) fn begins() -> Images {
-        Images::with(Store::new().ok())
-    }
-
-    /// The images of one that continues with the store of the previous image.
+    /// The images of one that does not continue after a crash, with its store.
     pub(crate) fn with(store: Option<Store>) -> Images {
         let inbox = memfd::create(c"inbox").ok().map(File::from);
         if let Some(inbox) = &inbox {

@@ -73,7 +73,7 @@ fn read(bodies: &[Vec<u8>]) -> Result<Parts, String> {
 #[derive(Serialize)]
 struct Least {
     generation: u32,
-    tokens: usize,
+    basics: Basics,
     inputs: u64,
     kept: u64,
     memory: i32,
@@ -83,6 +83,11 @@ struct Least {
     own_uid: u32,
     settings: Settings,
     stash: Stash,
+}
+
+#[derive(Serialize)]
+struct Basics {
+    tokens: usize,
 }
 
 #[derive(Serialize)]
@@ -110,7 +115,7 @@ fn least() -> &'static Vec<Vec<u8>> {
             Settings { log_dir: "", log_size: 0, log_keep: 0, log_readers: "", echo: Echo::No };
         let least = Least {
             generation: 0,
-            tokens: 0,
+            basics: Basics { tokens: 0 },
             inputs: 0,
             kept: 0,
             memory: 0,

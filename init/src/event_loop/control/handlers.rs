@@ -8,6 +8,7 @@ use crate::event_loop::Init;
 use crate::fd::Foreign;
 use crate::loader::{Asker, Purpose};
 use crate::shutdown::Haste;
+use crate::upgrade::Wanted;
 use crate::{control, fd};
 use groundstate_units::control::answer::{Blame, Changed, Failure, Report, SCHEMA, Told};
 use groundstate_units::control::request::{Malformed, Request, Role, Verb};
@@ -135,7 +136,7 @@ impl Init {
             Verb::SourcePut { source, plan } => self.put_source(asker, source, plan, passed),
             Verb::SourceDrop { source, plan } => self.drop_source(asker, source, plan),
             Verb::SourceList {} => now(self.list_sources(caller)),
-            Verb::Upgrade { binary } => self.upgrade(asker, binary),
+            Verb::Upgrade { binary } => self.begin_upgrade(asker, Wanted::Here(binary)),
             Verb::SwitchRoot { root, init } => self.switch_root(asker, root, init),
             Verb::Poweroff {} => self.end(Shutdown::Poweroff),
             Verb::Reboot {} => self.end(Shutdown::Reboot),
@@ -151,15 +152,6 @@ impl Init {
         }
     }
 
-    /// Forgets a pending request that is about to be answered. Returns false if the client no
-    /// longer waits for the answer.
-    fn recall(&mut self, asker: Asker) -> bool {
-        let Some(client) = self.client(asker.client) else { return false };
-        let before = client.pending.len();
-        client.pending.retain(|id| *id != asker.id);
-        client.pending.len() < before
-    }
-
     fn send(&mut self, asker: Asker, answer: Answered) {
         let line = match answer {
             Ok(Some(answer)) => answer(asker.id),
@@ -171,7 +163,10 @@ impl Init {
 
     /// Answers a pending request, unless its client no longer waits.
     pub(crate) fn answer_later(&mut self, asker: Asker, answer: Answered) {
-        if self.recall(asker) {
+        let Some(client) = self.client(asker.client) else { return };
+        let before = client.pending.len();
+        client.pending.retain(|id| *id != asker.id);
+        if client.pending.len() < before {
             self.send(asker, answer);
         }
     }

@@ -1,7 +1,7 @@
 //! Answers that only read the state of init and of the machine.
 
 use crate::base::limit;
-use crate::control::Control;
+use crate::control::{self, Control};
 use crate::event_loop::Init;
 use crate::fd;
 use crate::service::run_table::Running;
@@ -124,18 +124,17 @@ impl Init {
     }
 
     /// The combined effect of these requests, applied one after the other.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "only a reload brings other units")]
     pub(crate) fn show_plans(&self, wishes: Vec<Event>) -> Result<Plan, Failure> {
-        let brought = wishes.iter().filter_map(|wish| match wish {
-            Event::Reload { generation, .. } => Some(generation.clone()),
-            _ => None,
-        });
-        let next: Vec<_> = brought.collect();
-        let mut generations = vec![self.machine.generation().as_ref()];
-        generations.extend(next.iter().map(AsRef::as_ref));
-        let plan = self.machine.plan_all(self.now, wishes);
-        plan.map(|plan| view::plan(&plan, &generations))
-            .map_err(|r| Failure::new(&r.kind, r.message, r.hint))
+        let mut brought = Vec::new();
+        for wish in &wishes {
+            if let Event::Reload { generation, .. } = wish {
+                brought.push(generation.clone());
+            }
+        }
+        let present = [self.machine.generation()];
+        let generations: Vec<_> = present.into_iter().chain(&brought).map(AsRef::as_ref).collect();
+        let plan = self.machine.plan_all(self.now, wishes).map_err(control::refused)?;
+        Ok(view::plan(&plan, &generations))
     }
 
     pub(crate) fn show_status(&self, names: &[Name]) -> Result<Status, Failure> {

@@ -130,7 +130,8 @@ impl Init {
         let main = running.main.as_ref().filter(is_it);
         let main_pid = main.map(|main| Pid::from_raw(main.pid()));
         let mut extra = extra(run, &running.procedure, part);
-        extra.extend(self.triggers.remote_of(&name).into_iter().chain(self.monitored(&name, part)));
+        extra.extend(self.triggers.remote_of(&name));
+        extra.extend(self.monitored(&name, part).into_iter().flatten());
         // Init keeps the write end only for the commands of the start: each clone copies the
         // descriptor table, so the table must not grow with the number of units.
         let log = match output {

@@ -135,7 +135,6 @@ impl Init {
 
     /// Forgets a run that is over.
     pub(crate) fn forget_run(&mut self, run: RunId) {
-        self.basics.idle.remove(&run);
         if self.runs.remove(run).is_some() {
             self.tracker.forget(run);
             self.history.forget(run);
@@ -276,9 +275,6 @@ impl Init {
 
     fn set_alarm(&mut self, run: RunId, alarm: Alarm, span: Duration) {
         let at = self.now.after(span);
-        if alarm == Alarm::Idle {
-            self.basics.idle.insert(run);
-        }
         if let Some(running) = self.runs.get_mut(run) {
             running.alarms.insert(alarm, at);
             self.runs.time(run);
@@ -299,20 +295,17 @@ impl Init {
             if let Some(running) = self.runs.get_mut(run) {
                 running.alarms.remove(&alarm);
             }
-            if alarm == Alarm::Idle {
-                self.basics.idle.remove(&run);
-            }
             self.advance(run, |procedure| procedure.alarm(alarm));
             self.settle_if_full();
         }
     }
 
     fn idle_due(&self) -> Vec<(RunId, Alarm)> {
-        let idle =
-            self.basics.idle.iter().filter(|run| {
-                self.runs.get(**run).is_some_and(|running| running.procedure.is_idle())
-            });
-        let idle: Vec<_> = idle.map(|run| (*run, Alarm::Idle)).collect();
+        let waits = |running: &Running| {
+            running.alarms.contains_key(&Alarm::Idle) && running.procedure.is_idle()
+        };
+        let idle = self.runs.timed().filter(|(_, running)| waits(running));
+        let idle: Vec<_> = idle.map(|(run, _)| (run, Alarm::Idle)).collect();
         let busy = || self.runs.iter().any(|(_, running)| running.procedure.is_starting());
         if idle.is_empty() || busy() { Vec::new() } else { idle }
     }
@@ -406,23 +399,23 @@ impl Init {
 
     /// The variables for the start commands of unit `name` about the one unit that triggers it.
     /// With several triggering units there are none, as in systemd.
-    pub(crate) fn monitored(&self, name: &Name, part: CommandKind) -> Vec<(String, String)> {
+    pub(crate) fn monitored(
+        &self,
+        name: &Name,
+        part: CommandKind,
+    ) -> Option<Vec<(String, String)>> {
         if !matches!(part, CommandKind::Pre(_) | CommandKind::Start(_)) {
-            return Vec::new();
+            return None;
         }
-        let Some(unit) = self.machine.generation().find_unit(name.as_str()) else {
-            return Vec::new();
-        };
+        let unit = self.machine.generation().find_unit(name.as_str())?;
         let back = self.machine.graph().back(unit).iter().filter(|back| is_alarm(back.kind));
         let mut causes = back.map(|back| back.dependent);
-        let Some(cause) = causes.next() else { return Vec::new() };
+        let cause = causes.next()?;
         if causes.any(|other| other != cause) {
-            return Vec::new();
+            return None;
         }
-        let Some(of) = self.machine.generation().unit(cause).map(|unit| unit.name.clone()) else {
-            return Vec::new();
-        };
-        let Some(end) = self.last_end(cause, &of) else { return Vec::new() };
+        let of = self.machine.generation().unit(cause)?.name.clone();
+        let end = self.last_end(cause, &of)?;
         let mut told = vec![
             ("MONITOR_SERVICE_RESULT", end.outcome.result.to_string()),
             ("MONITOR_UNIT", of.to_string()),
@@ -434,7 +427,7 @@ impl Init {
         if end.run != RunId(0) {
             told.push(("MONITOR_INVOCATION_ID", format!("{:032x}", end.run.0)));
         }
-        told.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
+        Some(told.into_iter().map(|(name, value)| (name.to_string(), value)).collect())
     }
 
     /// The last end of a unit: from a unit that stays `exited`, from a run that this image saw end,

@@ -403,31 +403,38 @@ impl Init {
         let Some((answer, fds)) = opening.hear() else { return };
         (opening.answered, opening.has_answer) = (true, true);
         let (unit, socket) = (opening.unit.clone(), opening.socket.clone());
-        match answer {
-            Some(Answer::Opened) if fds.len() == socket.listen.len() => {
-                self.listen_at(&unit, run, socket, fds);
-            }
+        let opened = match answer {
+            Some(Answer::Opened) => self.listen_at(&unit, run, socket, fds),
             Some(Answer::Broken(what, errno)) => {
-                self.trigger_failed(run, Stage::Listen, errno, what);
+                return self.trigger_failed(run, Stage::Listen, errno, what);
             }
-            Some(Answer::Opened) | None => {
-                self.trigger_failed(run, Stage::Listen, libc::EIO, unit.to_string());
-            }
+            None => Err(libc::EIO),
+        };
+        if let Err(errno) = opened {
+            self.trigger_failed(run, Stage::Listen, errno, unit.to_string());
         }
     }
 
-    fn listen_at(&mut self, unit: &Name, run: RunId, socket: Socket, fds: Vec<Foreign>) {
+    /// Uses the opened sockets, or says why not by an errno.
+    fn listen_at(
+        &mut self,
+        unit: &Name,
+        run: RunId,
+        socket: Socket,
+        fds: Vec<Foreign>,
+    ) -> Result<(), i32> {
         let held: usize = self.triggers.listening.values().map(Listening::len).sum();
         if held.saturating_add(fds.len()) > limit::SOCKETS {
-            return self.trigger_failed(run, Stage::Listen, libc::EMFILE, unit.to_string());
+            return Err(libc::EMFILE);
         }
-        if socket.accept && !fds.iter().all(never_waits) {
-            return self.trigger_failed(run, Stage::Listen, libc::EIO, unit.to_string());
+        if fds.len() != socket.listen.len() || (socket.accept && !fds.iter().all(never_waits)) {
+            return Err(libc::EIO);
         }
         let listening = Listening::new(unit.clone(), run, socket, fds);
         self.triggers.listening.insert(run, listening);
         self.triggers.unsettled = true;
         self.facts.push_back(Event::Ready(run));
+        Ok(())
     }
 
     pub(crate) fn opener_ended(&mut self, run: RunId) {

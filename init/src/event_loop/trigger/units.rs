@@ -37,8 +37,7 @@ impl Init {
 
     /// Stops a trigger unit. Returns false if the run belongs to no trigger.
     pub(crate) fn stop_trigger(&mut self, run: RunId, nothing_left: bool) -> bool {
-        if self.triggers.is_opening(run) {
-            self.triggers.opener(run).into_iter().for_each(Opening::give_up);
+        if self.stop_opening(run) {
             return true;
         }
         if self.triggers.listening.contains_key(&run)
@@ -53,11 +52,13 @@ impl Init {
         self.stop_watching(run)
     }
 
-    /// Kills the child that is still opening the sockets.
-    pub(crate) fn kill_trigger(&mut self, run: RunId) {
-        if self.triggers.is_opening(run) {
+    /// Kills the child that is still opening the sockets. Returns false if there is none.
+    pub(crate) fn stop_opening(&mut self, run: RunId) -> bool {
+        let is_opening = self.triggers.is_opening(run);
+        if is_opening {
             self.triggers.opener(run).into_iter().for_each(Opening::give_up);
         }
+        is_opening
     }
 
     /// Handles a token that the poll reports as ready.
