@@ -14,7 +14,7 @@ use crate::sys::signal::SignalPipe;
 use crate::sys::{Pid, fault, inbox, inherit, process, signal};
 use crate::trigger::watcher_process::Lookout;
 use crate::upgrade::switch_root::empty;
-use crate::upgrade::{Begins, Passed, Upgrade, Wanted, cannot, switch_root};
+use crate::upgrade::{Passed, Resume, Upgrade, Wanted, cannot, switch_root, word};
 use groundstate_units::control::answer::Failure;
 use groundstate_units::control::place;
 use groundstate_units::spec::Exit;
@@ -179,8 +179,7 @@ impl Init {
         let Some(store) = store.map(Store::number) else {
             return (None, "cannot store the state".to_string());
         };
-        let previous = self.images.binary.as_ref().map_or(-1, AsRawFd::as_raw_fd);
-        let mut word = format!("--resume={store},{previous},{rung}");
+        let previous = self.images.binary.as_ref().map(AsRawFd::as_raw_fd);
         let entered = passed.root.as_ref().map(|root| {
             let old = switch_root::memory_of_old(root.as_fd());
             switch_root::enter(root.as_fd()).map(|()| old)
@@ -189,13 +188,13 @@ impl Init {
             Ok(entered) => entered,
             Err(why) => return (None, why),
         };
-        if let Some(old) = &entered {
-            word.push_str(&Begins::in_root(old.as_ref()).word());
-        }
+        let in_root = entered.is_some();
+        let old = entered.as_ref().and_then(|old| old.as_ref().map(AsRawFd::as_raw_fd));
+        let resume = Resume { store, previous, rung, gave_way: false, in_root, old };
         fd::end_closers();
         console_log::dismiss();
         inherit::keep_all();
-        let words = arguments_in(word, entered.is_some());
+        let words = arguments_in(word("--resume", &resume), in_root);
         let error = process::execute(passed.binary.as_fd(), &words, &environment());
         inherit::keep_none();
         (entered, format!("cannot execute the new binary: {error}"))

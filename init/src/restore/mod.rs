@@ -9,37 +9,27 @@ use crate::base::{limit, procfs};
 use crate::restore::records::State;
 use crate::state::store::Store;
 use crate::sys::{Pid, inherit, process, signal, socket, wait};
-use crate::upgrade::PASSED;
+use crate::upgrade::{Check, PASSED, Rescue, read_word, word};
 use groundstate_units::spec::Exit;
 use nix::unistd::alarm;
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::process::ExitCode;
 
-/// The numbers of `--resume` and `--check-resume`.
-pub(crate) fn numbers(word: &str) -> Result<Vec<u64>, String> {
-    let one = |text: &str| {
-        let number = if text == "-1" { Ok(u64::MAX) } else { text.parse::<u64>() };
-        number.map_err(|error| format!("{word}: {error}"))
-    };
-    word.split(',').map(one).collect()
-}
-
-pub(crate) fn inherited(numbers: &[u64], at: usize) -> Option<OwnedFd> {
-    let number = numbers.get(at).and_then(|number| RawFd::try_from(*number).ok())?;
+/// Takes over a descriptor of the previous image.
+pub(crate) fn inherited(number: RawFd) -> Option<OwnedFd> {
     inherit::take(number).ok()
 }
 
-pub(crate) fn open_store(file: Option<OwnedFd>) -> Result<Store, String> {
-    Store::open(file.ok_or("no saved state")?)
+pub(crate) fn open_store(number: RawFd) -> Result<Store, String> {
+    Store::open(inherited(number).ok_or("no saved state")?)
 }
 
 /// Checks whether this image can read the state (`--check-resume`), without side effects.
 pub(crate) fn check(word: &str) -> ExitCode {
-    let numbers = numbers(word).unwrap_or_default();
-    let said = inherited(&numbers, 1);
-    let store = open_store(inherited(&numbers, 0));
-    let (status, text) = match store.and_then(|store| State::read(&store)) {
+    let Check { store, said } = read_word(word).unwrap_or_default();
+    let said = inherited(said);
+    let (status, text) = match open_store(store).and_then(|store| State::read(&store)) {
         Ok(state) => {
             // After an upgrade init decodes a definition only when it starts the next command of its run.
             let unreadable = state
@@ -64,25 +54,22 @@ pub(crate) fn check(word: &str) -> ExitCode {
     if told.is_some_and(|told| told.is_ok()) { status } else { ExitCode::from(65) }
 }
 
-/// Executes the newer binary that `word` of `--rescue` names, if this image cannot read the state.
-/// The newer binary is then out of probation. Returns if this image is to continue.
-pub(crate) fn go_on_as_newer(word: &str, numbers: &[u64]) {
-    // Behind the first four come limits of three numbers each.
-    let newer = numbers.len().checked_sub(1).filter(|last| *last >= 4 && last % 3 == 1);
-    let newer = newer.and_then(|last| inherited(numbers, last));
-    let (Some(newer), Some((word, _))) = (newer, word.rsplit_once(',')) else { return };
+/// Executes the newer binary that `--rescue` names, if this image cannot read the state. The newer
+/// binary is then out of probation. Returns if this image is to continue.
+pub(crate) fn go_on_as_newer(rescue: &Rescue) {
+    let Some(newer) = rescue.newer.and_then(inherited) else { return };
     // In a child, because a failed read closes descriptors of the state.
     let reader = process::fork_whole(|| {
         alarm::set(u32::try_from(limit::UPGRADE_TRIAL.as_secs()).unwrap_or(1));
-        let store = open_store(inherited(numbers, 0));
+        let store = open_store(rescue.store);
         u8::from(store.and_then(|store| State::read(&store)).map(std::mem::forget).is_err())
     });
     if reader.and_then(wait::await_end).is_ok_and(|exit| exit == Exit::Code(0)) {
         return;
     }
     inherit::keep_all();
-    let word = format!("--rescue={word}");
-    let _ = process::execute(newer.as_fd(), &arguments(word), &environment());
+    let words = arguments(word("--rescue", &Rescue { newer: None, ..rescue.clone() }));
+    let _ = process::execute(newer.as_fd(), &words, &environment());
     inherit::keep_none();
 }
 

@@ -18,6 +18,8 @@ use groundstate_units::spec::Exit;
 use groundstate_units::text::time::Time;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, fstat};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -158,12 +160,16 @@ fn try_it(wanted: &Wanted, state: &OwnedFd, said: &OwnedFd) -> u8 {
     if let Err(error) = socket::send(said.as_fd(), b"it is not an init", &brought) {
         return say(&format!("{path}: {error}"));
     }
-    let word = format!("--check-resume={},{}", state.as_raw_fd(), said.as_raw_fd());
+    let check = Check { store: state.as_raw_fd(), said: said.as_raw_fd() };
     if let Some(Err(why)) = root.as_ref().map(|root| switch_root::rehearse(root.as_fd())) {
         return say(&why);
     }
     inherit::keep_all();
-    let error = process::execute(binary.as_fd(), &arguments(word), &environment());
+    let error = process::execute(
+        binary.as_fd(),
+        &arguments(word("--check-resume", &check)),
+        &environment(),
+    );
     say(&format!("{path}: {error}"))
 }
 
@@ -191,34 +197,59 @@ pub(crate) struct Images {
     pub(crate) upgrade: Option<Upgrade>,
 }
 
-/// How an image starts that continues after another one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Begins {
+// What an image gives the next one on its command line.
+
+/// `--resume=`: continue from the state of the previous image.
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Resume {
+    /// Descriptor of the state store.
+    pub(crate) store: RawFd,
+    /// Descriptor of the previous binary.
+    pub(crate) previous: Option<RawFd>,
+    /// Signals that were received and not handled.
+    pub(crate) rung: u64,
     /// True if the upgraded image crashed at startup and this one replaces it.
     pub(crate) gave_way: bool,
     /// True for the first image in this root.
     pub(crate) in_root: bool,
-    /// Descriptor of the previous root, whose memory is to be freed; -1 if there is none.
-    pub(crate) old: RawFd,
+    /// Descriptor of the previous root, whose memory is to be freed.
+    pub(crate) old: Option<RawFd>,
 }
 
-impl Begins {
-    /// A start in another root.
-    pub(crate) fn in_root(old: Option<&OwnedFd>) -> Begins {
-        Begins { gave_way: false, in_root: true, old: old.map_or(-1, AsRawFd::as_raw_fd) }
-    }
+/// `--rescue=`: continue after a crash of the previous image.
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Rescue {
+    /// Descriptors of the state store and of the inbox.
+    pub(crate) store: RawFd,
+    pub(crate) inbox: RawFd,
+    /// Number of crashes, in total and in a row.
+    pub(crate) crashes: u32,
+    pub(crate) row: u32,
+    /// Init's original limits.
+    pub(crate) given: Vec<Given>,
+    /// Descriptor of the newer binary, for a previous one that cannot read the state.
+    pub(crate) newer: Option<RawFd>,
+}
 
-    /// The suffix for the numbers of `--resume`.
-    pub(crate) fn word(self) -> String {
-        let how = u8::from(self.gave_way) + 2 * u8::from(self.in_root);
-        if self.in_root { format!(",{how},{}", self.old) } else { format!(",{how}") }
-    }
+/// `--check-resume=`: only check that the state can be read.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Check {
+    /// Descriptors of a copy of the state and of the socket for the result.
+    pub(crate) store: RawFd,
+    pub(crate) said: RawFd,
+}
 
-    pub(crate) fn of(numbers: &[u64]) -> Begins {
-        let how = numbers.get(3).copied().unwrap_or(0);
-        let old = numbers.get(4).and_then(|number| RawFd::try_from(*number).ok()).unwrap_or(-1);
-        Begins { gave_way: how & 1 != 0, in_root: how & 2 != 0, old }
-    }
+/// The argument for the next image.
+pub(crate) fn word(option: &str, given: &impl Serialize) -> String {
+    format!("{option}={}", serde_json::to_string(given).unwrap_or_default())
+}
+
+/// Reads the value of such an argument.
+pub(crate) fn read_word<T: DeserializeOwned>(value: &str) -> io::Result<T> {
+    serde_json::from_str(value).map_err(|error| io::Error::other(format!("{value}: {error}")))
 }
 
 impl Images {
@@ -237,9 +268,7 @@ impl Images {
     pub(crate) fn after_crash(
         store: Store,
         inbox: File,
-        crashes: u32,
-        row: u32,
-        given: Vec<Given>,
+        Rescue { crashes, row, given, .. }: Rescue,
     ) -> Images {
         let (store, inbox, binary) = (Some(store), Some(inbox), own_binary());
         binary.iter().for_each(|binary| inherit::is_new(binary.as_fd()));
@@ -259,14 +288,16 @@ impl Images {
         // During probation, a crash falls back to the previous binary, which continues as the newer
         // one if only that can read the state.
         let binary = previous.unwrap_or(own);
-        let newer = previous.map_or(String::new(), |_| format!(",{}", own.as_raw_fd()));
-        let (store, number) = (store.number(), inbox.as_raw_fd());
-        let (crashes, row) = (crashes.saturating_add(1), self.row.saturating_add(1));
-        let given = self.given.iter();
-        let given: String =
-            given.map(|(number, soft, hard)| format!(",{number},{soft},{hard}")).collect();
-        let word = format!("--rescue={store},{number},{crashes},{row}{given}{newer}");
-        fault::arm(binary.as_fd(), Some(inbox.as_fd()), arguments(word), environment())
+        let rescue = Rescue {
+            store: store.number(),
+            inbox: inbox.as_raw_fd(),
+            crashes: crashes.saturating_add(1),
+            row: self.row.saturating_add(1),
+            given: self.given.clone(),
+            newer: previous.map(|_| own.as_raw_fd()),
+        };
+        let words = arguments(word("--rescue", &rescue));
+        fault::arm(binary.as_fd(), Some(inbox.as_fd()), words, environment())
     }
 
     /// The earliest deadline.
@@ -279,8 +310,9 @@ impl Images {
 
 /// Arms the fault handler with the previous binary until the new image is ready: a crash executes
 /// that binary with the same state.
-pub(crate) fn gives_way_to(previous: &OwnedFd, store: &Store, rung: u64, begins: Begins) {
-    let word = format!("--resume={},-1,{rung}{}", store.number(), begins.word());
+pub(crate) fn gives_way_to(previous: &OwnedFd, resume: &Resume) {
+    let resume = Resume { previous: None, gave_way: true, ..resume.clone() };
     // If this fails, a crash has no fallback.
-    let _ = fault::arm(previous.as_fd(), None, arguments(word), environment());
+    let words = arguments(word("--resume", &resume));
+    let _ = fault::arm(previous.as_fd(), None, words, environment());
 }
