@@ -188,7 +188,14 @@ impl Init {
         let starting: BTreeSet<i32> =
             serials.into_iter().filter_map(|serial| self.spawner.reserve(serial)).collect();
         end_helpers(&starting, kept);
-        self.reconcile();
+        self.logger.reconcile();
+        if let Some(control) = &mut self.control {
+            // Their requests may be half done. Closing the connection keeps the clients from
+            // waiting in vain.
+            let waits = |client: &Client| client.follows.is_some() || !client.waits.is_empty();
+            close_without_linger(|| control.clients.retain(|_, client| waits(client)));
+        }
+        self.tracker.look_again();
         let mut ended = Vec::new();
         for input in inputs {
             match input {
@@ -275,19 +282,5 @@ impl Init {
             }
         }
         Ok(())
-    }
-}
-
-impl Init {
-    /// Runs once, before the first turn.
-    pub(crate) fn reconcile(&mut self) {
-        self.logger.reconcile();
-        if let Some(control) = &mut self.control {
-            // Their requests may be half done. Closing the connection keeps the clients from
-            // waiting in vain.
-            let waits = |client: &Client| client.follows.is_some() || !client.waits.is_empty();
-            close_without_linger(|| control.clients.retain(|_, client| waits(client)));
-        }
-        self.tracker.look_again();
     }
 }

@@ -11,7 +11,7 @@ use crate::loader::{Asker, Purpose};
 use crate::output::console_log;
 use crate::state::store::Store;
 use crate::sys::signal::SignalPipe;
-use crate::sys::{Pid, fault, inbox, inherit, process, signal};
+use crate::sys::{Pid, fault, inbox, inherit, process, signal, wait};
 use crate::trigger::watcher_process::Lookout;
 use crate::upgrade::switch_root::empty;
 use crate::upgrade::{Passed, Resume, Upgrade, Wanted, cannot, switch_root, word};
@@ -81,18 +81,14 @@ impl Init {
             return Err(Failure::new(Failure::BUSY, "an upgrade is under way", "try again"));
         }
         let fail = |error: io::Error| cannot(&format!("cannot try the new binary: {error}"));
-        let state = self.state_copy().map_err(fail)?;
+        self.commit();
+        let store = self.images.store.as_ref().filter(|store| store.is_committed());
+        let store = store.ok_or_else(|| io::Error::other("cannot store the state"));
+        let state = store.and_then(Store::copy).map_err(fail)?;
         let upgrade = Upgrade::begin(asker, &wanted, &state, self.now).map_err(fail)?;
         self.images.upgrade = Some(upgrade);
         self.remember(asker);
         Ok(None)
-    }
-
-    /// A copy of the current state for the binary that is tried.
-    fn state_copy(&mut self) -> io::Result<OwnedFd> {
-        self.commit();
-        let store = self.images.store.as_ref().filter(|store| store.is_committed());
-        store.ok_or_else(|| io::Error::other("cannot store the state"))?.copy()
     }
 
     /// Handles deadlines: a trial that takes too long, and the end of the probation of this image.
@@ -103,7 +99,9 @@ impl Init {
         if proven || steady {
             self.arm(0);
         }
-        if self.images.upgrade.as_ref().is_some_and(|upgrade| upgrade.kill_if_overdue(now)) {
+        if let Some(upgrade) = self.images.upgrade.as_ref().filter(|upgrade| upgrade.until <= now) {
+            // On an unresponsive file system the child may never exit.
+            let _ = wait::kill_made(upgrade.child, 9);
             self.keep_present("the new binary did not confirm in time that it can read the state");
         }
     }
@@ -140,7 +138,12 @@ impl Init {
         self.basics.upgraded = self.images.upgrade.as_ref().map(|upgrade| upgrade.asker);
         self.say(Level::Info, format_args!("re-executing init"));
         self.voice.flush();
-        let (entered, error) = self.become_it(&passed);
+        // New signals stay pending in the kernel; signals already received are passed on.
+        let held = signal::hold();
+        let rung = self.signals.rung();
+        let (entered, error) = self.execute(&passed, rung);
+        SignalPipe::ring_again(rung);
+        drop(held);
         self.basics.upgraded = None;
         match entered {
             None => self.keep_present(&error),
@@ -154,23 +157,13 @@ impl Init {
         self.next_load();
     }
 
-    /// Executes the binary. Returns the error and, if the new root was entered nevertheless, the
-    /// descriptor of the old root.
-    fn become_it(&mut self, passed: &Passed) -> (Option<Option<OwnedFd>>, String) {
-        // New signals stay pending in the kernel; signals already received are passed on.
-        let held = signal::hold();
-        let rung = self.signals.rung();
-        let outcome = self.execute(passed, rung);
-        SignalPipe::ring_again(rung);
-        drop(held);
-        outcome
-    }
-
     fn connections_go_along(&mut self, go_along: bool) {
         let clients = self.control.iter_mut().flat_map(|control| control.clients.values_mut());
         clients.for_each(|client| client.goes_along = go_along);
     }
 
+    /// Executes the binary. Returns the error and, if the new root was entered nevertheless, the
+    /// descriptor of the old root.
     fn execute(&mut self, passed: &Passed, rung: u64) -> (Option<Option<OwnedFd>>, String) {
         self.connections_go_along(true);
         self.commit();

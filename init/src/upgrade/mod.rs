@@ -12,7 +12,7 @@ use crate::base::own_limits::Given;
 use crate::base::reexec::{arguments, environment, own_binary};
 use crate::loader::Asker;
 use crate::state::store::Store;
-use crate::sys::{Pid, fault, inbox, inherit, memfd, process, socket, wait};
+use crate::sys::{Pid, fault, inbox, inherit, memfd, process, socket};
 use groundstate_units::control::answer::Failure;
 use groundstate_units::spec::Exit;
 use groundstate_units::text::time::Time;
@@ -35,7 +35,8 @@ pub(crate) struct Upgrade {
     pub(crate) asker: Asker,
     pub(crate) child: Pid,
     said: OwnedFd,
-    until: Time,
+    /// The deadline of the trial.
+    pub(crate) until: Time,
     /// True if init is to enter another root.
     pub(crate) to_root: bool,
     pub(crate) passed: Option<Passed>,
@@ -57,21 +58,6 @@ impl Upgrade {
         let until = now.after(limit::UPGRADE_TRIAL);
         let to_root = matches!(wanted, Wanted::InRoot(..));
         Ok(Upgrade { asker, child, said, until, to_root, passed: None })
-    }
-
-    /// The deadline of the trial.
-    pub(crate) fn deadline(&self) -> Time {
-        self.until
-    }
-
-    /// Kills the child of a trial that takes too long. On an unresponsive file system the child may
-    /// never exit.
-    pub(crate) fn kill_if_overdue(&self, now: Time) -> bool {
-        let is_overdue = self.until <= now;
-        if is_overdue {
-            let _ = wait::kill_made(self.child, 9);
-        }
-        is_overdue
     }
 
     /// Handles the reaped child. An error says why the binary cannot be used.
@@ -302,7 +288,7 @@ impl Images {
 
     /// The earliest deadline.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        let trial = self.upgrade.as_ref().map(Upgrade::deadline);
+        let trial = self.upgrade.as_ref().map(|upgrade| upgrade.until);
         let probation = self.previous.as_ref().map(|(_, until)| *until);
         [trial, probation, self.steady_at].into_iter().flatten().min()
     }

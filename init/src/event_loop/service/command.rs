@@ -283,13 +283,8 @@ impl Init {
         }
         let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
         fcntl(&read, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-        self.hear_ready_from(run, read)?;
-        Ok(Some(Rc::new(write)))
-    }
-
-    /// Watches the read end of a `ready-fd`: a line on it makes the run ready.
-    pub(crate) fn hear_ready_from(&mut self, run: RunId, read: OwnedFd) -> std::io::Result<()> {
-        let Some(running) = self.runs.get_mut(run) else { return Ok(()) };
+        let write = Some(Rc::new(write));
+        let Some(running) = self.runs.get_mut(run) else { return Ok(write) };
         let token = self.basics.tokens.next();
         token::watch(self.poll.registry(), &read, token.0)?;
         let ready = ReadyPipe { token: token.0, pipe: read.into() };
@@ -298,7 +293,7 @@ impl Init {
             self.runs.unwatch(before.token);
         }
         self.runs.watch(token.0, run);
-        Ok(())
+        Ok(write)
     }
 
     /// Removes the files of a run in a child of init.
@@ -328,21 +323,14 @@ impl Init {
         match started.report.verdict() {
             ExecResult::Pending => return false,
             ExecResult::Executed => {
-                self.executed(run, part, token);
+                running.reported(|started| started.token == token);
+                self.runs.unwatch(token);
+                self.advance(run, |procedure| procedure.executed(part));
             }
             // The child is not reaped yet; its exit delivers the failure.
             ExecResult::Failed(_) => {}
         }
         true
-    }
-
-    /// Handles the successful exec of a child.
-    pub(crate) fn executed(&mut self, run: RunId, part: CommandKind, token: usize) {
-        if let Some(running) = self.runs.get_mut(run) {
-            running.reported(|started| started.token == token);
-        }
-        self.runs.unwatch(token);
-        self.advance(run, |procedure| procedure.executed(part));
     }
 
     /// Tracks a new report. In a burst of starts, the first children have executed before the last

@@ -7,14 +7,6 @@ use crate::sys::inbox;
 use crate::sys::inbox::unit;
 
 impl Init {
-    /// Commits before init reaps a process that the committed state does not name. After a crash
-    /// the exit of such a process would belong to no run, and its run would wait for ever.
-    pub(super) fn commit_before_reaping(&mut self) {
-        if self.effects.is_ahead {
-            self.commit();
-        }
-    }
-
     /// Commits, then carries out the effects that the commit asks for.
     pub(crate) fn carry_out_effects(&mut self) {
         self.commit();

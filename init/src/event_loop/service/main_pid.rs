@@ -102,9 +102,6 @@ impl Init {
         pidfd: Option<OwnedFd>,
     ) -> Result<(), &'static str> {
         let token = self.basics.tokens.next();
-        if self.runs.get(run).is_none() {
-            return Err(FOREIGN);
-        }
         let Some(running) = self.runs.get_mut(run) else { return Err(FOREIGN) };
         running.search = None;
         let before = running.main.take();

@@ -17,8 +17,12 @@ impl Init {
         let (mut has_reaped, mut strangers) = (false, false);
         self.more_to_reap = true;
         for _ in 0..limit::REAPS_A_TURN {
-            // The exit of the loader may have started processes.
-            self.commit_before_reaping();
+            // A process that the committed state does not name must not be reaped: after a crash its
+            // exit would belong to no run, and its run would wait for ever. The exit of the loader
+            // may have started some.
+            if self.effects.is_ahead {
+                self.commit();
+            }
             // Without room in the inbox the child stays a zombie until the next commit.
             if !inbox::has_room() {
                 break;

@@ -1,10 +1,12 @@
 //! Starts, stops and shows trigger units.
 
+use crate::base::{self, Level};
 use crate::event_loop::Init;
 use crate::sys::Pid;
 use crate::trigger::Subject;
 use crate::trigger::socket::Opening;
 use crate::trigger::watch::{Aim, paths};
+use crate::trigger::watcher_process::{Lookout, Post};
 use groundstate_units::control::answer::{
     Accepts, SCHEMA, SocketStatus, Sockets, TimerStatus, Timers,
 };
@@ -66,7 +68,12 @@ impl Init {
         match self.triggers.by_token.get(&token).copied() {
             Some(Subject::Opening(run)) => self.sockets_opened(run),
             Some(Subject::Listening(run)) => self.socket_fired(run),
-            Some(Subject::Lookout(post)) => self.lookout_ready(post),
+            Some(Subject::Lookout(post)) => {
+                if let Some(lookout) = self.triggers.lookouts.get_mut(&post) {
+                    lookout.flush();
+                }
+                self.hear_lookout(post, base::limit::REPORTS_A_TURN);
+            }
             None => {}
         }
     }
@@ -92,9 +99,21 @@ impl Init {
             self.triggers.rested_at = None;
             self.triggers.unsettled = true;
         }
-        self.hear_lookouts();
-        self.say_silent();
-        self.lookouts_due();
+        if self.triggers.has_more() {
+            for post in std::mem::take(&mut self.triggers.unheard) {
+                self.hear_lookout(post, base::limit::REPORTS_A_TURN);
+            }
+        }
+        if self.triggers.silent_at().is_some_and(|at| at <= now) {
+            for (unit, paths) in self.triggers.newly_silent(now) {
+                let text = "its network or FUSE server may be down";
+                self.say(Level::Warning, format_args!("{unit}: {paths} does not answer: {text}"));
+            }
+        }
+        let is_due = |lookout: &Lookout| lookout.start_at.is_some_and(|at| at <= now);
+        let all = self.triggers.lookouts.iter().filter(|(_, lookout)| is_due(lookout));
+        let due: Vec<Post> = all.map(|(post, _)| *post).collect();
+        due.into_iter().for_each(|post| self.start_lookout(post));
     }
 
     pub(crate) fn trigger_failed(&mut self, run: RunId, stage: Stage, errno: i32, path: String) {

@@ -1,6 +1,6 @@
 //! Paths and timers of trigger units: what the lookouts watch, and what a report fires.
 
-use crate::base::{Level, Mode, clock, limit, token};
+use crate::base::{Level, Mode, clock, token};
 use crate::event_loop::Init;
 use crate::sys::Pid;
 use crate::trigger::Subject;
@@ -16,17 +16,6 @@ use groundstate_units::trigger::flood::Flood;
 use groundstate_units::trigger::timer::{Due, History, micros};
 
 impl Init {
-    /// Warns once for each path unit whose paths do not answer.
-    pub(crate) fn say_silent(&mut self) {
-        if self.triggers.silent_at().is_none_or(|at| at > self.now) {
-            return;
-        }
-        for (unit, paths) in self.triggers.newly_silent(self.now) {
-            let text = "its network or FUSE server may be down";
-            self.say(Level::Warning, format_args!("{unit}: {paths} does not answer: {text}"));
-        }
-    }
-
     pub(crate) fn keep_timer(&mut self, unit: &Name, run: RunId, mut timer: Timer) {
         if self.mode == Mode::Container {
             // The machine was booted long before the container.
@@ -82,7 +71,7 @@ impl Init {
         self.hand_to_lookout(run, post);
     }
 
-    fn start_lookout(&mut self, post: Post) {
+    pub(crate) fn start_lookout(&mut self, post: Post) {
         let (now, token) = (self.now, self.basics.tokens.next().0);
         match self.triggers.start(post, now) {
             Ok(socket) => {
@@ -164,25 +153,8 @@ impl Init {
         true
     }
 
-    /// Handles a readable or writable socket of a lookout.
-    pub(crate) fn lookout_ready(&mut self, post: Post) {
-        if let Some(lookout) = self.triggers.lookouts.get_mut(&post) {
-            lookout.flush();
-        }
-        self.hear_lookout(post, limit::REPORTS_A_TURN);
-    }
-
-    /// Reads from lookouts that sent more than one turn's share.
-    pub(crate) fn hear_lookouts(&mut self) {
-        if !self.triggers.has_more() {
-            return;
-        }
-        for post in std::mem::take(&mut self.triggers.unheard) {
-            self.hear_lookout(post, limit::REPORTS_A_TURN);
-        }
-    }
-
-    fn hear_lookout(&mut self, post: Post, most: usize) {
+    /// Reads up to `most` reports of a lookout.
+    pub(crate) fn hear_lookout(&mut self, post: Post, most: usize) {
         for _ in 0..most {
             let lookout = self.triggers.lookouts.get_mut(&post);
             let Some(report) = lookout.and_then(Lookout::hear) else { return };
@@ -262,14 +234,6 @@ impl Init {
             lookout.ended(self.now);
         }
         true
-    }
-
-    pub(crate) fn lookouts_due(&mut self) {
-        let now = self.now;
-        let is_due = |lookout: &Lookout| lookout.start_at.is_some_and(|at| at <= now);
-        let all = self.triggers.lookouts.iter().filter(|(_, lookout)| is_due(lookout));
-        let due: Vec<Post> = all.map(|(post, _)| *post).collect();
-        due.into_iter().for_each(|post| self.start_lookout(post));
     }
 
     /// Lets the lookout watch paths only while a firing would start a unit.
