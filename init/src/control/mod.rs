@@ -7,15 +7,13 @@ mod tests;
 
 use crate::base::{credentials, limit, token};
 use crate::control::client::{Caller, Client};
-use crate::fd;
-use crate::fd::Foreign;
 use crate::output::event_log::Entry;
 use crate::state::carried::KeptFd;
 use crate::sys::no_linger::close_without_linger;
 use crate::sys::socket::{Peer, accept_stream};
 use crate::sys::{shared_memory, socket};
 use groundstate_units::control::answer::{Event as Shown, Failure, Line};
-use groundstate_units::control::request::{Malformed, Request, Verb};
+use groundstate_units::control::request::Verb;
 use groundstate_units::control::view;
 use groundstate_units::control::view::Facts;
 use groundstate_units::import::systemd::UnitName;
@@ -287,13 +285,9 @@ impl Control {
             .filter(|(_, client)| now.since(client.moved) > limit::CLIENT_PATIENCE)
             .min_by_key(|(_, client)| client.moved)
             .map(|(number, _)| *number);
-        match longest {
-            Some(number) => {
-                self.turned_away = self.turned_away.saturating_add(1);
-                self.clients.remove(&number).is_some()
-            }
-            None => false,
-        }
+        let Some(number) = longest else { return false };
+        self.turned_away = self.turned_away.saturating_add(1);
+        self.clients.remove(&number).is_some()
     }
 
     /// The caller's rights, decided once at connect: a connection passed to another process keeps
@@ -446,14 +440,6 @@ pub(crate) fn is_owner(settings: &Settings, caller: Caller, verb: &Verb) -> bool
         }
         Verb::SourceList {} => settings.sources.values().any(|owner| caller.is_user(*owner)),
         _ => false,
-    }
-}
-
-/// Counts and closes descriptors that came with a request that does not use them.
-pub(crate) fn count_unused(request: &Result<Request, Malformed>, passed: &[Foreign]) {
-    let verb = request.as_ref().map(|request| &request.verb);
-    if !matches!(verb, Ok(Verb::SourcePut { .. })) {
-        fd::dropped(passed.len());
     }
 }
 

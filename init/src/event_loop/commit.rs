@@ -2,7 +2,7 @@
 
 use crate::base::clock;
 use crate::event_loop::Init;
-use crate::restore::records::{Head, Pending};
+use crate::restore::records::Head;
 use crate::state::kind::Kind;
 use crate::state::store as records;
 use crate::state::table::Watched;
@@ -18,15 +18,8 @@ impl Init {
         let head = self.head()?;
         store.put(&Kind::Head.key(), &head);
         self.stage_machine(store);
-        let pending = Pending {
-            facts: &self.facts,
-            effects: &self.effects,
-            reaped: &self.reaped,
-            inputs: inbox::last(),
-            wakeups: self.wakeups,
-            kept: clock::ticks(),
-        };
-        store.put(&Kind::Pending.key(), &pending);
+        (self.pending.inputs, self.pending.kept) = (inbox::last(), clock::ticks());
+        store.put(&Kind::Pending.key(), &self.pending);
         store.put_table(Kind::Order, self.orders.table());
         for (pid, is_there) in wait::take_made_changes() {
             let key = Kind::Child.key_of(&pid);

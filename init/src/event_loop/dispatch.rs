@@ -24,7 +24,7 @@ impl Init {
     /// come between any two steps.
     pub(crate) fn settle(&mut self) {
         loop {
-            if self.effects.is_full() {
+            if self.pending.effects.is_full() {
                 self.carry_out_effects();
             } else if let Some(order) = self.orders.front() {
                 if self.ends_sockets(order) {
@@ -32,9 +32,9 @@ impl Init {
                     self.commit();
                 }
                 self.orders.pop_front().into_iter().for_each(|order| self.carry_out(order));
-            } else if let Some(event) = self.facts.pop_front() {
+            } else if let Some(event) = self.pending.facts.pop_front() {
                 self.step(event);
-            } else if !self.effects.is_empty() {
+            } else if !self.pending.effects.is_empty() {
                 self.carry_out_effects();
             } else {
                 return;

@@ -139,7 +139,7 @@ impl Init {
     }
 
     fn loaded(&mut self, purpose: Purpose, brought: Result<LoadResult, String>) {
-        let delivery = match brought {
+        let LoadResult { notes, refused, refusal, mut generation, memory } = match brought {
             Ok(delivery) => delivery,
             Err(why) => {
                 self.say(Level::Error, format_args!("{why}"));
@@ -147,7 +147,6 @@ impl Init {
             }
         };
         self.loader.leave_out_nothing();
-        let LoadResult { notes, refused, refusal, mut generation, memory } = delivery;
         for note in &notes {
             self.say(Level::Warning, format_args!("{note}"));
         }
@@ -361,7 +360,7 @@ impl Init {
         let targets = targets.into_iter().collect();
         // Units of the previous root have no timings in this one.
         self.timings.keep(&generation);
-        self.facts.push_back(Event::Boot { generation, targets });
+        self.pending.facts.push_back(Event::Boot { generation, targets });
         self.settle();
         #[cfg(debug_assertions)]
         crash_test::strike_in("boot", self.basics.crashes == 0);

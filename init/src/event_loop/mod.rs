@@ -31,9 +31,8 @@ use crate::output::console_log::ConsoleLog;
 use crate::output::event_log::{History, Record};
 use crate::output::parent_notify::Outer;
 use crate::process_tracking::Tracker;
-use crate::restore::records::{Basics, Order, State};
-use crate::service::effects::Effects;
-use crate::service::run_table::{LastEnd, Reaped, Runs};
+use crate::restore::records::{Basics, Order, Pending, State};
+use crate::service::run_table::{LastEnd, Runs};
 use crate::shutdown::watchdog::Watch;
 use crate::shutdown::{End, Ending};
 use crate::spawn::{Base, Null, Spawner};
@@ -52,7 +51,7 @@ use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use groundstate_units::unit::reaction::Reaction;
 use mio::{Events, Poll, Token};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -71,14 +70,9 @@ pub(crate) struct Init {
     pub(crate) now: Time,
     pub(crate) machine: Machine,
     pub(crate) runs: Runs,
-    /// Facts that the machine has not processed.
-    pub(crate) facts: VecDeque<Event>,
+    pub(crate) pending: Pending,
     /// Orders that are not carried out yet.
     pub(crate) orders: Queue<Order>,
-    /// Starts and signals that wait for a commit.
-    pub(crate) effects: Effects,
-    /// Reaped processes that have not been reported to their runs.
-    pub(crate) reaped: VecDeque<Reaped>,
     /// Descriptors that the committed state names: closed after the next commit.
     pub(crate) closing: Vec<OwnedFd>,
     pub(crate) spawner: Spawner,
@@ -103,8 +97,6 @@ pub(crate) struct Init {
     pub(crate) more_to_reap: bool,
     /// Counters of dropped inputs that init itself keeps.
     pub(crate) dropped: Dropped,
-    /// Number of turns of the loop.
-    pub(crate) wakeups: u64,
     /// The previous, current and next image of init.
     pub(crate) images: Images,
     /// Units whose event was in progress when an image crashed.
@@ -129,7 +121,6 @@ impl Init {
     /// Combines the parts of this image with the state, which is empty at the first start.
     fn with(own: Own, state: State) -> Init {
         let State { components, machine, runs, spawner, logger, record } = state;
-        let pending = components.pending;
         Init {
             options: own.options,
             mode: own.mode,
@@ -141,10 +132,8 @@ impl Init {
             now: clock::now(),
             machine,
             runs,
-            facts: pending.facts,
+            pending: components.pending,
             orders: components.orders,
-            effects: pending.effects,
-            reaped: pending.reaped,
             closing: Vec::new(),
             spawner,
             null: own.null,
@@ -164,7 +153,6 @@ impl Init {
             ends: BTreeMap::new(),
             more_to_reap: true,
             dropped: Dropped::default(),
-            wakeups: pending.wakeups,
             images: own.images,
             suspects: components.suspects.into(),
             watchdog: Watch::default(),
@@ -184,7 +172,7 @@ impl Init {
         loop {
             self.wait(&mut events);
             self.now = clock::now();
-            self.wakeups = self.wakeups.saturating_add(1);
+            self.pending.wakeups = self.pending.wakeups.saturating_add(1);
             self.sort(&events);
             self.watchdog.feed(self.now);
             self.guarded_turn();
@@ -229,7 +217,7 @@ impl Init {
         let all = [
             self.machine.next_deadline(),
             self.runs_deadline(),
-            self.effects.deadline(self.now),
+            self.pending.effects.deadline(self.now),
             self.loader.deadline(),
             self.ending.deadline(),
             self.basics.shell.deadline(),
@@ -323,7 +311,7 @@ impl Init {
         }
         self.logger_due();
         if self.machine.next_deadline().is_some_and(|at| at <= now) {
-            self.facts.push_back(Event::Tick);
+            self.pending.facts.push_back(Event::Tick);
         }
     }
 
@@ -374,7 +362,7 @@ impl Init {
         // The watchdog's kernel module may have been loaded during the boot.
         self.settle_watchdog();
         let ready = if self.basics.said.is_none() { "READY=1\n" } else { "" };
-        self.facts.shrink_to_fit();
+        self.pending.facts.shrink_to_fit();
         self.spawner.give_back();
         shared_memory::give_back();
         self.basics.said = Some(system);

@@ -184,7 +184,7 @@ impl Init {
                 wait::unmake(Pid::from_raw(*pid));
             }
         }
-        let serials: Vec<u64> = self.effects.serials().collect();
+        let serials: Vec<u64> = self.pending.effects.serials().collect();
         let starting: BTreeSet<i32> =
             serials.into_iter().filter_map(|serial| self.spawner.reserve(serial)).collect();
         end_helpers(&starting, kept);

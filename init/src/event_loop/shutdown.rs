@@ -25,7 +25,7 @@ impl Init {
         self.ending.begin(how, self.now);
         self.outer.say("STOPPING=1\nSTATUS=stopping\n");
         self.say(Level::Info, format_args!("{}", name(how, self.mode)));
-        self.facts.push_back(Event::Shutdown(how));
+        self.pending.facts.push_back(Event::Shutdown(how));
         self.settle();
     }
 

@@ -49,7 +49,7 @@ impl Init {
         inbox::committed(inputs);
         self.logger.unmarked().committed();
         self.closing.clear();
-        self.effects.committed();
+        self.pending.effects.committed();
         if self.triggers.has_answers() {
             self.triggers.forget_answers();
         }
@@ -210,11 +210,8 @@ impl Init {
         }
         if self.mode == Mode::Supervisor {
             let text = "a supervisor has no root of its own";
-            return Err(Failure::new(
-                Failure::USAGE,
-                text,
-                "only PID 1 can switch to another root",
-            ));
+            let hint = "only PID 1 can switch to another root";
+            return Err(Failure::new(Failure::USAGE, text, hint));
         }
         let program = program.unwrap_or_else(|| PROGRAM.to_string());
         self.begin_upgrade(asker, Wanted::InRoot(root, program))

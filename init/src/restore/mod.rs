@@ -29,29 +29,22 @@ pub(crate) fn open_store(number: RawFd) -> Result<Store, String> {
 pub(crate) fn check(word: &str) -> ExitCode {
     let Check { store, said } = read_word(word).unwrap_or_default();
     let said = inherited(said);
-    let (status, text) = match open_store(store).and_then(|store| State::read(&store)) {
-        Ok(state) => {
-            // After an upgrade init decodes a definition only when it starts the next command of its run.
-            let unreadable = state
-                .runs
-                .iter()
-                .find(|(_, running)| running.spec().is_none())
-                .map(|(_, running)| running.name.clone());
-            // The descriptors belong to the other image.
-            std::mem::forget(state);
-            match unreadable {
-                Some(unit) => {
-                    let why = format!("it cannot read the state: the definition of {unit}");
-                    (ExitCode::from(65), why)
-                }
-                None => (ExitCode::SUCCESS, PASSED.to_string()),
-            }
-        }
-        Err(why) => (ExitCode::from(65), format!("it cannot read the state: {why}")),
+    let read = open_store(store).and_then(|store| State::read(&store)).and_then(|state| {
+        // After an upgrade init decodes a definition only when it starts the next command of its run.
+        let unreadable = state.runs.iter().find(|(_, running)| running.spec().is_none());
+        let unreadable =
+            unreadable.map(|(_, running)| format!("the definition of {}", running.name));
+        // The descriptors belong to the other image.
+        std::mem::forget(state);
+        unreadable.map_or(Ok(()), Err)
+    });
+    let text = match &read {
+        Ok(()) => PASSED.to_string(),
+        Err(why) => format!("it cannot read the state: {why}"),
     };
     // Without a socket it was called by hand.
-    let told = said.map(|said| socket::send(said.as_fd(), text.as_bytes(), &[]));
-    if told.is_some_and(|told| told.is_ok()) { status } else { ExitCode::from(65) }
+    let told = said.is_some_and(|said| socket::send(said.as_fd(), text.as_bytes(), &[]).is_ok());
+    if read.is_ok() && told { ExitCode::SUCCESS } else { ExitCode::from(65) }
 }
 
 /// Executes the newer binary that `--rescue` names, if this image cannot read the state. The newer

@@ -102,14 +102,19 @@ pub(crate) enum Order {
 
 /// Values that change with each commit: pending work, and the position of the commit.
 #[derive(Default, Serialize, Deserialize)]
-pub(crate) struct Pending<F = VecDeque<Event>, E = Effects, R = VecDeque<Reaped>> {
+pub(crate) struct Pending {
+    /// Facts that the machine has not processed.
     #[serde(default)]
-    pub(crate) facts: F,
+    pub(crate) facts: VecDeque<Event>,
+    /// Starts and signals that wait for a commit.
     #[serde(default)]
-    pub(crate) effects: E,
+    pub(crate) effects: Effects,
+    /// Reaped processes that have not been reported to their runs.
     #[serde(default)]
-    pub(crate) reaped: R,
+    pub(crate) reaped: VecDeque<Reaped>,
+    /// The number of the last input before the commit.
     pub(crate) inputs: u64,
+    /// Number of turns of the loop.
     #[serde(default)]
     pub(crate) wakeups: u64,
     /// The time of the commit, as in [`crate::base::clock::ticks`].

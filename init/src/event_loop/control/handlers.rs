@@ -250,11 +250,8 @@ impl Init {
         // The other processes of the run are not signalled.
         if let Some((unit, error)) = refused {
             let text = format!("{unit}: cannot signal the main process: {error}");
-            return Err(Failure::new(
-                "not-running",
-                text,
-                "`kill --all` signals all processes of the unit",
-            ));
+            let hint = "`kill --all` signals all processes of the unit";
+            return Err(Failure::new("not-running", text, hint));
         }
         now(Told { schema: 1, units, ..Told::default() })
     }
@@ -385,14 +382,11 @@ impl Init {
                             let end = || clock::now().after(limit::SERVING_A_TURN);
                             until = until.or_else(|| Some(end()));
                         }
-                        self.request(number, &line, passed);
+                        self.request(number, caller, &line, passed);
                     }
                     Input::TooLong => {
-                        let failure = Failure::new(
-                            "protocol",
-                            "the request is too long",
-                            "a request is one line of at most 64 KiB",
-                        );
+                        let hint = "a request is one line of at most 64 KiB";
+                        let failure = Failure::new("protocol", "the request is too long", hint);
                         client.queue(&failed(0, failure));
                         client.close();
                     }
@@ -401,10 +395,12 @@ impl Init {
         }
     }
 
-    fn request(&mut self, number: usize, text: &[u8], passed: Vec<Foreign>) {
-        let Some(caller) = self.caller(number) else { return };
+    fn request(&mut self, number: usize, caller: Caller, text: &[u8], passed: Vec<Foreign>) {
         let request = Request::parse(text);
-        control::count_unused(&request, &passed);
+        if !matches!(&request, Ok(Request { verb: Verb::SourcePut { .. }, .. })) {
+            // It does not use the descriptors that came with it.
+            fd::dropped(passed.len());
+        }
         match request {
             Err(Malformed { id, kind, message, hint }) => {
                 let asker = Asker { client: number, id: id.unwrap_or(0) };

@@ -98,7 +98,7 @@ impl Init {
             // Do not count the descriptor of the directory that is being read.
             fds: fds.saturating_sub(1).saturating_sub(gone),
             rss: pages.saturating_mul(limit::PAGE),
-            wakeups: self.wakeups,
+            wakeups: self.pending.wakeups,
             units: count(self.machine.generation().units.len()),
             runs: count(self.runs.len()),
             tracking: self.tracker.tracking().to_string(),

@@ -23,7 +23,7 @@ impl Init {
     pub(crate) fn prepare_line(&mut self, run: RunId, part: CommandKind) -> Vec<Effect> {
         match self.prepared(run, part) {
             Ok(Some(prepared)) => {
-                self.effects.push_start(run, part, prepared);
+                self.pending.effects.push_start(run, part, prepared);
                 Vec::new()
             }
             Ok(None) => Vec::new(),
@@ -33,14 +33,14 @@ impl Init {
 
     /// Starts a prepared command. After a crash, its child may already exist; then it is adopted.
     pub(crate) fn start_line(&mut self, run: RunId, part: CommandKind, serial: u64) -> Vec<Effect> {
-        let prepared = self.effects.prepared.remove(&serial);
+        let prepared = self.pending.effects.prepared.remove(&serial);
         let Some(running) = self.runs.get(run) else { return Vec::new() };
         let (name, Some(spec)) = (running.name.clone(), running.spec()) else { return Vec::new() };
         let child = match prepared {
             Some(prepared) => self.spawner.spawn(prepared, serial),
             None => match self.spawner.adopt(serial, name.as_str()) {
                 Some(child) => {
-                    self.effects.has_adopted = true;
+                    self.pending.effects.has_adopted = true;
                     Ok(child)
                 }
                 None => match self.prepared(run, part) {
@@ -350,7 +350,7 @@ impl Init {
 
     /// Checks the oldest pending reports, because the poll does not watch most of them.
     pub(crate) fn look_at_reports(&mut self, most: usize) {
-        self.effects.has_adopted &= !self.basics.reports.is_empty();
+        self.pending.effects.has_adopted &= !self.basics.reports.is_empty();
         for _ in 0..most.min(self.basics.reports.len()) {
             let Some(token) = self.basics.reports.pop_front() else { return };
             if !self.report_ready(token) && self.basics.reports.len() < limit::CHILDREN_UNKNOWN_MOST

@@ -11,10 +11,10 @@ impl Init {
     pub(crate) fn carry_out_effects(&mut self) {
         self.commit();
         // No commit happens until all of them are carried out.
-        for queued in std::mem::take(&mut self.effects.queue) {
-            if self.effects.has(queued.run) {
+        for queued in std::mem::take(&mut self.pending.effects.queue) {
+            if self.pending.effects.has(queued.run) {
                 // Effects that an earlier effect of this run led to come first.
-                self.effects.queue.push_back(queued);
+                self.pending.effects.queue.push_back(queued);
                 continue;
             }
             let Queued { run, effect, serial } = queued;
@@ -24,7 +24,7 @@ impl Init {
             #[expect(clippy::wildcard_enum_match_arm, reason = "they waited behind these")]
             match effect {
                 Effect::Spawn(part) if serial > 0 => {
-                    self.effects.is_ahead = true;
+                    self.pending.effects.is_ahead = true;
                     effects = self.start_line(run, part, serial);
                 }
                 Effect::Signal(whom, number) => self.signal_run(run, whom, number),

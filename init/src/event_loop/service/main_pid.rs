@@ -127,7 +127,7 @@ impl Init {
                 wait::made_before([pid]);
             }
             self.runs.own_main(pid, run);
-            self.effects.is_ahead = true;
+            self.pending.effects.is_ahead = true;
         }
         Ok(())
     }

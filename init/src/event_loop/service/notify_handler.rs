@@ -167,7 +167,7 @@ impl Init {
             | Statement::StoreName(_)
             | Statement::StoreUnwatched => return,
         };
-        self.facts.push_back(tell);
+        self.pending.facts.push_back(tell);
     }
 
     fn main_named(&mut self, run: RunId, pid: i32) {

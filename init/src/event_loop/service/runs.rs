@@ -35,18 +35,11 @@ impl Init {
         if unit.kind.is_instant() {
             return;
         }
-        let fail = |stage, errno| {
-            let path = name.to_string();
-            Event::StartFailed(run, ExecFailure { stage, errno, path })
-        };
         let Some(spec) = Run::decode(&unit.run) else {
-            self.facts.push_back(fail(Stage::ExecLine, libc::EBADMSG));
-            return;
+            return self.start_failed(run, Stage::ExecLine, libc::EBADMSG, name.to_string());
         };
-        let is_unheard = spec.kind == Kind::ForegroundNotified && self.notify.is_none();
-        if is_unheard {
-            self.facts.push_back(fail(Stage::Notify, libc::EROFS));
-            return;
+        if spec.kind == Kind::ForegroundNotified && self.notify.is_none() {
+            return self.start_failed(run, Stage::Notify, libc::EROFS, name.to_string());
         }
         self.forget_runs_of(name);
         let target = |id| generation.target(id).map(|target| target.name.clone());
@@ -56,14 +49,19 @@ impl Init {
             Ok(output) => output,
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(libc::EIO);
-                self.facts.push_back(fail(Stage::Stdio, errno));
-                return;
+                return self.start_failed(run, Stage::Stdio, errno, name.to_string());
             }
         };
         let running =
             Running::new(name.clone(), unit.run.clone(), spec, targets, procedure, output);
         self.runs.insert(run, running);
         self.advance(run, CommandSequence::begin);
+    }
+
+    /// Reports that a run could not be started.
+    pub(crate) fn start_failed(&mut self, run: RunId, stage: Stage, errno: i32, path: String) {
+        let failure = ExecFailure { stage, errno, path };
+        self.pending.facts.push_back(Event::StartFailed(run, failure));
     }
 
     /// Drops an earlier run of this unit that has ended and was kept for a stop that never came.
@@ -92,8 +90,8 @@ impl Init {
     pub(crate) fn follow(&mut self, run: RunId, effects: Vec<Effect>) {
         let mut effects = VecDeque::from(effects);
         while let Some(effect) = effects.pop_front() {
-            if self.effects.has(run) {
-                self.effects.push(run, effect);
+            if self.pending.effects.has(run) {
+                self.pending.effects.push(run, effect);
             } else {
                 effects.extend(self.apply(run, effect));
             }
@@ -105,7 +103,9 @@ impl Init {
         match effect {
             Effect::Spawn(CommandKind::Clean) => return self.clean_up(run),
             Effect::Spawn(part) => return self.prepare_line(run, part),
-            Effect::Signal(..) | Effect::Kill | Effect::KillMain => self.effects.push(run, effect),
+            Effect::Signal(..) | Effect::Kill | Effect::KillMain => {
+                self.pending.effects.push(run, effect)
+            }
             Effect::GuessMain => return self.guess_main(run),
             Effect::Wake(alarm, span) => self.set_alarm(run, alarm, span),
             Effect::Tell(event) => {
@@ -116,7 +116,7 @@ impl Init {
                 ) {
                     self.note_end(run);
                 }
-                self.facts.push_back(event);
+                self.pending.facts.push_back(event);
             }
             Effect::RemovePidFile => return self.remove_pid_file(run),
             Effect::SeekPidFile => self.seek_pid_file(run),
@@ -242,7 +242,7 @@ impl Init {
             running.search = None;
             // If the run was already being stopped, its end completes that stop.
             if !nothing_left && !running.procedure.is_told_to_stop() {
-                unsay_end(&mut self.facts, run);
+                unsay_end(&mut self.pending.facts, run);
             }
         }
         self.advance(run, |procedure| procedure.stop(reason, nothing_left));

@@ -13,7 +13,7 @@ use groundstate_units::control::answer::{
 use groundstate_units::control::view::Facts;
 use groundstate_units::import::systemd::UnitName;
 use groundstate_units::limit;
-use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};
+use groundstate_units::machine::event::{Event, RunId};
 use groundstate_units::spec::{DependencyKind, Kind};
 use groundstate_units::text::wall_clock::WallTime;
 use groundstate_units::trigger::Trigger;
@@ -31,7 +31,7 @@ impl Init {
                 self.begin_watching(run, &unit.name, Aim::Paths(watch, false))
             }
             // A unit that was not made from unit files: it is ready at once.
-            None if unit.kind == Kind::Socket => self.facts.push_back(Event::Ready(run)),
+            None if unit.kind == Kind::Socket => self.pending.facts.push_back(Event::Ready(run)),
             None => {}
         }
         self.triggers.unsettled = true;
@@ -47,7 +47,7 @@ impl Init {
         {
             self.close_sockets(listening);
             if !nothing_left {
-                self.facts.push_back(Event::Gone(run));
+                self.pending.facts.push_back(Event::Gone(run));
             }
             return true;
         }
@@ -114,11 +114,6 @@ impl Init {
         let all = self.triggers.lookouts.iter().filter(|(_, lookout)| is_due(lookout));
         let due: Vec<Post> = all.map(|(post, _)| *post).collect();
         due.into_iter().for_each(|post| self.start_lookout(post));
-    }
-
-    pub(crate) fn trigger_failed(&mut self, run: RunId, stage: Stage, errno: i32, path: String) {
-        let failure = ExecFailure { stage, errno, path };
-        self.facts.push_back(Event::StartFailed(run, failure));
     }
 }
 

@@ -62,7 +62,7 @@ impl Init {
             let Aim::Paths(watch, _) = &watched.aim else { return };
             let path = watch.looks.first().map(|(_, path)| path.clone()).unwrap_or_default();
             self.stop_watching(run);
-            return self.trigger_failed(run, Stage::Listen, libc::EBUSY, path);
+            return self.start_failed(run, Stage::Listen, libc::EBUSY, path);
         };
         watched.apart = Some(post);
         if self.triggers.watched_at(Post::Paths).is_empty() {
@@ -135,7 +135,7 @@ impl Init {
             return;
         };
         self.stop_watching(run);
-        self.trigger_failed(run, Stage::Listen, libc::E2BIG, unit);
+        self.start_failed(run, Stage::Listen, libc::E2BIG, unit);
     }
 
     /// Stops watching for a run. Returns false if no lookout serves it.
@@ -203,7 +203,7 @@ impl Init {
             Report::Broken(run, what, errno) => {
                 if self.triggers.watched.contains_key(&run) {
                     self.stop_watching(run);
-                    self.trigger_failed(run, Stage::Listen, errno, what);
+                    self.start_failed(run, Stage::Listen, errno, what);
                 }
             }
         }
@@ -212,7 +212,7 @@ impl Init {
     /// A timer or path unit fires: the machine starts the unit that it activates.
     fn fire(&mut self, run: RunId) {
         let Some(watched) = self.triggers.watched.get(&run) else { return };
-        self.facts.push_back(Event::Fire(watched.unit.clone()));
+        self.pending.facts.push_back(Event::Fire(watched.unit.clone()));
         self.triggers.unsettled = true;
     }
 
