@@ -44,6 +44,10 @@ fn recorded<S: Serializer>(clients: &BTreeMap<usize, Client>, to: S) -> Result<S
     to.collect_map(recorded)
 }
 
+fn first() -> usize {
+    token::CLIENTS
+}
+
 /// The listening socket and all connections.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Control {
@@ -56,6 +60,7 @@ pub(crate) struct Control {
     #[serde(serialize_with = "recorded")]
     #[serde(default)]
     pub(crate) clients: BTreeMap<usize, Client>,
+    #[serde(default = "first")]
     next: usize,
     /// The client other than root that was served last.
     #[serde(skip)]
