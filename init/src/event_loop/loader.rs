@@ -151,11 +151,8 @@ impl Init {
             self.say(Level::Warning, format_args!("{note}"));
         }
         if refused && !matches!(purpose, Purpose::Boot) {
-            return self.not_loaded(
-                purpose,
-                &generation.diagnostics,
-                "the unit files were refused",
-            );
+            let why = "the unit files were refused";
+            return self.not_loaded(purpose, &generation.diagnostics, why);
         }
         let asker = purpose.asker();
         if let (Some(refusal), Some(asker)) = (refusal, asker) {
