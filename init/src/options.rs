@@ -25,11 +25,11 @@ pub(crate) struct Options {
     pub(crate) oom_score: Own,
     /// `--record FILE`.
     pub(crate) record: Option<String>,
-    /// `--resume=NUMBERS`: continue from the state of the previous image.
+    /// `--resume=JSON`: continue from the state of the previous image.
     pub(crate) resume: Option<String>,
-    /// `--rescue=NUMBERS`: continue after a crash of the previous image.
+    /// `--rescue=JSON`: continue after a crash of the previous image.
     pub(crate) rescue: Option<String>,
-    /// `--check-resume=NUMBERS`: only check that the state can be read.
+    /// `--check-resume=JSON`: only check that the state can be read.
     pub(crate) check: Option<String>,
     /// `--end=HOW`: carry out the last steps of a shutdown.
     pub(crate) end: Option<String>,

@@ -9,8 +9,7 @@ pub(crate) mod failed_load;
 pub(crate) mod identity;
 pub(crate) mod transfer;
 
-use crate::base::paths::Paths;
-use crate::base::{Mode, limit};
+use crate::base::limit;
 use crate::fd::Foreign;
 use crate::loader::child::{LoadRequest, Part};
 use crate::loader::failed_load::{Death, LeftOut, Progress, SlowSources, Stragglers};
@@ -282,21 +281,6 @@ pub(crate) fn send(errand: &LoadRequest<'_>) -> io::Result<(Pid, Parcel)> {
         }
     })?;
     Ok((pid, parcel))
-}
-
-// The first load, which the boot waits for.
-
-/// Forks the loader for the boot, without the files on which earlier loaders failed; `targets` may be
-/// instances of templates.
-pub(crate) fn send_without(
-    paths: &Paths,
-    mode: Mode,
-    targets: [Option<&Name>; 2],
-    left_out: LeftOut,
-) -> io::Result<(Pid, Parcel)> {
-    let wanted: Vec<Name> = targets.into_iter().flatten().cloned().collect();
-    let identity = mode == Mode::Machine;
-    send(&LoadRequest { identity, wanted, left_out, ..LoadRequest::of(paths, mode) })
 }
 
 // The queue of loads: their order and their limits. Pure; [`super`] carries them out.

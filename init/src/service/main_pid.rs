@@ -62,7 +62,7 @@ impl Runs {
     }
 }
 
-pub(crate) fn kill_main(main: &Main) {
+fn kill_main(main: &Main) {
     let _ = match main {
         Main::Child(pid) => wait::kill_made(Pid::from_raw(*pid), KILL),
         Main::Other { pidfd, .. } => signal::pidfd_kill(pidfd.as_fd(), KILL),
@@ -71,7 +71,7 @@ pub(crate) fn kill_main(main: &Main) {
 
 /// Kills a command's process, if it is still an unreaped child: the table may hold its pid after
 /// that.
-pub(crate) fn kill_line(pid: i32) {
+fn kill_line(pid: i32) {
     let _ = wait::kill_made(Pid::from_raw(pid), KILL);
 }
 

@@ -285,6 +285,11 @@ impl Runs {
         self.timed.insert(run);
     }
 
+    /// The runs that have, or had, a deadline.
+    pub(crate) fn timed(&self) -> impl Iterator<Item = (RunId, &Running)> {
+        self.timed.iter().filter_map(|run| Some((*run, self.get(*run)?)))
+    }
+
     /// The earliest deadline of a run.
     pub(crate) fn next_due(&self) -> Option<Time> {
         let looks = self.looks.values().map(|look| look.until);

@@ -7,6 +7,7 @@
 use crate::base::kernel_cmdline::KernelLine;
 use crate::base::limit;
 use crate::shutdown;
+use crate::state::carried;
 use crate::sys::wait::Ended;
 use crate::sys::{Pid, device, process};
 use groundstate_units::spec::Exit;
@@ -14,6 +15,7 @@ use groundstate_units::text::time::Time;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::poll::{PollTimeout, poll};
 use nix::sys::stat::Mode as FileMode;
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -65,8 +67,10 @@ fn begin(programs: &[&str], console: &str, pause: Duration) -> io::Result<Pid> {
 }
 
 /// The emergency shell of the event loop.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct EmergencyShell {
+    #[serde(with = "carried::maybe_pid")]
     pid: Option<Pid>,
     /// The time of the restart; [`Time::NEVER`] means as soon as it has exited. `None` if it is not
     /// restarted.
@@ -74,16 +78,6 @@ pub(crate) struct EmergencyShell {
 }
 
 impl EmergencyShell {
-    /// The shell that an earlier image has started.
-    pub(crate) fn of(pid: Option<i32>, again: Option<Time>) -> EmergencyShell {
-        EmergencyShell { pid: pid.map(Pid::from_raw), again }
-    }
-
-    /// The values for the next image.
-    pub(crate) fn parts(&self) -> (Option<i32>, Option<Time>) {
-        (self.pid.map(Pid::as_raw), self.again)
-    }
-
     /// Restarts the shell whenever it exits.
     pub(crate) fn keep(&mut self) {
         self.again = Some(Time::NEVER);

@@ -80,24 +80,14 @@ impl Init {
     fn pid_file_says(&mut self, run: RunId, said: Said) {
         let now = self.now;
         let Some(running) = self.runs.get_mut(run) else { return };
-        let path = running.pid_file.clone().unwrap_or_default();
         let Some(search) = &mut running.search else { return };
         search.at = now.after(search.pause);
         search.pause = (search.pause * 2).min(limit::PID_FILE_PAUSE);
         let since = search.wrong_since;
-        let wrong = match said {
-            Said::Nothing => {
-                self.advance(run, |_| vec![Effect::Look]);
-                return;
-            }
-            Said::Wrong(how) => format!("pid file {path} {how}"),
-            Said::Pid(pid) => match self.adopt(run, pid) {
-                Ok(()) => {
-                    self.advance(run, CommandSequence::main_found);
-                    return;
-                }
-                Err(how) => format!("process {pid} in pid file {path} {how}"),
-            },
+        let wrong = match self.take_main(run, said) {
+            Ok(false) => return self.advance(run, |_| vec![Effect::Look]),
+            Ok(true) => return self.advance(run, CommandSequence::main_found),
+            Err(wrong) => wrong,
         };
         // A file that is being written may be invalid for a moment.
         let since = since.unwrap_or(now);
@@ -109,6 +99,21 @@ impl Init {
             self.advance(run, |procedure| procedure.main_not_found(wrong));
         } else if let Some(search) = self.runs.get_mut(run).and_then(|r| r.search.as_mut()) {
             search.wrong_since = Some(since);
+        }
+    }
+
+    /// Makes the process in the pid file the main process. Returns false if there is none yet, and
+    /// says what is wrong as an error.
+    fn take_main(&mut self, run: RunId, said: Said) -> Result<bool, String> {
+        let path = self.runs.get(run).and_then(|running| running.pid_file.clone());
+        let path = path.unwrap_or_default();
+        match said {
+            Said::Nothing => Ok(false),
+            Said::Wrong(how) => Err(format!("pid file {path} {how}")),
+            Said::Pid(pid) => match self.adopt(run, pid) {
+                Ok(()) => Ok(true),
+                Err(how) => Err(format!("process {pid} in pid file {path} {how}")),
+            },
         }
     }
 
@@ -131,13 +136,8 @@ impl Init {
 
     fn goes_on_with(&mut self, run: RunId, said: Said, exit: Exit) {
         let Some(running) = self.runs.get(run) else { return };
-        let has_moved = match said {
-            // Another main process was announced meanwhile.
-            _ if running.main.is_some() => true,
-            Said::Pid(pid) => self.adopt(run, pid).is_ok(),
-            Said::Nothing | Said::Wrong(_) => false,
-        };
-        if !has_moved {
+        // Another main process may have been announced meanwhile.
+        if running.main.is_none() && self.take_main(run, said) != Ok(true) {
             self.advance(run, |procedure| procedure.exited(CommandKind::Main, exit));
         }
     }
@@ -156,17 +156,10 @@ impl Init {
 
     fn main_after_reload(&mut self, run: RunId, said: Said, well: bool) -> Vec<Effect> {
         let Some(running) = self.runs.get(run) else { return Vec::new() };
-        let (name, path) = (running.name.clone(), running.pid_file.clone().unwrap_or_default());
+        let name = running.name.clone();
         let main = running.main.as_ref().filter(|main| main.lives()).map(Main::pid);
-        let found = match said {
-            Said::Nothing => Ok(false),
-            Said::Wrong(how) => Err(format!("pid file {path} {how}")),
-            Said::Pid(pid) if main == Some(pid) => Ok(false),
-            Said::Pid(pid) => match self.adopt(run, pid) {
-                Ok(()) => Ok(true),
-                Err(how) => Err(format!("process {pid} in pid file {path} {how}")),
-            },
-        };
+        let is_same = main.is_some_and(|main| said == Said::Pid(main));
+        let found = if is_same { Ok(false) } else { self.take_main(run, said) };
         if let Err(wrong) = &found {
             self.say(Level::Warning, format_args!("{name}: after a reload: {wrong}"));
         }
