@@ -14,8 +14,8 @@ use crate::logger;
 use crate::options::Options;
 use crate::output::console_log::ConsoleLog;
 use crate::output::parent_notify::Outer;
-use crate::shutdown::End;
-use crate::shutdown::emergency_shell::Shell;
+use crate::shutdown::emergency_shell::EmergencyShell;
+use crate::shutdown::{self, End};
 use crate::sys::no_linger::close_without_linger;
 use crate::sys::socket::unix_name;
 use crate::sys::wait::Ended;
@@ -44,7 +44,10 @@ pub(crate) fn take_care(options: &Options, mode: Mode, why: &io::Error) -> End {
         Mode::Supervisor => "SIGTERM ends init only",
     };
     voice.say(clock::now(), Level::Error, format_args!("{text} ({way}): {why}"));
-    let mut shell = (mode == Mode::Machine).then(Shell::of_the_machine);
+    let mut shell = match mode {
+        Mode::Machine => EmergencyShell::due(),
+        Mode::Container | Mode::Supervisor => EmergencyShell::default(),
+    };
     voice.flush();
     let mut drain = Drain::of_the_rest(refuse_requests(options));
     let how = reap_until_asked(mode, &mut shell, &mut drain);
@@ -67,14 +70,21 @@ fn refuse_requests(options: &Options) -> Option<OwnedFd> {
 
 /// Signals are blocked first, because the kernel discards those that PID 1 neither blocks nor
 /// handles.
-fn reap_until_asked(mode: Mode, shell: &mut Option<Shell>, drain: &mut Drain) -> Shutdown {
+fn reap_until_asked(mode: Mode, shell: &mut EmergencyShell, drain: &mut Drain) -> Shutdown {
     let awaited = signal::Awaited::block(signals::of_an_end().chain([libc::SIGCHLD]));
     loop {
         while let Ok(Some(ended)) = wait::reap_any() {
-            shell.iter_mut().for_each(|shell| shell.reaped(ended));
+            if let Some(Err(why)) = shell.ended(ended.pid, ended.exit, clock::now()) {
+                shutdown::console(&format!("cannot start a shell on the console: {why}"));
+            }
             drain.reaped(ended);
         }
-        let is_settled = drain.turn() & shell.as_mut().is_none_or(Shell::turn);
+        if shell.is_due(clock::now()) {
+            shell.keep();
+            // After an error it is due again after a pause.
+            let _ = shell.start(clock::now());
+        }
+        let is_settled = drain.turn() && shell.deadline().is_none();
         let until = if is_settled { Duration::MAX } else { limit::SHELL_PAUSE };
         match awaited.next(until) {
             Ok(signal) => {
