@@ -434,7 +434,7 @@ impl Init {
             (Asked::Reload, _) => self.load(Purpose::Reload { no_restart: false, asker: None }),
             (Asked::Sockets, _) => self.make_sockets(),
             (Asked::Noted(number), _) => {
-                let (level, what) = match FAULTS.contains(&number) {
+                let (level, what) = match FAULTS.map(|fault| fault as i32).contains(&number) {
                     true => (Level::Warning, "sent by another process, not a fault of init; "),
                     false => (Level::Debug, ""),
                 };

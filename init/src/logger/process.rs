@@ -22,6 +22,7 @@ use mio::{Events, Poll, Token, Waker};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -50,7 +51,7 @@ pub(crate) fn run(
     // Like init, it should be the OOM killer's last victim.
     crate::output::oom_score::protect_from_oom();
     // Without this, a missing reader would kill the logger instead of failing write(2).
-    let _ = sys::signal::ignore(libc::SIGPIPE as u8);
+    let _ = sys::signal::ignore(Signal::SIGPIPE);
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o027));
     let ended = orders
         .try_clone()

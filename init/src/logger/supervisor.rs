@@ -25,6 +25,7 @@ use groundstate_units::text::fields;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -138,7 +139,7 @@ impl Handle {
         kept.extend(stage.iter().flat_map(|stage| stage.fds()));
         let pid = sys::process::fork(&kept, || {
             // A file size limit then fails a write instead of killing the logger.
-            let _ = sys::signal::ignore(sys::signal::XFSZ);
+            let _ = sys::signal::ignore(Signal::SIGXFSZ);
             process::run(&theirs, listener, stage, self.settings.clone())
         })?;
         Ok((pid, ours))

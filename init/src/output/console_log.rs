@@ -15,6 +15,7 @@ use groundstate_units::text::time::Time;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::Signal;
 use nix::sys::socket::{MsgFlags, getsockopt, send, sockopt};
 use nix::sys::stat::{Mode as FileMode, SFlag, fstat};
 use nix::unistd::{getpid, write};
@@ -245,8 +246,14 @@ fn write_now(fd: BorrowedFd<'_>, bytes: &[u8]) -> nix::Result<usize> {
 // closer ([`crate::fd`]) that cannot be killed may still have that end open.
 
 /// Signals that the writer ignores, so that it ends with init and not before the last line.
-const NOT_HEEDED: [i32; 6] =
-    [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGPIPE, libc::SIGXFSZ];
+const NOT_HEEDED: [Signal; 6] = [
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGPIPE,
+    Signal::SIGXFSZ,
+];
 
 /// The process that logs through the writer. Its children may block, and write to stderr directly.
 static SPEAKER: OnceLock<Pid> = OnceLock::new();
@@ -311,9 +318,7 @@ fn write_on(mut lines: &UnixStream) -> u8 {
     // The name is only shown by ps(1), so a failure is ignored.
     let _ = process::set_name(c"groundstate-say");
     oom_score::protect_from_oom();
-    for number in NOT_HEEDED {
-        let _ = signal::ignore(u8::try_from(number).unwrap_or_default());
-    }
+    NOT_HEEDED.into_iter().for_each(|signal| drop(signal::ignore(signal)));
     let mut buffer = [0; libc::PIPE_BUF];
     loop {
         match lines.read(&mut buffer) {

@@ -4,7 +4,7 @@
 //! [`keep_all`] may run in the fault handler: it allocates nothing and makes system calls through
 //! [`super::raw`] only.
 
-use super::listing::{self, BYTES};
+use super::listing;
 use super::raw;
 use super::socket::unix_name;
 use nix::sys::socket::{SockType, getsockopt, sockopt};
@@ -54,24 +54,18 @@ fn keep_listed() -> bool {
     // SAFETY: the path is terminated.
     let opened =
         unsafe { raw::call(libc::SYS_openat, [libc::AT_FDCWD as usize, path, how, 0, 0, 0]) };
-    let Ok(directory) = usize::try_from(opened) else { return false };
-    let mut bytes = [0u8; BYTES];
-    loop {
-        let args = [directory, bytes.as_mut_ptr() as usize, BYTES, 0, 0, 0];
-        // SAFETY: the kernel writes at most BYTES bytes into `bytes`.
-        let read = unsafe { raw::call(libc::SYS_getdents64, args) };
-        let read = match usize::try_from(read) {
-            Ok(length) if length > 0 => bytes.get(..length).unwrap_or_default(),
-            Ok(_) | Err(_) => break,
-        };
-        for entry in listing::entries(read) {
-            if let Some(number) = number_in(entry.name).filter(|n| *n > 2 && *n != directory) {
-                keep(number);
-            }
-        }
+    let Ok(number) = RawFd::try_from(opened) else { return false };
+    if number < 0 {
+        return false;
     }
-    // SAFETY: opened above and used nowhere else.
-    unsafe { raw::call(libc::SYS_close, [directory, 0, 0, 0, 0, 0]) };
+    // SAFETY: a fresh descriptor without another owner.
+    let directory = unsafe { OwnedFd::from_raw_fd(number) };
+    let see = |entry: listing::Entry<'_>| {
+        let listed = number_in(entry.name).filter(|listed| *listed > 2);
+        listed.into_iter().for_each(keep);
+    };
+    // Entries seen before a failure are kept.
+    let _ = listing::list(directory.as_fd(), see);
     true
 }
 

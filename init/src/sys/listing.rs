@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Read size.
-pub(super) const BYTES: usize = 4096;
+const BYTES: usize = 4096;
 /// Offsets in struct linux_dirent64, getdents(2): the length of an entry, its type and its name.
 const LENGTH_AT: usize = 16;
 const TYPE_AT: usize = 18;
@@ -38,7 +38,7 @@ pub(crate) fn list(directory: BorrowedFd<'_>, mut see: impl FnMut(Entry<'_>)) ->
 }
 
 /// The entries in a buffer of the kernel. Allocates nothing.
-pub(super) fn entries(bytes: &[u8]) -> impl Iterator<Item = Entry<'_>> {
+fn entries(bytes: &[u8]) -> impl Iterator<Item = Entry<'_>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let (&[low, high], kind) =
