@@ -5,6 +5,7 @@ use super::channel::Settings;
 use super::history::History;
 use super::limit;
 use super::sinks::Lines;
+use super::units::count_lines;
 use groundstate_units::control::log_line::{LogLine, file_name};
 use groundstate_units::text::name::Name;
 use groundstate_units::text::wall_clock::WallTime;
@@ -101,7 +102,7 @@ impl Files {
         let (unit, text) = (&lines.unit, lines.text.as_slice());
         let resting = self.troubles.get(unit).and_then(|trouble| trouble.rest);
         if resting.is_some_and(|until| Instant::now() < until) {
-            self.trouble(unit, count(text), "", None);
+            self.trouble(unit, count_lines(text), "", None);
             return;
         }
         let note = self.troubles.get(unit).map(Trouble::note);
@@ -109,7 +110,7 @@ impl Files {
             // Files are opened again later: the directory may have changed by then.
             self.open.remove(unit);
             self.dir = None;
-            let lost = count(text.get(written..).unwrap_or_default());
+            let lost = count_lines(text.get(written..).unwrap_or_default());
             let rest = Instant::now() + limit::FILE_REST;
             self.trouble(unit, lost, why.desc(), Some(rest));
         }
@@ -202,10 +203,6 @@ pub(crate) fn note(text: &str) -> Vec<u8> {
 pub(crate) fn now() -> WallTime {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     WallTime::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-}
-
-fn count(text: &[u8]) -> u64 {
-    text.iter().fold(0, |lines, byte| lines + u64::from(*byte == b'\n'))
 }
 
 fn keeping(settings: &Settings) -> Keeping {

@@ -6,6 +6,7 @@
 //! follower misses no line and gets none twice.
 
 use super::limit;
+use super::units::count_lines;
 use groundstate_units::control::log_line::{LogLine, file_name};
 use groundstate_units::text::name::Name;
 use groundstate_units::text::wall_clock::WallTime;
@@ -289,7 +290,7 @@ fn count(file: &File, size: u64) -> io::Result<u64> {
     while at < size {
         block.truncate(usize::try_from(size - at).unwrap_or(usize::MAX));
         file.read_exact_at(&mut block, at)?;
-        lines += block.iter().fold(0, |lines, byte| lines + u64::from(*byte == b'\n'));
+        lines += count_lines(&block);
         at += block.len() as u64;
     }
     Ok(lines)

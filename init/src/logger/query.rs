@@ -5,7 +5,7 @@ use super::clients::{Clients, Follow};
 use super::history::{History, Source};
 use super::limit;
 use super::sinks::Out;
-use super::units::Units;
+use super::units::{Units, count_lines};
 use groundstate_units::control::answer::Failure;
 use groundstate_units::control::log_line::LogLine;
 use groundstate_units::control::log_query::{LogQuery, LogVerb};
@@ -145,8 +145,7 @@ impl Wanted {
                 let Some(unit) = log.units.get_mut(*number) else { return true };
                 let lines = unit.tail.lines();
                 let first = lines.split(|byte| *byte == b'\n').next().and_then(LogLine::parse);
-                let enough =
-                    lines.iter().filter(|byte| **byte == b'\n').count() as u64 >= self.most;
+                let enough = count_lines(lines) >= self.most;
                 let early = first.zip(self.since).is_some_and(|(line, since)| line.time < since);
                 enough || early || !unit.in_file
             })

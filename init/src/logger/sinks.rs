@@ -171,11 +171,8 @@ impl Out {
         }
         if let Some(lost) = self.dropped.remove(&way) {
             let text = files::note(&format!("{lost} lines of all units lost"));
-            let (unit, target) = (lines.unit.clone(), lines.target.clone());
             let bytes = text.len();
-            let (tag, facility) = (lines.tag.clone(), lines.facility);
-            let note = Lines { unit, target, tag, facility, text, mark: None };
-            lane.push(Arc::new(note), bytes);
+            lane.push(Arc::new(lines.with(text)), bytes);
         }
         lane.push(Arc::clone(lines), lines.text.len());
     }

@@ -296,19 +296,13 @@ impl Handle {
     pub(crate) fn reports(&mut self, now: Time) -> Vec<Report> {
         let mut reports = std::mem::take(&mut self.crowd.said);
         while let Some(report) = self.link.as_mut().and_then(|link| link.hear()) {
-            match report {
-                Report::Ready(run) => {
-                    if let Some(log) = self.runs.get_mut(&run) {
-                        log.ready_grep = None;
-                    }
-                }
-                Report::Ended(run) => self.over(run),
-                Report::Drained(_)
-                | Report::Finished
-                | Report::Pong(_)
-                | Report::Trouble(..)
-                | Report::Crowded(_)
-                | Report::Lost(_) => {}
+            if let Report::Ready(run) = report
+                && let Some(log) = self.runs.get_mut(&run)
+            {
+                log.ready_grep = None;
+            }
+            if let Report::Ended(run) = report {
+                self.over(run);
             }
             reports.push(report);
         }

@@ -226,9 +226,9 @@ mod tests {
     fn what_somebody_sent_is_no_fault() {
         let send = || {
             // As in init: the signal pipe of an earlier test may have no reader.
-            signal::ignore(u8::try_from(libc::SIGPIPE).unwrap()).unwrap();
+            signal::ignore(Signal::SIGPIPE).unwrap();
             for fault in FAULTS {
-                signal::kill(nix::unistd::getpid(), u8::try_from(fault).unwrap()).unwrap();
+                signal::kill(nix::unistd::getpid(), fault as u8).unwrap();
             }
         };
         assert_eq!(fate(send).0, Exit::Code(7));

@@ -3,8 +3,7 @@
 //! it (TFD_TIMER_CANCEL_ON_SET of timerfd_create(2)); without a timerfd it checks periodically.
 //! [`Timer::due`](groundstate_units::trigger::Timer::due) computes when a timer is due.
 
-use super::message::{Alarm, Order, Report};
-use super::message::{Heard, Link};
+use super::message::{Alarm, Link, Order, Report};
 use crate::base::clock as clocks;
 use crate::base::limit;
 use groundstate_units::machine::event::RunId;
@@ -62,15 +61,11 @@ impl<'o> Clock<'o> {
         Clock { link, wall: None, apart: apart(), timers, zones }
     }
 
-    /// Runs until PID 1 closes its end.
+    /// Runs until PID 1 closes its end, which is an error.
     fn run(mut self) -> io::Result<()> {
         loop {
-            loop {
-                match self.link.hear()? {
-                    Heard::Order(order) => self.obey(order)?,
-                    Heard::Silence => break,
-                    Heard::End => return Ok(()),
-                }
+            while let Some(order) = self.link.hear()? {
+                self.obey(order)?;
             }
             self.fire()?;
             self.wait()?;

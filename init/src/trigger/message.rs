@@ -85,15 +85,6 @@ pub(crate) enum By {
 // Orders come in, reports go out, and none is lost. [`super::clock`] and [`super::watcher_client`]
 // handle the orders.
 
-/// The result of reading an order.
-pub(super) enum Heard {
-    Order(Order),
-    /// No message for now.
-    Silence,
-    /// PID 1 has closed its end.
-    End,
-}
-
 /// A lookout's end of the connection.
 pub(super) struct Link<'o> {
     socket: &'o OwnedFd,
@@ -109,20 +100,19 @@ impl<'o> Link<'o> {
         Link { socket, buffer: vec![0; MESSAGE] }
     }
 
-    /// The next valid order. Never blocks.
-    pub(super) fn hear(&mut self) -> io::Result<Heard> {
+    /// The next valid order, or `None` for now. Never blocks. Fails with `UnexpectedEof` once PID 1
+    /// has closed its end.
+    pub(super) fn hear(&mut self) -> io::Result<Option<Order>> {
         loop {
             let got = match raw::receive(self.socket.as_fd(), &mut self.buffer) {
-                Ok(got) if got.length == 0 => return Ok(Heard::End),
+                Ok(got) if got.length == 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(got) => got,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Ok(Heard::Silence);
-                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
                 Err(error) => return Err(error),
             };
             let bytes = self.buffer.get(..got.length).unwrap_or_default();
             if let Ok(order) = fields::decode(bytes) {
-                return Ok(Heard::Order(order));
+                return Ok(Some(order));
             }
         }
     }
