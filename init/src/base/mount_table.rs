@@ -44,7 +44,8 @@ pub(crate) struct Mount<'t> {
     /// The mount point.
     pub(crate) at: OsString,
     kind: &'t str,
-    is_read_only: bool,
+    /// True if its file system is read-only, at this and all other mounts of it.
+    pub(crate) is_read_only: bool,
 }
 
 /// All mounts, in the order of the table.
@@ -108,11 +109,6 @@ impl Mount<'_> {
     /// another process.
     pub(crate) fn holds_data(&self) -> bool {
         self.is_on_disk() || (!self.is_of_here() && !CONTROLS.contains(&self.kind))
-    }
-
-    /// Returns true if its file system is read-only, at this and all other mounts of it.
-    pub(crate) fn is_read_only(&self) -> bool {
-        self.is_read_only
     }
 
     /// Returns true if its data is on a disk of this machine.
@@ -303,7 +299,7 @@ mod tests {
         let held: Vec<bool> = mounts(TABLE).map(|mount| mount.holds_data()).collect();
         assert_eq!(held, [true, false, true, false, true, true]);
         assert_eq!(mounts(TABLE).last().unwrap().at.as_bytes(), b"/srv/a \xff");
-        assert!(mounts(TABLE).last().unwrap().is_read_only());
+        assert!(mounts(TABLE).last().unwrap().is_read_only);
         assert_eq!(mounts(TABLE).filter(Mount::is_read_only).count(), 1);
         let below = |path: &str| -> Vec<String> {
             let all = mounts(TABLE).filter(|mount| mount.below(path).is_some());

@@ -11,8 +11,8 @@ use crate::fd;
 use crate::output::console_log::ConsoleLog;
 use crate::output::parent_notify::Outer;
 use crate::shutdown::watchdog::Watchdog;
-use crate::shutdown::{End, Haste};
-use crate::sys::{fault, memfd, process, wait};
+use crate::shutdown::{End, Haste, exit_of};
+use crate::sys::{fault, memfd, process};
 use groundstate_units::machine::event::Shutdown;
 use groundstate_units::spec::Exit;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -21,7 +21,6 @@ use std::ffi::{CStr, CString};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::time::Duration;
 
 /// The directory of the initramfs for the shutdown.
 const INITRAMFS: &str = "/run/initramfs";
@@ -106,22 +105,11 @@ pub(crate) fn go_on_in_memory(end: &mut End) {
     };
     // A child copies, because reading may block on the disk.
     let Ok(child) = process::fork(&[memory.as_fd()], || u8::from(copy().is_err())) else { return };
-    let until = clock::now().after(limit::IMAGE_COPY);
-    while clock::now() < until {
-        if let Some(watchdog) = &mut end.watchdog {
-            watchdog.feed(clock::now());
-        }
-        match wait::reap(child) {
-            Ok(None) => clock::pause(Duration::from_millis(2)),
-            Ok(Some(ended)) if ended.exit == Exit::Code(0) => {
-                let fed = end.watchdog.as_ref().and_then(Watchdog::hand_on).unwrap_or_default();
-                let word = CString::new(end_word(end, end.crashes, &fed)).unwrap_or_default();
-                // It returns if memory is short; then init continues as it is.
-                let _ = process::execute(memory.as_fd(), &[c"init".to_owned(), word], &[]);
-                return;
-            }
-            Ok(Some(_)) | Err(_) => return,
-        }
+    if exit_of(child, limit::IMAGE_COPY, &mut end.watchdog) == Some(Exit::Code(0)) {
+        let fed = end.watchdog.as_ref().and_then(Watchdog::hand_on).unwrap_or_default();
+        let word = CString::new(end_word(end, end.crashes, &fed)).unwrap_or_default();
+        // It returns if memory is short; then init continues as it is.
+        let _ = process::execute(memory.as_fd(), &[c"init".to_owned(), word], &[]);
     }
 }
 
