@@ -26,7 +26,7 @@ use groundstate_units::spec::Exit;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{SockType, getsockopt, sockopt};
+use nix::sys::socket::{SockType, UnixAddr, getsockopt, sockopt};
 use nix::sys::stat::fstat;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
@@ -59,13 +59,12 @@ pub(crate) fn take_care(options: &Options, mode: Mode, why: &io::Error) -> End {
 fn refuse_requests(options: &Options) -> Option<OwnedFd> {
     let (paths, _) = Paths::find(&options.paths);
     let dir = paths.runtime_dir?;
-    let control = place::control_socket(&dir);
-    let is_control = |socket: BorrowedFd<'_>| {
-        unix_name(socket).is_some_and(|name| name.path() == Some(Path::new(&control)))
+    let bound_to = |path: String| {
+        let is_it = |name: UnixAddr| name.path() == Some(Path::new(&path));
+        inherit::take_sockets(|socket| unix_name(socket).is_some_and(is_it))
     };
-    let closed = inherit::take_sockets(usize::MAX, is_control);
-    close_without_linger(|| drop(closed));
-    inherit::take_socket_at(&format!("{dir}/notify.sock"))
+    close_without_linger(|| drop(bound_to(place::control_socket(&dir))));
+    bound_to(format!("{dir}/notify.sock")).pop()
 }
 
 /// Signals are blocked first, because the kernel discards those that PID 1 neither blocks nor
@@ -138,7 +137,7 @@ impl Drain {
                 ends.entry(found.st_ino).or_insert(end);
             }
         };
-        let stashes = inherit::take_sockets(usize::MAX, may_be_a_stash);
+        let stashes = inherit::take_sockets(may_be_a_stash);
         for stash in &stashes {
             // An error means that the descriptor table is full.
             let _ = logger::look_into(stash.as_fd(), |all| {

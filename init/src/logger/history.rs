@@ -6,7 +6,6 @@
 //! follower misses no line and gets none twice.
 
 use super::limit;
-use super::units::count_lines;
 use groundstate_units::control::log_line::{LogLine, file_name};
 use groundstate_units::text::name::Name;
 use groundstate_units::text::wall_clock::WallTime;
@@ -174,8 +173,10 @@ impl Reader {
     fn new(unit: &Name, text: Text, most: u64, since: Option<WallTime>) -> io::Result<Reader> {
         let from: Box<dyn BufRead> = match text {
             Text::Memory(mut text) => {
-                let from = start_of_last(&mut &*text, text.len() as u64, most)?.unwrap_or(0);
-                text.drain(..usize::try_from(from).unwrap_or(0));
+                let mut ends = text.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
+                let before = usize::try_from(most).ok().and_then(|most| ends.nth(most));
+                let from = before.map_or(0, |(at, _)| at + 1);
+                text.drain(..from);
                 Box::new(io::Cursor::new(text))
             }
             Text::Files(files) => {
@@ -227,10 +228,7 @@ fn last_of(files: Vec<(File, u64)>, most: u64) -> io::Result<Chain> {
         if left == 0 {
             break;
         }
-        let (from, lines) = match start_of_last(&mut Positioned(&file), size, left)? {
-            Some(from) => (from, left),
-            None => (0, count(&file, size)?),
-        };
+        let (from, lines) = start_of_last(&file, size, left)?;
         left = left.saturating_sub(lines);
         file.seek(SeekFrom::Start(from))?;
         chain.push_front(file.take(size - from));
@@ -238,62 +236,23 @@ fn last_of(files: Vec<(File, u64)>, most: u64) -> io::Result<Chain> {
     Ok(Chain(chain))
 }
 
-/// Data that can be read backwards.
-trait ReadAt {
-    fn read_at(&mut self, buffer: &mut [u8], at: u64) -> io::Result<()>;
-}
-
-struct Positioned<'a>(&'a File);
-
-impl ReadAt for Positioned<'_> {
-    fn read_at(&mut self, buffer: &mut [u8], at: u64) -> io::Result<()> {
-        self.0.read_exact_at(buffer, at)
-    }
-}
-
-impl ReadAt for &[u8] {
-    fn read_at(&mut self, buffer: &mut [u8], at: u64) -> io::Result<()> {
-        let at = usize::try_from(at).unwrap_or(usize::MAX);
-        let found = self.get(at..).and_then(|rest| rest.get(..buffer.len()));
-        buffer.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
-        Ok(())
-    }
-}
-
-/// The offset of the last `most` lines. Returns `None` if there are fewer.
-fn start_of_last(text: &mut impl ReadAt, size: u64, most: u64) -> io::Result<Option<u64>> {
-    if most == 0 {
-        return Ok(Some(size));
-    }
+/// The offset of the last `most` lines of a file, and the number of lines from there on.
+fn start_of_last(file: &File, size: u64, most: u64) -> io::Result<(u64, u64)> {
     let (mut end, mut newlines) = (size, 0);
     let mut block = vec![0; limit::HISTORY_BUFFER];
     while end > 0 {
         let start = end.saturating_sub(block.len() as u64);
         block.truncate(usize::try_from(end - start).unwrap_or(0));
-        text.read_at(&mut block, start)?;
+        file.read_exact_at(&mut block, start)?;
         for (at, byte) in block.iter().enumerate().rev() {
-            newlines += u64::from(*byte == b'\n');
-            if *byte == b'\n' && newlines == most.saturating_add(1) {
-                return Ok(Some(start + at as u64 + 1));
+            if *byte == b'\n' && newlines == most {
+                return Ok((start + at as u64 + 1, most));
             }
+            newlines += u64::from(*byte == b'\n');
         }
         end = start;
     }
-    Ok(None)
-}
-
-/// Counts the lines of a file.
-fn count(file: &File, size: u64) -> io::Result<u64> {
-    let mut lines = 0;
-    let mut block = vec![0; limit::HISTORY_BUFFER];
-    let mut at = 0;
-    while at < size {
-        block.truncate(usize::try_from(size - at).unwrap_or(usize::MAX));
-        file.read_exact_at(&mut block, at)?;
-        lines += count_lines(&block);
-        at += block.len() as u64;
-    }
-    Ok(lines)
+    Ok((0, newlines))
 }
 
 #[cfg(test)]

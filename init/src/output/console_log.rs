@@ -18,7 +18,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::sys::socket::{MsgFlags, getsockopt, send, sockopt};
 use nix::sys::stat::{Mode as FileMode, SFlag, fstat};
-use nix::unistd::{getpid, write};
+use nix::unistd::{getpid, isatty, write};
 use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -29,12 +29,11 @@ use std::{fmt, io};
 
 /// The destination of lines.
 enum Outlet {
-    /// Opened by init itself, with O_NONBLOCK.
+    /// Opened by init itself, with O_NONBLOCK, or inherited stderr if that is a file in memory:
+    /// never blocks.
     Own(OwnedFd),
     /// /dev/kmsg, which needs a priority.
     Kernel(OwnedFd),
-    /// Inherited stderr, a file in memory: never blocks.
-    File,
     /// Inherited stderr, a file on a disk, on a remote file system, or of unknown kind: may block
     /// for ever.
     Scribe,
@@ -45,6 +44,9 @@ enum Outlet {
     /// No destination.
     None,
 }
+
+/// How a socket is written to: without waiting, and without SIGPIPE.
+const NOW: MsgFlags = MsgFlags::MSG_DONTWAIT.union(MsgFlags::MSG_NOSIGNAL);
 
 /// Writes init's log lines.
 pub(crate) struct ConsoleLog {
@@ -87,19 +89,10 @@ impl ConsoleLog {
     }
 
     fn with(outlet: Outlet) -> ConsoleLog {
-        let is_terminal = match &outlet {
-            Outlet::Own(fd) => nix::unistd::isatty(fd.as_fd()).unwrap_or(false),
-            Outlet::Kernel(_)
-            | Outlet::File
-            | Outlet::Scribe
-            | Outlet::Socket
-            | Outlet::Shared
-            | Outlet::None => false,
-        };
         ConsoleLog {
+            is_terminal: matches!(&outlet, Outlet::Own(fd) if isatty(fd).unwrap_or(false)),
             outlet,
             unsaid: Vec::new(),
-            is_terminal,
             least: Level::Info,
             allowance: limit::LINES_AT_ONCE,
             counted_from: Time::ZERO,
@@ -145,27 +138,17 @@ impl ConsoleLog {
         let mut line = format!("groundstate: {text}").into_bytes();
         line.truncate(libc::PIPE_BUF - 8);
         line.extend_from_slice(if self.is_terminal { b"\r\n" } else { b"\n" });
-        // A line that cannot be written is lost and counted.
-        let said = match &self.outlet {
-            Outlet::Own(_) | Outlet::File | Outlet::Scribe | Outlet::Shared => {
-                if self.unsaid.len() + line.len() > libc::PIPE_BUF {
-                    self.flush();
-                }
-                self.unsaid.append(&mut line);
-                true
-            }
-            Outlet::Kernel(fd) => {
-                let mut with = format!("<{}>", level.priority()).into_bytes();
-                with.append(&mut line);
-                write(fd, &with).is_ok()
-            }
-            Outlet::Socket => {
-                let how = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-                send(std::io::stderr().as_fd().as_raw_fd(), &line, how).is_ok()
-            }
-            Outlet::None => true,
-        };
-        self.not_said = self.not_said.saturating_add(u64::from(!said));
+        if let Outlet::Kernel(fd) = &self.outlet {
+            let mut with = format!("<{}>", level.priority()).into_bytes();
+            with.append(&mut line);
+            // A line that cannot be written is lost and counted.
+            self.not_said = self.not_said.saturating_add(u64::from(write(fd, &with).is_err()));
+            return;
+        }
+        if self.unsaid.len() + line.len() > libc::PIPE_BUF {
+            self.flush();
+        }
+        self.unsaid.append(&mut line);
     }
 
     /// Writes the pending lines. Called before each wait, so that a burst of lines is one write.
@@ -176,10 +159,10 @@ impl ConsoleLog {
         let stderr = std::io::stderr();
         let written = match &self.outlet {
             Outlet::Own(fd) => write(fd, &self.unsaid),
-            Outlet::File => write(stderr.as_fd(), &self.unsaid),
             Outlet::Scribe => say(&self.unsaid),
+            Outlet::Socket => send(stderr.as_raw_fd(), &self.unsaid, NOW),
             Outlet::Shared => write_now(stderr.as_fd(), &self.unsaid),
-            Outlet::Kernel(_) | Outlet::Socket | Outlet::None => Ok(self.unsaid.len()),
+            Outlet::Kernel(_) | Outlet::None => Ok(self.unsaid.len()),
         };
         let rest = self.unsaid.get(written.unwrap_or(0)..).unwrap_or_default();
         let lines = rest.iter().fold(0, |lines: u64, byte| lines + u64::from(*byte == b'\n'));
@@ -212,7 +195,10 @@ fn stderr_outlet() -> Outlet {
     }
     let Ok(status) = fstat(stderr.as_fd()) else { return Outlet::None };
     if SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG {
-        return if ground == Some(FsKind::Memory) { Outlet::File } else { by_scribe() };
+        if ground != Some(FsKind::Memory) {
+            return by_scribe();
+        }
+        return stderr.as_fd().try_clone_to_owned().map_or(Outlet::None, Outlet::Own);
     }
     let how = OFlag::O_WRONLY | OFlag::O_NOCTTY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
     match open("/proc/self/fd/2", how, FileMode::empty()) {
@@ -295,11 +281,9 @@ pub(crate) fn say(lines: &[u8]) -> nix::Result<usize> {
 fn say_by(present: &mut Option<UnixStream>, lines: &[u8]) -> nix::Result<usize> {
     let socket = match present.take() {
         Some(socket) => socket,
-        None => start_writer()
-            .map_err(|why| Errno::from_raw(why.raw_os_error().unwrap_or(libc::EAGAIN)))?,
+        None => start_writer().map_err(|why| Errno::try_from(why).unwrap_or(Errno::EAGAIN))?,
     };
-    let how = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-    let said = if lines.is_empty() { Ok(0) } else { send(socket.as_raw_fd(), lines, how) };
+    let said = if lines.is_empty() { Ok(0) } else { send(socket.as_raw_fd(), lines, NOW) };
     if !matches!(said, Err(Errno::EPIPE | Errno::ECONNRESET)) {
         *present = Some(socket);
     }

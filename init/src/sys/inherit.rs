@@ -6,14 +6,11 @@
 
 use super::listing;
 use super::raw;
-use super::socket::unix_name;
-use nix::sys::socket::{SockType, getsockopt, sockopt};
 use nix::sys::stat::fstat;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 /// Without /proc, all numbers below this are tried.
@@ -148,25 +145,14 @@ pub(crate) fn stand_in() -> io::Result<OwnedFd> {
     super::socket::pair().map(|(stand_in, _)| stand_in)
 }
 
-/// Takes over the datagram socket that is bound to this path.
-pub(crate) fn take_socket_at(path: &str) -> Option<OwnedFd> {
-    let is_it = |socket: BorrowedFd<'_>| {
-        let name = unix_name(socket);
-        let is_of_datagrams =
-            || getsockopt(&socket, sockopt::SockType).is_ok_and(|kind| kind == SockType::Datagram);
-        name.is_some_and(|name| name.path() == Some(Path::new(path))) && is_of_datagrams()
-    };
-    take_sockets(1, is_it).pop()
-}
-
-/// Takes over the first descriptors that match; `is_it` must test for properties of sockets.
-pub(crate) fn take_sockets(most: usize, is_it: impl Fn(BorrowedFd<'_>) -> bool) -> Vec<OwnedFd> {
+/// Takes over the descriptors that match; `is_it` must test for properties of sockets.
+pub(crate) fn take_sockets(is_it: impl Fn(BorrowedFd<'_>) -> bool) -> Vec<OwnedFd> {
     let is_one = |number: &RawFd| {
         // SAFETY: borrowed during the call; system calls refuse one that is not open.
         *number > 2 && is_it(unsafe { BorrowedFd::borrow_raw(*number) })
     };
     let found = listed().unwrap_or_default().into_iter().filter(is_one);
-    found.filter_map(|number| take(number).ok()).take(most).collect()
+    found.filter_map(|number| take(number).ok()).collect()
 }
 
 /// Marks a descriptor that this image opened, so that [`rest`] skips it.

@@ -1,7 +1,7 @@
 //! Lists directories: getdents64(2). The C library's readers, and Rust's on top of them, panic if
 //! another piece of code has closed the descriptor; this one does not.
 
-use super::check_long;
+use super::check;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -28,7 +28,7 @@ pub(crate) fn list(directory: BorrowedFd<'_>, mut see: impl FnMut(Entry<'_>)) ->
         let (number, room) = (directory.as_raw_fd(), bytes.as_mut_ptr());
         // SAFETY: the kernel writes at most BYTES bytes into `bytes`.
         let read = unsafe { libc::syscall(libc::SYS_getdents64, number, room, BYTES) };
-        match usize::try_from(check_long(read)?) {
+        match usize::try_from(check(read)?) {
             Ok(length) if length > 0 => {
                 entries(bytes.get(..length).unwrap_or_default()).for_each(&mut see);
             }

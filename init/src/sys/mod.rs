@@ -71,12 +71,7 @@ fn map(bytes: usize, flags: libc::c_int, file: Option<BorrowedFd<'_>>) -> io::Re
     NonNull::new(base.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
-/// Turns `-1` with errno into an error.
-fn check(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
-}
-
-/// Turns the `-1` of `syscall(2)` with errno into an error.
-fn check_long(result: libc::c_long) -> io::Result<libc::c_long> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+/// Turns the `-1` of a system call with errno into an error.
+fn check<T: Default + PartialOrd>(result: T) -> io::Result<T> {
+    if result < T::default() { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

@@ -2,7 +2,7 @@
 //! the SO_LINGER time that any holder has set (socket(7)). Closing also drops unreceived messages,
 //! and with them other sockets. A caught signal ends such a wait, so a timer sends one repeatedly.
 
-use super::check_long;
+use super::check;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use std::io;
 use std::ptr;
@@ -55,7 +55,7 @@ fn begin() -> io::Result<i32> {
     event.sigev_notify_thread_id = nix::unistd::gettid().as_raw();
     let (clock, mut timer) = (libc::CLOCK_MONOTONIC, 0i32);
     // SAFETY: the kernel reads the event and writes the number of the timer.
-    check_long(unsafe {
+    check(unsafe {
         libc::syscall(libc::SYS_timer_create, clock, &raw const event, &raw mut timer)
     })?;
     let impatience = Impatience(Some(timer));
@@ -63,7 +63,7 @@ fn begin() -> io::Result<i32> {
     let when = libc::itimerspec { it_interval: every, it_value: every };
     let none = ptr::null_mut::<libc::itimerspec>();
     // SAFETY: the kernel reads the times and returns none.
-    check_long(unsafe { libc::syscall(libc::SYS_timer_settime, timer, 0, &raw const when, none) })?;
+    check(unsafe { libc::syscall(libc::SYS_timer_settime, timer, 0, &raw const when, none) })?;
     std::mem::forget(impatience);
     Ok(timer)
 }

@@ -1,7 +1,7 @@
 //! Attributes of this process, exec, and forks that continue in Rust code (the loader).
 //! [`super::launch`] starts the programs of units.
 
-use crate::sys::{Pid, check, check_long, signal};
+use crate::sys::{Pid, check, signal};
 use nix::fcntl::AtFlags;
 use nix::sys::prctl::set_pdeathsig;
 pub(crate) use nix::sys::prctl::{set_child_subreaper, set_name};
@@ -126,7 +126,7 @@ pub(crate) fn set_io_priority(priority: u16) -> io::Result<()> {
     let result = unsafe {
         libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, libc::c_int::from(priority))
     };
-    check_long(result).map(drop)
+    check(result).map(drop)
 }
 
 /// sched_setscheduler(2) as a raw system call, because some C libraries refuse it.
@@ -141,7 +141,7 @@ pub(crate) fn set_policy(policy: u8, priority: u8) -> io::Result<()> {
             &raw const priority,
         )
     };
-    check_long(result).map(drop)
+    check(result).map(drop)
 }
 
 /// sched_setaffinity(2), for processors of any number.
@@ -150,7 +150,7 @@ pub(crate) fn set_affinity(processors: &[u16]) -> io::Result<()> {
     let bytes = size_of_val(mask.as_slice());
     // SAFETY: the kernel reads that many bytes of the mask.
     let result = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, bytes, mask.as_ptr()) };
-    check_long(result).map(drop)
+    check(result).map(drop)
 }
 
 fn mask(processors: &[u16]) -> Vec<u64> {

@@ -5,7 +5,7 @@
 //! leaves `SIG_IGN` unchanged (clone(2)) and it survives an exec.
 
 use crate::sys::fault::FAULTS;
-use crate::sys::{Pid, check, check_long, raw};
+use crate::sys::{Pid, check, raw};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -45,7 +45,7 @@ pub(crate) fn kill_everybody(signal: u8) -> io::Result<()> {
 /// Opens a pidfd: readable when the process exits, and never another process.
 pub(crate) fn pidfd(pid: Pid) -> io::Result<OwnedFd> {
     // SAFETY: pidfd_open(2) takes numbers only.
-    let fd = check_long(unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) })?;
+    let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) })?;
     let fd = i32::try_from(fd).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
     // SAFETY: a fresh descriptor without another owner; pidfd_open sets CLOEXEC.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
@@ -70,7 +70,7 @@ pub(crate) fn pidfd_kill(pidfd: BorrowedFd<'_>, signal: u8) -> io::Result<()> {
             0,
         )
     };
-    check_long(result).map(drop)
+    check(result).map(drop)
 }
 
 /// Ignores `signal` in this process; its children get the default disposition.
