@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(held, [true, false, true, false, true, true]);
         assert_eq!(mounts(TABLE).last().unwrap().at.as_bytes(), b"/srv/a \xff");
         assert!(mounts(TABLE).last().unwrap().is_read_only);
-        assert_eq!(mounts(TABLE).filter(Mount::is_read_only).count(), 1);
+        assert_eq!(mounts(TABLE).filter(|mount| mount.is_read_only).count(), 1);
         let below = |path: &str| -> Vec<String> {
             let all = mounts(TABLE).filter(|mount| mount.below(path).is_some());
             all.map(|mount| mount.at.into_string().unwrap()).collect()
