@@ -90,17 +90,6 @@ pub(crate) fn set_option(
     check(result).map(drop)
 }
 
-/// Reads an option that is a number.
-pub(crate) fn option(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> {
-    let mut value = 0i32;
-    let mut length = libc::socklen_t::try_from(size_of::<i32>()).unwrap_or(0);
-    // SAFETY: the kernel writes at most the 4 bytes of `value`, and their number to `length`.
-    let result = unsafe {
-        libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut length)
-    };
-    check(result).map(|_| value)
-}
-
 /// The control data of a message, aligned as cmsghdr(3) requires.
 #[repr(C, align(8))]
 struct Control([u8; CONTROL]);
@@ -364,14 +353,11 @@ pub(crate) fn of(socket: impl AsFd) -> io::Result<Peer> {
 /// A pidfd of the process that connected, even if its pid was reused (SO_PEERPIDFD). Returns `None` if
 /// the kernel cannot give one (before Linux 6.5) or init has no free descriptor. An error means
 /// that the process is gone.
-pub(crate) fn process(socket: impl AsFd) -> io::Result<Option<OwnedFd>> {
-    match option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_PEERPIDFD) {
-        // SAFETY: a fresh descriptor without another owner; the kernel sets CLOEXEC.
-        Ok(fd) if fd >= 0 => Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) })),
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EINVAL)) => {
-            Err(error)
-        }
-        Ok(_) | Err(_) => Ok(None),
+pub(crate) fn process(socket: impl AsFd) -> nix::Result<Option<OwnedFd>> {
+    match getsockopt(&socket, sockopt::PeerPidfd) {
+        Ok(process) => Ok(Some(process)),
+        Err(error @ (Errno::ESRCH | Errno::EINVAL)) => Err(error),
+        Err(_) => Ok(None),
     }
 }
 

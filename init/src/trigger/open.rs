@@ -55,24 +55,17 @@ pub(crate) fn all(socket: &Socket, ids: Option<&Ids>) -> Result<Vec<OwnedFd>, Br
 
 /// Removes paths and links (`socket-remove`) if they still have the created kind.
 pub(crate) fn remove(socket: &Socket) {
+    let remove = |path: &str, created: SFlag| {
+        let Ok((parent, name)) = parent(path, None) else { return };
+        if kind(&parent, &name).is_ok_and(|kind| kind == created) {
+            let _ = unlinkat(&parent, name.as_str(), UnlinkatFlags::NoRemoveDir);
+        }
+    };
     for one in &socket.listen {
         let Address::Path(path) = &one.address else { continue };
-        let Ok((parent, name)) = parent(path, None) else { continue };
-        let ours = match kind(&parent, &name) {
-            Ok(SFlag::S_IFSOCK) => one.sort != Sort::Fifo,
-            Ok(SFlag::S_IFIFO) => one.sort == Sort::Fifo,
-            _ => false,
-        };
-        if ours {
-            let _ = unlinkat(&parent, name.as_str(), UnlinkatFlags::NoRemoveDir);
-        }
+        remove(path, if one.sort == Sort::Fifo { SFlag::S_IFIFO } else { SFlag::S_IFSOCK });
     }
-    for link in &socket.symlinks {
-        let Ok((parent, name)) = parent(link, None) else { continue };
-        if matches!(kind(&parent, &name), Ok(SFlag::S_IFLNK)) {
-            let _ = unlinkat(&parent, name.as_str(), UnlinkatFlags::NoRemoveDir);
-        }
-    }
+    socket.symlinks.iter().for_each(|link| remove(link, SFlag::S_IFLNK));
 }
 
 /// The type of a socket for socket(2).
@@ -97,9 +90,8 @@ impl Opener<'_> {
             (Address::Path(path), Sort::Special) => self.special(path),
             (Address::Path(path), _) => self.unix(one.sort, path),
             (Address::Abstract(name), _) => {
-                let opened = self.fresh(one.sort, libc::AF_UNIX, 0)?;
                 let address = UnixAddr::new_abstract(name.as_bytes())?;
-                self.bound(one.sort, opened, &address)
+                self.bound(one.sort, libc::AF_UNIX, 0, &address)
             }
             (Address::Port(port), _) => self.port(one.sort, *port),
             (Address::Inet(IpAddr::V4(ip), port, _), _) => {
@@ -110,13 +102,12 @@ impl Opener<'_> {
                 self.inet(one.sort, SocketAddrV6::new(*ip, *port, 0, scope).into())
             }
             (Address::Netlink(family, group), _) => {
-                let opened = self.fresh(one.sort, libc::AF_NETLINK, *family)?;
-                self.bound(one.sort, opened, &NetlinkAddr::new(0, *group))
+                let address = NetlinkAddr::new(0, *group);
+                self.bound(one.sort, libc::AF_NETLINK, *family, &address)
             }
             (Address::Vsock(cid, port), _) => {
-                let opened = self.fresh(one.sort, libc::AF_VSOCK, 0)?;
                 let address = VsockAddr::new(cid.unwrap_or(libc::VMADDR_CID_ANY), *port);
-                self.bound(one.sort, opened, &address)
+                self.bound(one.sort, libc::AF_VSOCK, 0, &address)
             }
         }
     }
@@ -130,15 +121,17 @@ impl Opener<'_> {
     fn bound(
         &self,
         sort: Sort,
-        opened: OwnedFd,
+        family: i32,
+        protocol: i32,
         address: &dyn SockaddrLike,
     ) -> io::Result<OwnedFd> {
+        let opened = self.fresh(sort, family, protocol)?;
         bind(opened.as_raw_fd(), address)?;
-        self.listening(sort, opened)
+        self.listening(sort, family, opened)
     }
 
-    fn listening(&self, sort: Sort, opened: OwnedFd) -> io::Result<OwnedFd> {
-        after_bind(&opened, self.socket, sort)?;
+    fn listening(&self, sort: Sort, family: i32, opened: OwnedFd) -> io::Result<OwnedFd> {
+        after_bind(&opened, self.socket, family, sort)?;
         if sort.connects() {
             let most = i32::try_from(self.socket.backlog).unwrap_or(i32::MAX);
             listen(&opened, Backlog::new(most.min(libc::SOMAXCONN.max(4096)))?)?;
@@ -164,8 +157,7 @@ impl Opener<'_> {
 
     fn inet(&self, sort: Sort, address: SocketAddr) -> io::Result<OwnedFd> {
         let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-        let opened = self.fresh(sort, family, 0)?;
-        self.bound(sort, opened, &SockaddrStorage::from(address))
+        self.bound(sort, family, 0, &SockaddrStorage::from(address))
     }
 
     fn unix(&self, sort: Sort, path: &str) -> io::Result<OwnedFd> {
@@ -184,7 +176,7 @@ impl Opener<'_> {
             return Err(Errno::EACCES.into());
         }
         self.own(&parent, &name)?;
-        self.listening(sort, opened)
+        self.listening(sort, libc::AF_UNIX, opened)
     }
 
     /// Returns true for a socket file on which no process listens any more. Other files are never
@@ -317,12 +309,7 @@ pub(crate) fn flush(one: &Listen, opened: BorrowedFd<'_>) {
 const SOCKET: i32 = libc::SOL_SOCKET;
 
 /// Sets the options that must be set before bind(2).
-pub(super) fn before_bind(
-    opened: &OwnedFd,
-    socket: &Socket,
-    family: i32,
-    sort: Sort,
-) -> io::Result<()> {
+fn before_bind(opened: &OwnedFd, socket: &Socket, family: i32, sort: Sort) -> io::Result<()> {
     let inet = family == libc::AF_INET || family == libc::AF_INET6;
     let wanted = [
         (inet && sort == Sort::Stream, SOCKET, libc::SO_REUSEADDR),
@@ -352,9 +339,8 @@ fn enable(opened: &OwnedFd, options: &[(bool, i32, i32)]) -> io::Result<()> {
 }
 
 /// Sets the other options.
-pub(super) fn after_bind(opened: &OwnedFd, socket: &Socket, sort: Sort) -> io::Result<()> {
+fn after_bind(opened: &OwnedFd, socket: &Socket, family: i32, sort: Sort) -> io::Result<()> {
     let fd = opened.as_fd();
-    let family = domain(opened)?;
     let (v4, v6) = (family == libc::AF_INET, family == libc::AF_INET6);
     let tcp = (v4 || v6) && sort == Sort::Stream;
     let local = family == libc::AF_UNIX || family == libc::AF_NETLINK;
@@ -423,10 +409,6 @@ fn of_ip(opened: &OwnedFd, socket: &Socket, family: i32) -> io::Result<()> {
     Ok(())
 }
 
-fn domain(opened: &OwnedFd) -> io::Result<i32> {
-    crate::sys::socket::option(opened.as_fd(), SOCKET, libc::SO_DOMAIN)
-}
-
 /// Sets a buffer size, above the system's limit if init may, else up to it.
 fn buffer(opened: &OwnedFd, size: Option<u64>, force: i32, ask: i32) -> io::Result<()> {
     let Some(size) = size else { return Ok(()) };
@@ -438,7 +420,7 @@ fn buffer(opened: &OwnedFd, size: Option<u64>, force: i32, ask: i32) -> io::Resu
 }
 
 /// Sets the size of a FIFO, as far as the system allows (F_SETPIPE_SZ of fcntl(2)).
-pub(super) fn pipe(opened: &OwnedFd, socket: &Socket) {
+fn pipe(opened: &OwnedFd, socket: &Socket) {
     if let Some(size) = socket.pipe_size.and_then(|size| i32::try_from(size).ok()) {
         let _ = nix::fcntl::fcntl(opened, nix::fcntl::FcntlArg::F_SETPIPE_SZ(size));
     }
@@ -456,7 +438,7 @@ const PARTS: usize = 4_096;
 
 /// Opens the directory that contains a path and returns it with the last component. With `make`,
 /// missing directories are created with those permission bits.
-pub(super) fn parent(path: &str, make: Option<u32>) -> io::Result<(OwnedFd, String)> {
+fn parent(path: &str, make: Option<u32>) -> io::Result<(OwnedFd, String)> {
     let trimmed = path.trim_end_matches('/');
     let (dirs, last) = trimmed.rsplit_once('/').ok_or(Errno::EINVAL)?;
     if last.is_empty() || last == "." || last == ".." {
@@ -534,7 +516,7 @@ fn parts(path: &[u8]) -> VecDeque<OsString> {
 }
 
 /// The file type of the entry with that name, without following links.
-pub(super) fn kind(parent: &OwnedFd, name: &str) -> io::Result<SFlag> {
+fn kind(parent: &OwnedFd, name: &str) -> io::Result<SFlag> {
     let stat = fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
     Ok(SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT)
 }

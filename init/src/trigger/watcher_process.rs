@@ -52,9 +52,6 @@ struct Link {
     /// True if it has not accepted orders for so long that it is replaced.
     #[serde(default)]
     given_up: bool,
-    /// True if this image of init started it, so that its protocol is known.
-    #[serde(skip)]
-    is_own: bool,
 }
 
 impl Link {
@@ -98,11 +95,6 @@ impl Lookout {
         self.link.as_ref().map(|link| link.socket.as_fd())
     }
 
-    /// Returns true if it reports that paths have answered.
-    pub(crate) fn tells_of_answers(&self) -> bool {
-        self.link.as_ref().is_some_and(|link| link.is_own)
-    }
-
     pub(crate) fn pid(&self) -> Option<Pid> {
         self.link.as_ref().map(|link| link.pid)
     }
@@ -125,10 +117,8 @@ impl Lookout {
         });
         match begun {
             Ok((pid, socket)) => {
-                let unsent = VecDeque::new();
-                let (given_up, is_own) = (false, true);
-                let link =
-                    Link { pid, socket: socket.into(), since: now, unsent, given_up, is_own };
+                let (socket, unsent) = (socket.into(), VecDeque::new());
+                let link = Link { pid, socket, since: now, unsent, given_up: false };
                 Ok(self.link.insert(link).socket.as_fd())
             }
             Err(error) => {
@@ -231,8 +221,8 @@ mod tests {
             }
         });
         let (pid, since) = (pid.unwrap(), Time::ZERO);
-        let (unsent, given_up, is_own) = (VecDeque::new(), false, true);
-        let link = Link { pid, socket: ours.into(), since, unsent, given_up, is_own };
+        let unsent = VecDeque::new();
+        let link = Link { pid, socket: ours.into(), since, unsent, given_up: false };
         let mut lookout = Lookout { link: Some(link), ..Lookout::new(Post::Paths) };
         for number in 0..2 * limit::LOOKOUT_UNSENT as u64 {
             lookout.order(&Order::Rest(RunId(number))).unwrap();
