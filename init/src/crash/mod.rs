@@ -29,6 +29,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{SockType, UnixAddr, getsockopt, sockopt};
 use nix::sys::stat::fstat;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::time::Duration;
@@ -131,7 +132,7 @@ impl Drain {
         let children = procfs::children().into_iter();
         let helpers = children.filter(|pid| procfs::runs_this_program(Pid::from_raw(*pid)));
         let (helpers, mut ends) = (helpers.collect(), BTreeMap::new());
-        let in_table = in_table();
+        let in_table = pipes_of("self");
         let mut add = |end: OwnedFd| {
             if let Ok(found) = fstat(&end) {
                 ends.entry(found.st_ino).or_insert(end);
@@ -145,7 +146,7 @@ impl Drain {
                 true
             });
         }
-        let own = in_table.into_iter().filter_map(|number| inherit::take(number).ok());
+        let own = in_table.into_iter().filter_map(|(number, _)| inherit::take(number).ok());
         own.filter(|fd| is_read_end(fd.as_fd())).for_each(add);
         Drain { ends, _stashes: stashes, notify, pid: None, is_over: false, helpers }
     }
@@ -153,7 +154,8 @@ impl Drain {
     /// Starts the child unless it is running. Returns false if that failed and is to be retried.
     pub(crate) fn turn(&mut self) -> bool {
         if self.pid.is_none() && !self.is_over {
-            let read: BTreeSet<u64> = self.helpers.iter().flat_map(|pid| pipes_of(*pid)).collect();
+            let read = self.helpers.iter().flat_map(pipes_of).map(|(_, inode)| inode);
+            let read: BTreeSet<u64> = read.collect();
             let unread = self.ends.iter().filter(|(inode, _)| !read.contains(inode));
             let unread: Vec<BorrowedFd<'_>> = unread.map(|(_, end)| end.as_fd()).collect();
             let notify = self.notify.as_ref().map(AsFd::as_fd);
@@ -214,24 +216,15 @@ fn has_more(pipe: BorrowedFd<'_>) -> bool {
     }
 }
 
-/// The inode of a pipe, from a descriptor's link in /proc. Opens nothing.
-fn pipe_at(path: &str) -> Option<u64> {
-    let link = fs::read_link(path).ok()?;
-    link.to_str()?.strip_prefix("pipe:[")?.strip_suffix(']')?.parse().ok()
-}
-
-/// The pipes that this process has open.
-fn pipes_of(pid: i32) -> Vec<u64> {
-    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    entries.filter_map(|entry| pipe_at(entry.path().to_str()?)).collect()
-}
-
-/// The descriptors of pipes in this process.
-fn in_table() -> Vec<RawFd> {
-    let Ok(entries) = fs::read_dir("/proc/self/fd") else { return Vec::new() };
-    let paths = entries.flatten().map(|entry| entry.path());
-    let pipes = paths.filter(|path| path.to_str().and_then(pipe_at).is_some());
-    pipes.filter_map(|path| path.file_name()?.to_str()?.parse().ok()).collect()
+/// The descriptors of a process that are pipes, with their inodes. Opens none of them.
+fn pipes_of(process: impl Display) -> Vec<(RawFd, u64)> {
+    let entries = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+    let pipe = |entry: fs::DirEntry| {
+        let link = fs::read_link(entry.path()).ok()?;
+        let inode = link.to_str()?.strip_prefix("pipe:[")?.strip_suffix(']')?.parse().ok()?;
+        Some((entry.file_name().to_str()?.parse().ok()?, inode))
+    };
+    entries.filter_map(pipe).collect()
 }
 
 /// Returns true if the descriptor has the flags that the logger sets on a read end.

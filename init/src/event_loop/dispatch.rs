@@ -4,7 +4,7 @@
 use crate::base::crash_test;
 use crate::base::{Level, clock};
 use crate::event_loop::Init;
-use crate::output::event_log::{self, Occasion};
+use crate::output::event_log::{self, Said};
 use crate::restore::records::Order;
 use crate::service::sequence::Effect;
 use crate::state::event_in_progress;
@@ -108,13 +108,13 @@ impl Init {
     }
 
     /// The event's entry in the event log, and the run that the event is about.
-    fn occasion(&self, event: &Event) -> (Option<Occasion>, Option<RunId>) {
+    fn occasion(&self, event: &Event) -> (Option<Said>, Option<RunId>) {
         let Event::Fire(name) = event else {
-            return (word(event).map(Occasion::Own), event.run());
+            return (word(event).map(Said::Own), event.run());
         };
         let trigger = self.machine.generation().find_unit(name.as_str());
         let run = trigger.and_then(|trigger| self.machine.run(trigger));
-        (Some(Occasion::Fired(name.clone())), run)
+        (Some(Said::Fired(name.clone())), run)
     }
 
     /// Drops an ended run that the machine no longer knows: no further action will name it.

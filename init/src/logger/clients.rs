@@ -505,8 +505,8 @@ pub(crate) struct Answers {
     pieces: VecDeque<Piece>,
     /// Bytes of the stored lines in `pieces`.
     bytes: usize,
-    ready: Vec<u8>,
-    sent: usize,
+    /// JSON to send.
+    ready: VecDeque<u8>,
 }
 
 #[derive(Debug)]
@@ -547,23 +547,21 @@ impl Answers {
 
     /// Returns true if everything was sent.
     pub(crate) fn is_empty(&self) -> bool {
-        self.pieces.is_empty() && self.sent == self.ready.len()
+        self.pieces.is_empty() && self.ready.is_empty()
     }
 
     /// The next bytes to send; empty if there are none.
     pub(crate) fn next(&mut self) -> &[u8] {
-        if self.sent == self.ready.len() {
-            self.sent = 0;
-            self.ready.clear();
+        if self.ready.is_empty() {
             self.ready.shrink_to(AHEAD);
             while self.ready.len() < AHEAD && self.render() {}
         }
-        self.ready.get(self.sent..).unwrap_or_default()
+        self.ready.as_slices().0
     }
 
     /// Notes that so many of them were sent.
     pub(crate) fn taken(&mut self, bytes: usize) {
-        self.sent = (self.sent + bytes).min(self.ready.len());
+        self.ready.drain(..bytes.min(self.ready.len()));
     }
 
     /// Converts one line or object to JSON. Returns false if there is none.
@@ -592,10 +590,10 @@ impl Answers {
     }
 }
 
-fn write(to: &mut Vec<u8>, answer: &impl Serialize) {
+fn write(to: &mut VecDeque<u8>, answer: &impl Serialize) {
     // Writing to memory cannot fail, and these types have no maps with invalid keys.
     if serde_json::to_writer(&mut *to, answer).is_ok() {
-        to.push(b'\n');
+        to.push_back(b'\n');
     }
 }
 

@@ -15,7 +15,7 @@ use groundstate_units::text::time::Time;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::Signal;
+use nix::sys::signal::Signal::{self, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGXFSZ};
 use nix::sys::socket::{MsgFlags, getsockopt, send, sockopt};
 use nix::sys::stat::{Mode as FileMode, SFlag, fstat};
 use nix::unistd::{getpid, isatty, write};
@@ -207,8 +207,9 @@ fn stderr_outlet() -> Outlet {
     }
 }
 
+/// Makes this process log through a writer from now on.
 fn by_scribe() -> Outlet {
-    is_needed();
+    SPEAKER.get_or_init(getpid);
     Outlet::Scribe
 }
 
@@ -232,14 +233,7 @@ fn write_now(fd: BorrowedFd<'_>, bytes: &[u8]) -> nix::Result<usize> {
 // closer ([`crate::fd`]) that cannot be killed may still have that end open.
 
 /// Signals that the writer ignores, so that it ends with init and not before the last line.
-const NOT_HEEDED: [Signal; 6] = [
-    Signal::SIGHUP,
-    Signal::SIGINT,
-    Signal::SIGQUIT,
-    Signal::SIGTERM,
-    Signal::SIGPIPE,
-    Signal::SIGXFSZ,
-];
+const NOT_HEEDED: [Signal; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGXFSZ];
 
 /// The process that logs through the writer. Its children may block, and write to stderr directly.
 static SPEAKER: OnceLock<Pid> = OnceLock::new();
@@ -247,11 +241,6 @@ static SPEAKER: OnceLock<Pid> = OnceLock::new();
 thread_local! {
     /// The socket to the writer. `None` if no writer runs.
     static PRESENT: RefCell<Option<UnixStream>> = const { RefCell::new(None) };
-}
-
-/// Makes this process log through a writer from now on.
-pub(crate) fn is_needed() {
-    SPEAKER.get_or_init(getpid);
 }
 
 /// Starts the writer, if this process needs one. Called before the first turn of the event loop.

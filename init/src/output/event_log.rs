@@ -44,15 +44,6 @@ pub(crate) enum Said {
     Fired(Name),
 }
 
-/// The cause of a step, if it is a line of its own.
-#[derive(Debug)]
-pub(crate) enum Occasion {
-    /// About init itself: a word of a fixed set.
-    Own(&'static str),
-    /// This trigger fired; a line only if the step changed a unit.
-    Fired(Name),
-}
-
 /// A change of a unit.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Change {
@@ -103,23 +94,21 @@ impl History {
         self.kept.range(seq.saturating_add(1)..)
     }
 
-    /// Adds the changes of one step. `occasion` is a line too, and the cause of the changes.
+    /// Adds the changes of one step. `occasion` is a line too, and the cause of the changes; the
+    /// firing of a trigger is one only if the step changed a unit.
     /// `about` is the run that the step is about: its last line causes the first line here, which
     /// causes the others. Runs that are not `up` are removed eventually.
     pub(crate) fn add(
         &mut self,
         at: Time,
         wall: Duration,
-        occasion: Option<Occasion>,
+        occasion: Option<Said>,
         about: Option<RunId>,
         notes: Vec<Note>,
         up: impl Fn(RunId) -> bool,
     ) {
-        let occasion = match occasion {
-            Some(Occasion::Own(word)) => Some(Said::Own(word)),
-            Some(Occasion::Fired(name)) => (!notes.is_empty()).then_some(Said::Fired(name)),
-            None => None,
-        };
+        let changes_nothing = notes.is_empty();
+        let occasion = occasion.filter(|said| !matches!(said, Said::Fired(_)) || !changes_nothing);
         let mut cause = about.and_then(|run| self.of_run.get(&run).copied());
         let wall = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX);
         let mut first = true;
@@ -261,7 +250,7 @@ mod tests {
         add(&mut history, None, vec![note(1)]);
         let fired = |history: &mut History, notes| {
             let name = Name::new("tick").expect("a name");
-            let fired = Some(Occasion::Fired(name));
+            let fired = Some(Said::Fired(name));
             history.add(Time::ZERO, Duration::ZERO, fired, Some(RunId(1)), notes, |_| true);
         };
         fired(&mut history, vec![note(2)]);

@@ -78,19 +78,24 @@ pub(super) fn disarm() {
     NEXT.store(ptr::null_mut(), Ordering::SeqCst);
 }
 
-extern "C" fn at_fault(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+/// The next image, if this process is armed.
+fn own_next() -> Option<&'static Next> {
     // SAFETY: null, or what `arm` made, which is never freed.
     let next = unsafe { NEXT.load(Ordering::SeqCst).as_ref() };
     // SAFETY: getpid(2).
     let own = unsafe { raw::call(libc::SYS_getpid, [0; 6]) };
-    let Some(next) = next.filter(|next| isize::try_from(next.process) == Ok(own)) else {
+    next.filter(|next| isize::try_from(next.process) == Ok(own))
+}
+
+extern "C" fn at_fault(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    let Some(next) = own_next() else {
         // SAFETY: a child, or init before it is armed: it exits, as without a handler.
         unsafe { raw::call(libc::SYS_exit_group, [128 + signal as usize, 0, 0, 0, 0, 0]) };
         return;
     };
     // SAFETY: the kernel gives a valid siginfo_t; si_pid is read where it is one (SI_TKILL).
     let (code, from) = unsafe { ((*info).si_code, (*info).si_pid()) };
-    let is_ours = code == libc::SI_TKILL && isize::try_from(from) == Ok(own);
+    let is_ours = code == libc::SI_TKILL && u32::try_from(from) == Ok(next.process);
     if code <= 0 && !is_ours {
         signal::ring(signal::bit(signal));
         return;
@@ -140,9 +145,7 @@ fn again(next: &Next, signal: u32) {
 /// Executes the next image after a panic, or from an image that cannot continue. Call it while all
 /// inherited descriptors are open. It returns if the handler is not armed, and in a child.
 pub(crate) fn by_panic() {
-    // SAFETY: null, or what `arm` made, which is never freed.
-    let next = unsafe { NEXT.load(Ordering::SeqCst).as_ref() };
-    if let Some(next) = next.filter(|next| next.process == std::process::id()) {
+    if let Some(next) = own_next() {
         again(next, 0);
     }
 }

@@ -166,15 +166,10 @@ impl<'o> Clock<'o> {
 
     /// Waits until a timer is due, an order arrives, or the clock jumps.
     fn wait(&mut self) -> io::Result<()> {
-        let latest = |kept: &Kept| {
-            let accuracy = kept.alarm.timer.accuracy;
-            (
-                kept.due.wall.map(|at| at.saturating_add(micros(accuracy))),
-                kept.due.mono.map(|at| at.after(accuracy)),
-            )
-        };
-        let wall = self.timers.values().filter_map(|kept| latest(kept).0).min();
-        let mono = self.timers.values().filter_map(|kept| latest(kept).1).min();
+        let all = || self.timers.values().map(|kept| (kept.due, kept.alarm.timer.accuracy));
+        let at_wall = |(due, most): (Due, Duration)| Some(due.wall?.saturating_add(micros(most)));
+        let wall = all().filter_map(at_wall).min();
+        let mono = all().filter_map(|(due, most)| Some(due.mono?.after(most))).min();
         let far = micros(clocks::wall()).saturating_add(FAR * 1_000_000);
         let at = wall.unwrap_or(far).clamp(1, far);
         self.wind(at);
