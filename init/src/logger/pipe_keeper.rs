@@ -176,7 +176,8 @@ pub(crate) fn look_into(
     out: BorrowedFd<'_>,
     mut see: impl FnMut(Vec<ReadEnd>) -> bool,
 ) -> io::Result<()> {
-    socket::look_from_the_first(out)?;
+    // Each look starts with the oldest message: socket(7).
+    socket::set_option(out, libc::SOL_SOCKET, libc::SO_PEEK_OFF, 0)?;
     let mut buffer = [0; BUFFER];
     loop {
         let got = match socket::look(out, &mut buffer) {

@@ -200,9 +200,7 @@ impl Tail {
 
     /// Reduces the tail to a smaller share.
     pub(crate) fn shrink(&mut self, share: usize) {
-        if self.bytes.len() > share {
-            self.trim(share);
-        }
+        self.trim(share);
         self.bytes.shrink_to(share);
     }
 

@@ -91,12 +91,6 @@ fn into_cgroup(args: &mut CloneArgs, cgroup: Option<RawFd>, goes_in: bool) -> bo
     true
 }
 
-/// Lets the kernel write the child's pid into its slot.
-fn write_pid(args: &mut CloneArgs, slot: &Slot) {
-    args.flags |= CLONE_PARENT_SETTID;
-    args.parent_tid = slot.pid.as_ptr() as u64;
-}
-
 /// The memory that a sharing child reads. It is freed only after the kernel has cleared `alive` in
 /// its slot, at the child's exec or exit. Dropped earlier, it is leaked.
 #[derive(Debug)]
@@ -160,13 +154,13 @@ pub(crate) fn shared(
 ) -> Result<(Pid, Shared), (io::Error, Stack)> {
     let slot = board.slot(slot);
     let mut args = CloneArgs {
-        flags: CLONE_VM | CLONE_CLEAR_SIGHAND | CLONE_CHILD_CLEARTID,
+        flags: CLONE_VM | CLONE_CLEAR_SIGHAND | CLONE_CHILD_CLEARTID | CLONE_PARENT_SETTID,
         child_tid: slot.alive.as_ptr() as u64,
+        parent_tid: slot.pid.as_ptr() as u64,
         exit_signal: libc::SIGCHLD as u64,
         ..CloneArgs::default()
     };
     let in_cgroup = into_cgroup(&mut args, frame.cgroup, frame.goes_in);
-    write_pid(&mut args, slot);
     let (base, size) = stack.span();
     (args.stack, args.stack_size) = (base as u64, size as u64);
     let (bundle, plan) = laid_out(slot, frame, orders);
@@ -248,7 +242,10 @@ fn fork(slot: Option<&Slot>, cgroup: Option<RawFd>, goes_in: bool) -> (isize, bo
     let exit_signal = libc::SIGCHLD as u64;
     let mut args = CloneArgs { exit_signal, ..CloneArgs::default() };
     let in_cgroup = into_cgroup(&mut args, cgroup, goes_in);
-    slot.into_iter().for_each(|slot| write_pid(&mut args, slot));
+    if let Some(slot) = slot {
+        args.flags |= CLONE_PARENT_SETTID;
+        args.parent_tid = slot.pid.as_ptr() as u64;
+    }
     if has_clone3() {
         let call = [&raw const args as usize, size_of::<CloneArgs>(), 0, 0, 0, 0];
         // SAFETY: `args` is a valid clone_args. Without CLONE_VM the child has its own copy of

@@ -227,11 +227,6 @@ impl SignalPipe {
         TAKEN.store(0, Ordering::SeqCst);
     }
 
-    /// Marks signals that an earlier image, or this one, did not handle as arrived.
-    pub(crate) fn ring_again(signals: u64) {
-        ring(signals);
-    }
-
     /// Returns true if a signal has arrived, whether or not the poll has reported it.
     pub(crate) fn has_rung() -> bool {
         RUNG.load(Ordering::SeqCst) != 0
@@ -249,8 +244,8 @@ pub(super) fn not_dealt_with() -> u64 {
     RUNG.load(Ordering::SeqCst) | TAKEN.load(Ordering::SeqCst)
 }
 
-/// The work of the handler. The pipe holds one byte for all signals since they were last taken.
-pub(super) fn ring(signals: u64) {
+/// The work of the handler, also for signals that an earlier image did not handle. The pipe holds one byte for all signals since they were last taken.
+pub(crate) fn ring(signals: u64) {
     if RUNG.fetch_or(signals, Ordering::SeqCst) != 0 || signals == 0 {
         return;
     }
@@ -330,7 +325,7 @@ mod signal_pipe_tests {
         assert_eq!(poll(&mut asked, PollTimeout::ZERO), Ok(0));
         assert_eq!(bell.take(), 0);
         // Signals that were taken and not handled wake the poll again.
-        SignalPipe::ring_again(bit(other));
+        ring(bit(other));
         let mut asked = [PollFd::new(bell.descriptor(), PollFlags::POLLIN)];
         assert_eq!(poll(&mut asked, PollTimeout::ZERO), Ok(1));
         assert_eq!(bell.take(), bit(other));

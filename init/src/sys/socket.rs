@@ -130,11 +130,6 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<R
     receive_with(socket, buffer, CONTROL, 0)
 }
 
-/// Makes [`look`] start with the oldest message. socket(7), SO_PEEK_OFF.
-pub(crate) fn look_from_the_first(socket: BorrowedFd<'_>) -> io::Result<()> {
-    set_option(socket, libc::SOL_SOCKET, libc::SO_PEEK_OFF, 0)
-}
-
 /// Reads the next message without removing it; its descriptors are duplicates. `WouldBlock` means
 /// that there are no more.
 pub(crate) fn look(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received> {
@@ -274,11 +269,6 @@ pub(crate) fn receive_into_inbox(
 /// sender decided (socket(7)). No effect on other files.
 fn do_not_linger(fd: &OwnedFd) {
     let _ = setsockopt(fd, sockopt::Linger, &libc::linger { l_onoff: 0, l_linger: 0 });
-}
-
-/// Makes the sender's credentials come with every message.
-pub(crate) fn pass_credentials(socket: impl AsFd) -> io::Result<()> {
-    Ok(setsockopt(&socket, sockopt::PassCred, &true)?)
 }
 
 // Control data of unix sockets: the kernel's struct cmsghdr, read and written as bytes. cmsg(3),
@@ -482,7 +472,7 @@ pub(crate) mod tests {
     #[cfg_attr(miri, ignore = "setsockopt")]
     fn a_message_without_its_descriptors_says_who_sent_it_and_that_it_was_cut() {
         let (ours, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();
-        pass_credentials(&theirs).unwrap();
+        setsockopt(&theirs, sockopt::PassCred, &true).unwrap();
         let null = std::fs::File::open("/dev/null").unwrap();
         send(ours.as_fd(), b"x", &[null.as_fd()]).unwrap();
         let got = receive_into_inbox(theirs.as_fd(), &mut [0; 4], 0).unwrap();
@@ -530,7 +520,7 @@ pub(crate) mod tests {
     #[cfg_attr(miri, ignore = "setsockopt")]
     fn the_sender_and_a_cut_off_are_told() {
         let (ours, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();
-        pass_credentials(&theirs).unwrap();
+        setsockopt(&theirs, sockopt::PassCred, &true).unwrap();
         ours.send(b"0123456789").unwrap();
         ours.send(b"").unwrap();
         let got = receive(theirs.as_fd(), &mut [0; 4]).unwrap();

@@ -185,7 +185,7 @@ impl<'o> Clock<'o> {
             let millis = most.as_nanos().div_ceil(1_000_000);
             PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)
         });
-        let mut fds = vec![PollFd::new(self.link.as_fd(), PollFlags::POLLIN)];
+        let mut fds = vec![PollFd::new(self.link.socket.as_fd(), PollFlags::POLLIN)];
         fds.extend(self.wall.as_ref().map(|wall| PollFd::new(wall.as_fd(), PollFlags::POLLIN)));
         match poll(&mut fds, timeout) {
             Ok(_) | Err(Errno::EINTR) => {}

@@ -13,7 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::{Deserialize, Serialize};
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 /// Size limit of a message: the capacity of a socket with the kernel's default buffers.
 pub(super) const MESSAGE: usize = 128 * 1024;
@@ -87,7 +87,7 @@ pub(crate) enum By {
 
 /// A lookout's end of the connection.
 pub(super) struct Link<'o> {
-    socket: &'o OwnedFd,
+    pub(super) socket: &'o OwnedFd,
     buffer: Vec<u8>,
 }
 
@@ -133,11 +133,5 @@ impl<'o> Link<'o> {
                 Err(error) => return Err(error),
             }
         }
-    }
-}
-
-impl AsFd for Link<'_> {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::sys::socket as raw;
 use crate::sys::socket::set_option;
+use crate::trigger::socket::Answer;
 use groundstate_units::spec::Ids;
 use groundstate_units::trigger::address::{Address, Listen, Sort};
 use groundstate_units::trigger::{Socket, Timestamping, V6Only};
@@ -24,18 +25,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
 
-/// A failure to open a socket.
-pub(crate) struct Broken {
-    /// The address or path.
-    pub(crate) what: String,
-    pub(crate) errno: i32,
-}
-
-/// Opens all sockets in order, or none on an error.
-pub(crate) fn all(socket: &Socket, ids: Option<&Ids>) -> Result<Vec<OwnedFd>, Broken> {
+/// Opens all sockets in order, or none on an error, which is the answer to PID 1.
+pub(crate) fn all(socket: &Socket, ids: Option<&Ids>) -> Result<Vec<OwnedFd>, Answer> {
     let opener = Opener { socket, ids };
     let broken = |what: String| {
-        |error: io::Error| Broken { what, errno: error.raw_os_error().unwrap_or(libc::EIO) }
+        |error: io::Error| Answer::Broken(what, error.raw_os_error().unwrap_or(libc::EIO))
     };
     // A umask sets the permission bits at creation; fchmod would leave a moment with other bits.
     umask(Mode::from_bits_truncate(!socket.mode & 0o777));

@@ -100,7 +100,7 @@ impl Watcher<'_> {
         let timeout = pause.map_or(PollTimeout::NONE, |pause| {
             PollTimeout::try_from(pause.as_millis().saturating_add(1)).unwrap_or(PollTimeout::MAX)
         });
-        let mut fds = vec![PollFd::new(self.link.as_fd(), PollFlags::POLLIN)];
+        let mut fds = vec![PollFd::new(self.link.socket.as_fd(), PollFlags::POLLIN)];
         if let Some(inotify) = &self.inotify {
             fds.push(PollFd::new(inotify.as_fd(), PollFlags::POLLIN));
         }
