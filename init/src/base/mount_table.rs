@@ -175,12 +175,7 @@ fn ground(table: &[u8], id: &str) -> Option<FsKind> {
     })
 }
 
-/// Returns true if another process serves a mount other than the root.
-pub(crate) fn has_elsewheres(table: &[u8]) -> bool {
-    mounts(table).any(|mount| !mount.is_asked())
-}
-
-/// The same for mounts at or below this path.
+/// Returns true if another process serves a mount at or below this path, other than the root.
 pub(crate) fn has_elsewheres_below(table: &[u8], path: &str) -> bool {
     mounts(table)
         .any(|mount| !mount.is_asked() && std::path::Path::new(&mount.at).starts_with(path))
@@ -373,11 +368,11 @@ mod tests {
         assert_eq!(asked(&mine, "/proc/none"), Err(Errno::ENOENT));
         assert_eq!(asked(&mine, "relative"), Err(Errno::EXDEV));
         let text = String::from_utf8_lossy(&mine).replace(" - proc ", " - nfs4 ");
-        assert!(has_elsewheres(text.as_bytes()));
+        assert!(has_elsewheres_below(text.as_bytes(), "/"));
         assert_eq!(asked(text.as_bytes(), "/proc/self/stat"), Err(Errno::EXDEV));
         assert_eq!(asked(text.as_bytes(), "/"), Ok(()));
-        assert!(!has_elsewheres(b"22 1 0:1 / / rw - virtiofs x rw\n"));
-        assert!(has_elsewheres(b"22 1 0:1 / /net rw - autofs x rw\n"));
+        assert!(!has_elsewheres_below(b"22 1 0:1 / / rw - virtiofs x rw\n", "/"));
+        assert!(has_elsewheres_below(b"22 1 0:1 / /net rw - autofs x rw\n", "/"));
     }
 
     #[test]

@@ -209,11 +209,8 @@ fn empty(mut open: Vec<BorrowedFd<'_>>, notify: Option<BorrowedFd<'_>>) -> u8 {
 /// Reads a portion. Returns false if the pipe is empty and has no writer.
 fn has_more(pipe: BorrowedFd<'_>) -> bool {
     let mut bytes = [0u8; PORTION];
-    match nix::unistd::read(pipe, &mut bytes) {
-        Ok(0) => false,
-        Ok(_) | Err(Errno::EINTR | Errno::EAGAIN) => true,
-        Err(_) => false,
-    }
+    let read = nix::unistd::read(pipe, &mut bytes);
+    matches!(read, Ok(1..) | Err(Errno::EINTR | Errno::EAGAIN))
 }
 
 /// The descriptors of a process that are pipes, with their inodes. Opens none of them.

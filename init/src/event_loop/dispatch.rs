@@ -77,7 +77,7 @@ impl Init {
             return None;
         };
         if let (Some(record), Some(event)) = (&mut self.record, kept)
-            && let Err(error) = record.write(self.now, &event, &outcome)
+            && let Err(error) = event_log::record(record, self.now, &event, &outcome)
         {
             self.record = None;
             self.say(

@@ -57,7 +57,7 @@ use groundstate_units::unit::reaction::Reaction;
 use mio::{Events, Poll, Token};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 

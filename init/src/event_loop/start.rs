@@ -171,8 +171,8 @@ fn new_machine(mode: Mode) -> Machine {
 /// Opens the file of `--record`, or says why it cannot be opened.
 fn record(options: &Options) -> (Option<Record>, Option<String>) {
     let Some(path) = &options.record else { return (None, None) };
-    match Record::create(path) {
-        Ok(record) => (Some(record), None),
+    match File::create(path) {
+        Ok(file) => (Some(Record::new(file)), None),
         Err(error) => (None, Some(format!("cannot record to {path}: {error}"))),
     }
 }

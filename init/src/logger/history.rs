@@ -12,9 +12,8 @@ use groundstate_units::text::wall_clock::WallTime;
 use mio::Waker;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
-use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Take};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -205,24 +204,9 @@ impl Reader {
     }
 }
 
-/// Several files, one after the other.
-struct Chain(VecDeque<Take<File>>);
-
-impl Read for Chain {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while let Some(part) = self.0.front_mut() {
-            match part.read(buffer) {
-                Ok(0) => self.0.pop_front(),
-                other => return other,
-            };
-        }
-        Ok(0)
-    }
-}
-
 /// The last `most` lines of consecutive files.
-fn last_of(files: Vec<(File, u64)>, most: u64) -> io::Result<Chain> {
-    let mut chain = VecDeque::new();
+fn last_of(files: Vec<(File, u64)>, most: u64) -> io::Result<Box<dyn Read>> {
+    let mut all: Box<dyn Read> = Box::new(io::empty());
     let mut left = most;
     for (mut file, size) in files.into_iter().rev() {
         if left == 0 {
@@ -231,9 +215,9 @@ fn last_of(files: Vec<(File, u64)>, most: u64) -> io::Result<Chain> {
         let (from, lines) = start_of_last(&file, size, left)?;
         left = left.saturating_sub(lines);
         file.seek(SeekFrom::Start(from))?;
-        chain.push_front(file.take(size - from));
+        all = Box::new(file.take(size - from).chain(all));
     }
-    Ok(Chain(chain))
+    Ok(all)
 }
 
 /// The offset of the last `most` lines of a file, and the number of lines from there on.

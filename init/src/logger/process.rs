@@ -5,7 +5,7 @@
 use super::channel::{Order, Report, RunLog, Settings, decode, send_reports};
 use super::clients::{Clients, Readers};
 use super::pending_buffer::{Intake, Stage};
-use super::query::{self, Context};
+use super::query;
 use super::sinks::Lines;
 use super::sinks::Out;
 use super::sinks::Room;
@@ -107,15 +107,8 @@ pub(super) struct Logger {
     /// Buffers for one read, and for the lines it completes.
     pub(super) buffer: Vec<u8>,
     pub(super) lines: Vec<u8>,
-    finish: Option<Finish>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Finish {
-    /// PID 1 has requested it.
-    Asked,
-    /// PID 1 is gone.
-    Alone,
+    /// True if PID 1 has requested the end, or is gone.
+    is_finishing: bool,
 }
 
 impl Logger {
@@ -151,14 +144,14 @@ impl Logger {
             out: Out::new(settings, Arc::new(waker)),
             buffer: Vec::new(),
             lines: Vec::new(),
-            finish: None,
+            is_finishing: false,
         })
     }
 
     fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(256);
         let mut wait = None;
-        while self.finish.is_none() {
+        while !self.is_finishing {
             match self.poll.poll(&mut events, wait) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
                 _ => {}
@@ -177,8 +170,7 @@ impl Logger {
                 }
             }
             self.clients.accept(self.poll.registry());
-            let Logger { clients, units, out, .. } = &mut self;
-            query::serve_all(&mut Context { clients, units, out });
+            query::serve_all(&mut self);
             wait = self.read_some();
             if self.clients.has_more() {
                 wait = Some(Duration::ZERO);
@@ -205,7 +197,7 @@ impl Logger {
         loop {
             let got = sys::socket::receive(self.orders.as_fd(), &mut buffer);
             if sys::socket::is_over(&got) {
-                self.finish.get_or_insert(Finish::Alone);
+                self.is_finishing = true;
                 return;
             }
             let Ok(mut got) = got else { break };
@@ -239,7 +231,7 @@ impl Logger {
                         self.close(number);
                     }
                 }
-                Some(Order::Finish) => self.finish = Some(Finish::Asked),
+                Some(Order::Finish) => self.is_finishing = true,
                 // Only PID 1 writes here, and it is the same program.
                 None => {}
             }
@@ -435,10 +427,9 @@ impl Logger {
             self.publish(unit, log);
         }
         self.out.finish();
-        if self.finish == Some(Finish::Asked) {
-            self.reports.push_back(Report::Finished);
-            send_reports(&self.orders, &mut self.reports);
-        }
+        // PID 1 may be gone.
+        self.reports.push_back(Report::Finished);
+        send_reports(&self.orders, &mut self.reports);
     }
 }
 

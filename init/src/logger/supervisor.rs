@@ -33,10 +33,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// PID 1's side of the logger.
-fn delay() -> Duration {
-    limit::RESTART_DELAY
-}
-
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Handle {
     settings: Settings,
@@ -53,8 +49,8 @@ pub(crate) struct Handle {
     predecessor: Option<Pid>,
     /// The time of the next start, if none is running.
     pub(super) start_at: Option<Time>,
-    /// The pause before the next start.
-    #[serde(default = "delay")]
+    /// The last pause before a start; zero after a steady run.
+    #[serde(default)]
     delay: Duration,
     pub(super) stash: Stash,
     /// Lines that a logger has read and not written.
@@ -91,7 +87,7 @@ impl Handle {
             link: None,
             predecessor: None,
             start_at: None,
-            delay: limit::RESTART_DELAY,
+            delay: Duration::ZERO,
             stash: Stash::new()?,
             // Without a stage, a killed logger loses lines that it has not written.
             stage: Stage::new().ok(),
@@ -392,7 +388,7 @@ impl Handle {
         let Some(link) = self.link.take_if(|link| link.pid == pid) else { return false };
         if !self.finishing {
             if now.since(link.started) >= limit::STEADY {
-                self.delay = limit::RESTART_DELAY;
+                self.delay = Duration::ZERO;
                 self.start_at = Some(now);
             } else {
                 self.later(now);
@@ -422,8 +418,8 @@ impl Handle {
     }
 
     fn later(&mut self, now: Time) {
+        self.delay = (self.delay * 2).clamp(limit::RESTART_DELAY, limit::RESTART_DELAY_MAX);
         self.start_at = Some(now.after(self.delay));
-        self.delay = (self.delay * 2).min(limit::RESTART_DELAY_MAX);
     }
 }
 

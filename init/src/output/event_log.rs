@@ -162,39 +162,19 @@ struct Line<'a> {
     refused: &'a Option<Refusal>,
 }
 
-/// The open file.
-pub(crate) struct Record {
-    to: BufWriter<File>,
-}
+/// The open file. It is flushed at the end of each turn of the loop, and for the next image.
+pub(crate) type Record = BufWriter<File>;
 
-impl Record {
-    /// Creates or truncates the file.
-    pub(crate) fn create(path: &str) -> io::Result<Record> {
-        Ok(Record { to: BufWriter::new(File::create(path)?) })
-    }
-
-    /// The open file with everything flushed, for the next image.
-    pub(crate) fn file(&mut self) -> io::Result<&File> {
-        self.to.flush()?;
-        Ok(self.to.get_ref())
-    }
-
-    /// Continues with the file of an earlier image.
-    pub(crate) fn go_on(file: File) -> Record {
-        Record { to: BufWriter::new(file) }
-    }
-
-    /// Writes one step.
-    pub(crate) fn write(&mut self, now: Time, event: &Event, outcome: &Outcome) -> io::Result<()> {
-        let line = Line { now, event, actions: &outcome.actions, refused: &outcome.refused };
-        serde_json::to_writer(&mut self.to, &line)?;
-        self.to.write_all(b"\n")
-    }
-
-    /// Flushes at the end of each turn of the loop.
-    pub(crate) fn flush(&mut self) -> io::Result<()> {
-        self.to.flush()
-    }
+/// Writes one step.
+pub(crate) fn record(
+    to: &mut Record,
+    now: Time,
+    event: &Event,
+    outcome: &Outcome,
+) -> io::Result<()> {
+    let line = Line { now, event, actions: &outcome.actions, refused: &outcome.refused };
+    serde_json::to_writer(&mut *to, &line)?;
+    to.write_all(b"\n")
 }
 
 #[cfg(test)]

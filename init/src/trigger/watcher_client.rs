@@ -38,7 +38,8 @@ pub(super) fn run(socket: &OwnedFd, may_block: bool) -> u8 {
 
 /// Returns true if a look at one of these paths may block, by the present mount table.
 fn may_block(watch: &Watch) -> bool {
-    let table = mount_table::table().ok().filter(|table| mount_table::has_elsewheres(table));
+    let table = mount_table::table().ok();
+    let table = table.filter(|table| mount_table::has_elsewheres_below(table, "/"));
     let Some(table) = table else { return false };
     watch.looks.iter().any(|(_, path)| {
         // A glob is expanded in each directory that it leads into.

@@ -67,10 +67,6 @@ impl Link {
 #[derive(Debug)]
 pub(crate) struct TooLong;
 
-fn delay() -> Duration {
-    limit::LOOKOUT_DELAY
-}
-
 /// A lookout.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Lookout {
@@ -78,13 +74,13 @@ pub(crate) struct Lookout {
     link: Option<Link>,
     /// When its replacement is started, if it is to be replaced.
     pub(crate) start_at: Option<Time>,
-    #[serde(default = "delay")]
+    #[serde(default)]
     delay: Duration,
 }
 
 impl Lookout {
     pub(super) fn new(post: Post) -> Lookout {
-        Lookout { post, link: None, start_at: None, delay: limit::LOOKOUT_DELAY }
+        Lookout { post, link: None, start_at: None, delay: Duration::ZERO }
     }
 
     pub(crate) fn is_there(&self) -> bool {
@@ -136,15 +132,15 @@ impl Lookout {
     }
 
     fn later(&mut self, now: Time) {
+        self.delay = (self.delay * 2).clamp(limit::LOOKOUT_DELAY, limit::LOOKOUT_DELAY_MAX);
         self.start_at = Some(now.after(self.delay));
-        self.delay = (self.delay * 2).min(limit::LOOKOUT_DELAY_MAX);
     }
 
     /// Handles its exit and schedules the replacement.
     pub(crate) fn ended(&mut self, now: Time) {
         let Some(link) = self.link.take() else { return };
         if now.since(link.since) >= limit::LOOKOUT_STEADY {
-            self.delay = limit::LOOKOUT_DELAY;
+            self.delay = Duration::ZERO;
         }
         self.later(now);
     }
