@@ -66,10 +66,10 @@ impl Paths {
         }
         let why = made.as_ref().err().map(|error| format!("cannot write to {runtime}: {error}"));
         let paths = Paths {
-            config: match &options.config {
-                Some(config) => (config.clone(), true),
-                None => (defaults.config.clone(), false),
-            },
+            config: (
+                options.config.clone().unwrap_or(defaults.config.clone()),
+                options.config.is_some(),
+            ),
             units: options.units.clone(),
             log_dir: options.log_dir.clone(),
             policy: options.policy.clone().unwrap_or(defaults.policy.clone()),

@@ -159,11 +159,7 @@ impl Logger {
             for event in &events {
                 match event.token() {
                     ORDERS => self.take_orders(),
-                    LANES => {
-                        for client in self.clients.reading() {
-                            self.clients.is_due(client);
-                        }
-                    }
+                    LANES => self.clients.readers_are_due(),
                     LISTENER => self.clients.has_callers(),
                     token if token.0 < FIRST_PIPE => self.clients.is_due(token.0),
                     token => self.may_read(token.0),
@@ -431,12 +427,8 @@ impl Logger {
         self.reports.push_back(Report::Finished);
         send_reports(&self.orders, &mut self.reports);
     }
-}
 
-// Pipes whose lines go to log files
-
-impl Logger {
-    /// Reads the whole lines in a pipe. Returns `None` if it must be read in the other way.
+    /// Reads the whole lines in a pipe whose lines go to a log file. Returns `None` if it must be read in the other way.
     pub(super) fn read_staged(&mut self, number: usize) -> Option<bool> {
         let (pipe, intake) = (self.pipes.get_mut(&number)?, self.intake.as_mut()?);
         let seen = match intake.look(&pipe.fd, &mut self.buffer) {

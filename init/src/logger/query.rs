@@ -57,21 +57,14 @@ fn logs(log: &mut Logger, client: usize, query: LogQuery) -> Result<(), Failure>
     if query.targets.len() > limit::QUERY_TARGETS {
         return Err(usage(format!("more than {} targets at once", limit::QUERY_TARGETS)));
     }
-    let since = match query.since.as_deref().map(|text| (text, WallTime::parse(text))) {
-        None => None,
-        Some((_, Some(wall))) => Some(wall),
-        Some((text, None)) => {
-            return Err(usage(format!(
-                "{text:?} is not a time of the form {}",
-                WallTime::default()
-            )));
-        }
+    let parse = |text: &String| {
+        let form = WallTime::default();
+        WallTime::parse(text)
+            .ok_or_else(|| usage(format!("{text:?} is not a time of the form {form}")))
     };
-    let names = query
-        .targets
-        .iter()
-        .map(|text| Name::new(text).map_err(|why| usage(format!("{text:?}: {why}"))));
-    let names = names.collect::<Result<Vec<Name>, Failure>>()?;
+    let since = query.since.as_ref().map(parse).transpose()?;
+    let name = |text: &String| Name::new(text).map_err(|why| usage(format!("{text:?}: {why}")));
+    let names = query.targets.iter().map(name).collect::<Result<Vec<Name>, Failure>>()?;
     let most = match (query.n, since) {
         (Some(n), _) => n.min(limit::QUERY_LINES),
         (None, Some(_)) => limit::QUERY_LINES,

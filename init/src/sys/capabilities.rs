@@ -17,14 +17,6 @@ fn done(result: isize) -> Result<isize, isize> {
     if result < 0 { Err(result) } else { Ok(result) }
 }
 
-/// The kernel's form of an outcome: 0 or the negative errno.
-pub(super) fn code(outcome: Result<(), isize>) -> isize {
-    match outcome {
-        Ok(()) => 0,
-        Err(errno) => errno,
-    }
-}
-
 /// The highest number of capabilities.
 const CAPABILITIES: usize = 64;
 

@@ -12,7 +12,7 @@
 #[cfg(test)]
 pub(super) mod tests;
 
-use super::capabilities::{after_user, before_user, code};
+use super::capabilities::{after_user, before_user};
 use super::child_setup::{Frame, Limit, Orders, Step};
 use super::raw;
 use super::spawn_slots::Slot;
@@ -110,11 +110,7 @@ pub(super) unsafe fn settle(slot: *const Slot, frame: *const Frame, reset: u64, 
         must(slot, raw::call(libc::SYS_setsid, [0; 6]));
         enter(slot, Step::Stdio, 0);
         let mut target = 0;
-        for source in &(*frame).stdio {
-            must(slot, duplicate(*source, target, 0));
-            target = target.wrapping_add(1);
-        }
-        for source in &(*frame).passed {
+        for source in (*frame).stdio.iter().chain(&(*frame).passed) {
             must(slot, duplicate(*source, target, 0));
             target = target.wrapping_add(1);
         }
@@ -162,7 +158,8 @@ pub(super) unsafe fn become_program(plan: *mut Plan) -> ! {
         }
         if let Some(rights) = &(*orders).rights {
             enter(slot, Step::Rights, 0);
-            must(slot, code(before_user(rights, (*orders).uid.is_some())));
+            let reduced = before_user(rights, (*orders).uid.is_some());
+            must(slot, reduced.err().unwrap_or(0));
         }
         enter(slot, Step::Group, 0);
         if let Some(groups) = &(*orders).groups {
@@ -180,7 +177,8 @@ pub(super) unsafe fn become_program(plan: *mut Plan) -> ! {
         }
         if let Some(rights) = &(*orders).rights {
             enter(slot, Step::Rights, 1);
-            must(slot, code(after_user(rights, (*orders).uid.is_some())));
+            let set = after_user(rights, (*orders).uid.is_some());
+            must(slot, set.err().unwrap_or(0));
         }
         enter(slot, Step::WorkingDir, 0);
         let dir = [(*orders).dir.as_ptr() as usize, 0, 0, 0, 0, 0];

@@ -38,11 +38,6 @@ struct CloneArgs {
     cgroup: u64,
 }
 
-#[cfg(target_arch = "x86_64")]
-const CLONE_VM: u64 = 0x100;
-#[cfg(target_arch = "x86_64")]
-const CLONE_CHILD_CLEARTID: u64 = 0x0020_0000;
-const CLONE_PARENT_SETTID: u64 = 0x0010_0000;
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
@@ -153,8 +148,9 @@ pub(crate) fn shared(
     orders: Orders,
 ) -> Result<(Pid, Shared), (io::Error, Stack)> {
     let slot = board.slot(slot);
+    let shared_and_told = libc::CLONE_VM | libc::CLONE_CHILD_CLEARTID | libc::CLONE_PARENT_SETTID;
     let mut args = CloneArgs {
-        flags: CLONE_VM | CLONE_CLEAR_SIGHAND | CLONE_CHILD_CLEARTID | CLONE_PARENT_SETTID,
+        flags: CLONE_CLEAR_SIGHAND | shared_and_told as u64,
         child_tid: slot.alive.as_ptr() as u64,
         parent_tid: slot.pid.as_ptr() as u64,
         exit_signal: libc::SIGCHLD as u64,
@@ -243,7 +239,7 @@ fn fork(slot: Option<&Slot>, cgroup: Option<RawFd>, goes_in: bool) -> (isize, bo
     let mut args = CloneArgs { exit_signal, ..CloneArgs::default() };
     let in_cgroup = into_cgroup(&mut args, cgroup, goes_in);
     if let Some(slot) = slot {
-        args.flags |= CLONE_PARENT_SETTID;
+        args.flags |= libc::CLONE_PARENT_SETTID as u64;
         args.parent_tid = slot.pid.as_ptr() as u64;
     }
     if has_clone3() {
@@ -256,7 +252,7 @@ fn fork(slot: Option<&Slot>, cgroup: Option<RawFd>, goes_in: bool) -> (isize, bo
         }
         NO_CLONE3.store(true, Ordering::Relaxed);
     }
-    let flags = (args.flags & CLONE_PARENT_SETTID | exit_signal) as usize;
+    let flags = (args.flags & libc::CLONE_PARENT_SETTID as u64 | exit_signal) as usize;
     let call = [flags, 0, args.parent_tid as usize, 0, 0, 0];
     // SAFETY: as above, without a stack. The address is that of the slot's pid, which stays mapped.
     (unsafe { raw::call(libc::SYS_clone, call) }, false)
