@@ -23,6 +23,7 @@ use crate::sys::{Pid, inherit, process as maker, signal, wait};
 use groundstate_units::control::place;
 use groundstate_units::machine::event::Shutdown;
 use groundstate_units::spec::Exit;
+use groundstate_units::text::time::Time;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -45,10 +46,8 @@ pub(crate) fn take_care(options: &Options, mode: Mode, why: &io::Error) -> End {
         Mode::Supervisor => "SIGTERM ends init only",
     };
     voice.say(clock::now(), Level::Error, format_args!("{text} ({way}): {why}"));
-    let mut shell = match mode {
-        Mode::Machine => EmergencyShell::due(),
-        Mode::Container | Mode::Supervisor => EmergencyShell::default(),
-    };
+    let due = (mode == Mode::Machine).then_some(Time::ZERO);
+    let mut shell = EmergencyShell::of(None, due);
     voice.flush();
     let mut drain = Drain::of_the_rest(refuse_requests(options));
     let how = reap_until_asked(mode, &mut shell, &mut drain);

@@ -217,10 +217,8 @@ fn keeping(settings: &Settings) -> Keeping {
 /// waits for the logger.
 pub(crate) fn group(name: &str) -> Option<u32> {
     let mut text = String::new();
-    let file = std::fs::OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
-        .open("/etc/group");
+    let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
+    let file = File::options().read(true).custom_flags(flags).open("/etc/group");
     if let Ok(file) = file {
         // An unreadable file counts as empty.
         let _ = file.take(limit::GROUP_FILE).read_to_string(&mut text);

@@ -62,11 +62,6 @@ pub(crate) struct EmergencyShell {
 }
 
 impl EmergencyShell {
-    /// The caretaker's shell, which is due now.
-    pub(crate) fn due() -> EmergencyShell {
-        EmergencyShell { pid: None, again: Some(Time::ZERO) }
-    }
-
     /// The shell that an earlier image has started.
     pub(crate) fn of(pid: Option<i32>, again: Option<Time>) -> EmergencyShell {
         EmergencyShell { pid: pid.map(Pid::from_raw), again }
@@ -105,14 +100,12 @@ impl EmergencyShell {
     /// Forks a child that becomes the shell. Only the child can block, on a hung console or a dead
     /// root file system.
     fn begin(&mut self, programs: Vec<&str>, console: &str, now: Time) -> io::Result<()> {
-        match process::fork(&[], || become_shell(&programs, console)) {
-            Ok(pid) => self.pid = Some(pid),
-            Err(error) => {
-                self.pause(now);
-                return Err(error);
-            }
+        let begun = process::fork(&[], || become_shell(&programs, console));
+        match &begun {
+            Ok(pid) => self.pid = Some(*pid),
+            Err(_) => self.pause(now),
         }
-        Ok(())
+        begun.map(drop)
     }
 
     /// Handles a reaped child. Returns `None` if it was not the shell, and an error if no program
@@ -207,7 +200,7 @@ mod tests {
             shell.begin(vec!["/none/such", "/bin/sh"], console, Time::ZERO).unwrap();
             shell.pid.unwrap()
         };
-        let mut shell = EmergencyShell::due();
+        let mut shell = EmergencyShell::of(None, Some(Time::ZERO));
         assert!(shell.is_due(Time::ZERO));
         shell.keep();
         let first = begin(&mut shell);
@@ -235,7 +228,7 @@ mod tests {
         for (program, console, expected) in
             [("/bin/sh", "/none/such", Exit::Code(2)), ("/none/such", "/dev/null", none_is_there)]
         {
-            let mut shell = EmergencyShell::due();
+            let mut shell = EmergencyShell::of(None, Some(Time::ZERO));
             shell.keep();
             shell.begin(vec![program], console, Time::ZERO).unwrap();
             let pid = shell.pid.unwrap();

@@ -188,11 +188,8 @@ impl End {
     fn kill_rest(&mut self, patience: Duration) {
         let (mode, watchdog) = (self.mode, &mut self.watchdog);
         let work = || u8::from(!end(patience, mode));
-        for _ in 0..limit::REAPS_A_TURN {
-            if !matches!(wait::reap_any(), Ok(Some(_))) {
-                break;
-            }
-        }
+        let ended = std::iter::from_fn(|| wait::reap_any().ok()?);
+        let _ = ended.take(limit::REAPS_A_TURN).count();
         let asked = signal::kill_everybody(0);
         if asked.is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH)) {
             // No process is left.
@@ -284,11 +281,7 @@ fn feed_until<T>(
 }
 
 pub(crate) fn console(text: &str) {
-    crate::output::console_log::ConsoleLog::console().say(
-        clock::now(),
-        Level::Info,
-        format_args!("{text}"),
-    );
+    ConsoleLog::console().say(clock::now(), Level::Info, format_args!("{text}"));
 }
 
 /// Waits for ever: if PID 1 of a machine exited, the kernel would panic.

@@ -111,15 +111,11 @@ pub(crate) fn take(number: RawFd) -> io::Result<OwnedFd> {
 pub(crate) fn identity(number: RawFd) -> u64 {
     // SAFETY: borrowed during the call; fstat(2) refuses one that is not open.
     let found = (number >= 0).then(|| fstat(unsafe { BorrowedFd::borrow_raw(number) }));
-    match found {
-        Some(Ok(found)) => {
-            let is_pidfd = found.st_mode & libc::S_IFMT == 0;
-            let pid = Some(number).filter(|_| is_pidfd).and_then(pid_of).unwrap_or(0);
-            let pid = u64::try_from(pid).unwrap_or(0);
-            found.st_ino ^ found.st_dev.rotate_left(40) ^ pid.rotate_left(20)
-        }
-        Some(Err(_)) | None => 0,
-    }
+    let Some(Ok(found)) = found else { return 0 };
+    let is_pidfd = found.st_mode & libc::S_IFMT == 0;
+    let pid = Some(number).filter(|_| is_pidfd).and_then(pid_of).unwrap_or(0);
+    let pid = u64::try_from(pid).unwrap_or(0);
+    found.st_ino ^ found.st_dev.rotate_left(40) ^ pid.rotate_left(20)
 }
 
 /// The pid of a pidfd, or -1 if the process was reaped. See proc_pid_fdinfo(5).

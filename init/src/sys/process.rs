@@ -23,7 +23,9 @@ pub(crate) fn die_with_parent() -> nix::Result<()> {
 /// locked.
 pub(crate) fn fork(kept: &[BorrowedFd<'_>], work: impl FnOnce() -> u8) -> io::Result<Pid> {
     fork_whole(|| {
-        close_all_but(kept);
+        for (from, to) in between(kept) {
+            super::child::close_range(from, to);
+        }
         work()
     })
 }
@@ -79,12 +81,6 @@ pub(crate) fn close_elsewhere(fds: Vec<OwnedFd>) -> Result<Pid, Vec<OwnedFd>> {
         let _ = fd.into_raw_fd();
     }
     Ok(pid)
-}
-
-fn close_all_but(kept: &[BorrowedFd<'_>]) {
-    for (from, to) in between(kept) {
-        super::child::close_range(from, to);
-    }
 }
 
 /// The numbers from 3 on except these, as ranges.
