@@ -428,7 +428,8 @@ impl Logger {
         send_reports(&self.orders, &mut self.reports);
     }
 
-    /// Reads the whole lines in a pipe whose lines go to a log file. Returns `None` if it must be read in the other way.
+    /// Reads the whole lines in a pipe whose lines go to a log file. Returns `None` if it must be
+    /// read in the other way.
     pub(super) fn read_staged(&mut self, number: usize) -> Option<bool> {
         let (pipe, intake) = (self.pipes.get_mut(&number)?, self.intake.as_mut()?);
         let seen = match intake.look(&pipe.fd, &mut self.buffer) {

@@ -231,8 +231,8 @@ pub(crate) fn copied(
     pid(result)
 }
 
-/// Forks with clone3, or with clone where clone3 is forbidden; libc's work around fork(2) is not
-/// needed in a single-threaded process. The kernel writes the child's pid into its slot. Returns the
+/// Forks with clone3, or with clone where clone3 is forbidden. A single-threaded process does not
+/// need libc's work around fork(2). The kernel writes the child's pid into its slot. Returns the
 /// result of the call, and true unless the child has to join the cgroup itself.
 fn fork(slot: Option<&Slot>, cgroup: Option<RawFd>, goes_in: bool) -> (isize, bool) {
     let exit_signal = libc::SIGCHLD as u64;

@@ -244,7 +244,8 @@ pub(super) fn not_dealt_with() -> u64 {
     RUNG.load(Ordering::SeqCst) | TAKEN.load(Ordering::SeqCst)
 }
 
-/// The work of the handler, also for signals that an earlier image did not handle. The pipe holds one byte for all signals since they were last taken.
+/// The work of the handler, also for signals that an earlier image did not handle. The pipe holds
+/// one byte for all signals since they were last taken.
 pub(crate) fn ring(signals: u64) {
     if RUNG.fetch_or(signals, Ordering::SeqCst) != 0 || signals == 0 {
         return;
