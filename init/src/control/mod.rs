@@ -7,7 +7,7 @@ mod tests;
 
 use crate::base::{credentials, limit, token};
 use crate::control::client::{Caller, Client};
-use crate::output::event_log::Entry;
+use crate::output::event_log::{Entry, Said};
 use crate::state::carried::KeptFd;
 use crate::sys::no_linger::close_without_linger;
 use crate::sys::socket::{Peer, accept_stream};
@@ -409,19 +409,24 @@ pub(crate) fn refused(refusal: Refusal) -> Failure {
 }
 
 /// A line of the event log. `facts` need no processes here.
-pub(crate) fn event(entry: &Entry, facts: &Facts) -> Shown {
-    let note = entry.note.as_ref();
+pub(crate) fn event(seq: u64, entry: &Entry, facts: &Facts) -> Shown {
+    let (event, unit, change) = match &entry.said {
+        Said::Own(event) => (*event, None, None),
+        Said::Fired(trigger) => ("fire", Some(trigger), None),
+        Said::Unit(change) => ("state", Some(&change.name), Some(change)),
+    };
     Shown {
-        seq: entry.seq,
-        time: wall(entry.wall).to_string(),
+        seq,
+        time: wall(Duration::from_nanos(entry.wall)).to_string(),
         mono_us: entry.at.as_nanos() / 1000,
-        unit: note.map(|note| &note.unit).or(entry.trigger.as_ref()).map(Name::to_string),
-        run: note.and_then(|note| note.run).map(|run| run.0),
-        event: entry.event.to_string(),
-        from: note.map(|note| note.from),
-        to: note.map(|note| note.to),
-        reason: note.and_then(|note| Some(view::reason(note.reason.as_ref()?, facts, None))),
-        cause: entry.cause,
+        unit: unit.map(Name::to_string),
+        run: change.map(|change| change.run).filter(|run| *run != 0),
+        event: event.to_string(),
+        from: change.map(|change| change.from),
+        to: change.map(|change| change.to),
+        reason: change
+            .and_then(|change| Some(view::reason(change.reason.as_deref()?, facts, None))),
+        cause: Some(entry.cause).filter(|cause| *cause != 0),
     }
 }
 

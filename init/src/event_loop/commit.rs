@@ -10,6 +10,7 @@ use crate::sys::{inbox, launch, wait};
 use groundstate_units::machine::record::Changes;
 use serde::Serialize;
 use std::borrow::Cow;
+use std::io::Write;
 use std::os::fd::AsRawFd;
 
 impl Init {
@@ -93,7 +94,10 @@ impl Init {
         if !self.loader.origin.has(number) && !self.loader.origin.keeps(number) {
             return None;
         }
-        let record = self.record.as_mut().and_then(|record| Some(record.file().ok()?.as_raw_fd()));
+        let record = self.record.as_mut().and_then(|record| {
+            record.flush().ok()?;
+            Some(record.get_ref().as_raw_fd())
+        });
         let generation = self.machine.generation();
         Some(Head {
             generation: generation.number,

@@ -5,7 +5,7 @@ use crate::base::crash_test;
 use crate::base::{Level, clock};
 use crate::control;
 use crate::event_loop::Init;
-use crate::output::event_log::{self, Occasion};
+use crate::output::event_log::{self, Said};
 use crate::restore::records::Order;
 use crate::service::sequence::Effect;
 use crate::state::event_in_progress;
@@ -79,7 +79,7 @@ impl Init {
             return None;
         };
         if let (Some(record), Some(event)) = (&mut self.record, kept)
-            && let Err(error) = record.write(self.now, &event, &outcome)
+            && let Err(error) = event_log::record(record, self.now, &event, &outcome)
         {
             self.record = None;
             self.say(
@@ -110,13 +110,13 @@ impl Init {
     }
 
     /// The event's entry in the event log, and the run that the event is about.
-    fn occasion(&self, event: &Event) -> (Option<Occasion>, Option<RunId>) {
+    fn occasion(&self, event: &Event) -> (Option<Said>, Option<RunId>) {
         let Event::Fire(name) = event else {
-            return (word(event).map(Occasion::Own), event.run());
+            return (word(event).map(Said::Own), event.run());
         };
         let trigger = self.machine.generation().find_unit(name.as_str());
         let run = trigger.and_then(|trigger| self.machine.run(trigger));
-        (Some(Occasion::Fired(name.clone())), run)
+        (Some(Said::Fired(name.clone())), run)
     }
 
     /// Drops an ended run that the machine no longer knows: no further action will name it.

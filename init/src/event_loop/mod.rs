@@ -53,7 +53,7 @@ use groundstate_units::unit::reaction::Reaction;
 use mio::{Events, Poll, Token};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -383,7 +383,7 @@ impl Init {
             (Asked::Reload, _) => self.load(Purpose::Reload { no_restart: false, asker: None }),
             (Asked::Sockets, _) => self.make_sockets(),
             (Asked::Noted(number), _) => {
-                let (level, what) = match FAULTS.contains(&number) {
+                let (level, what) = match FAULTS.map(|fault| fault as i32).contains(&number) {
                     true => (Level::Warning, "sent by another process, not a fault of init; "),
                     false => (Level::Debug, ""),
                 };

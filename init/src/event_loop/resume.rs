@@ -22,9 +22,8 @@ use crate::spawn::Null;
 use crate::state::event_in_progress;
 use crate::sys::inbox::{Inbox, Input};
 use crate::sys::no_linger::close_without_linger;
-use crate::sys::signal::SignalPipe;
 use crate::sys::wait::Ended;
-use crate::sys::{Pid, fault, inbox, process, wait};
+use crate::sys::{Pid, fault, inbox, process, signal, wait};
 use crate::upgrade::{Images, Rescue, Resume, cannot, gives_way_to, read_word};
 use crate::{boot, fd};
 use groundstate_units::control::answer::Told;
@@ -76,7 +75,7 @@ impl Init {
         crash_test::strike_in("resume", !given.gave_way);
         init.rewatch().map_err(|why| gives_way(mode, why))?;
         init.chase();
-        SignalPipe::ring_again(given.rung);
+        signal::ring(given.rung);
         // Deliver the signals held back so far; their handlers are installed now.
         crate::sys::signal::unblock_all();
         // Until the first commit, a crash of this image loses the answer to the upgrade request.
@@ -149,7 +148,7 @@ impl Init {
             crash_test::strike_in("each rescue", true);
         }
         init.rewatch().map_err(|why| gives_way(mode, why))?;
-        SignalPipe::ring_again(found.rung);
+        signal::ring(found.rung);
         let why = match found.signal {
             0 => "a panic".to_string(),
             signal => format!("signal {signal}"),

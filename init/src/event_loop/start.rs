@@ -57,8 +57,8 @@ impl Init {
         signal::unblock_all();
         complaints
             .extend(deaf.iter().map(|(n, error)| format!("cannot handle signal {n}: {error}")));
-        let record = options.record.as_ref().and_then(|path| match Record::create(path) {
-            Ok(record) => Some(record),
+        let record = options.record.as_ref().and_then(|path| match File::create(path) {
+            Ok(file) => Some(Record::new(file)),
             Err(error) => {
                 complaints.push(format!("cannot record to {path}: {error}"));
                 None

@@ -10,7 +10,6 @@ use crate::fd;
 use crate::loader::{Asker, Purpose};
 use crate::output::console_log;
 use crate::state::store::Store;
-use crate::sys::signal::SignalPipe;
 use crate::sys::{Pid, fault, inbox, inherit, process, signal, wait};
 use crate::trigger::watcher_process::Lookout;
 use crate::upgrade::switch_root::empty;
@@ -142,7 +141,7 @@ impl Init {
         let held = signal::hold();
         let rung = self.signals.rung();
         let (entered, error) = self.execute(&passed, rung);
-        SignalPipe::ring_again(rung);
+        signal::ring(rung);
         drop(held);
         self.basics.upgraded = None;
         match entered {

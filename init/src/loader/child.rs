@@ -127,7 +127,8 @@ pub(crate) struct Disk<'a> {
 impl<'a> Disk<'a> {
     /// Uses the present mount table.
     pub(super) fn new(progress: &'a Progress<'a>) -> Disk<'a> {
-        let mounts = mount_table::table().ok().filter(|table| mount_table::has_elsewheres(table));
+        let mounts = mount_table::table().ok();
+        let mounts = mounts.filter(|table| mount_table::has_elsewheres_below(table, "/"));
         Disk { mounts, progress }
     }
 }

@@ -83,7 +83,7 @@ impl Notify {
     fn open() -> io::Result<OwnedFd> {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let opened = open_socket(AddressFamily::Unix, SockType::Datagram, flags, None)?;
-        socket::pass_credentials(&opened)?;
+        setsockopt(&opened, sockopt::PassCred, &true)?;
         // Room for a burst; the kernel's default applies if this is refused.
         let _ = setsockopt(&opened, sockopt::RcvBuf, &(8 * 1024 * 1024));
         Ok(opened)

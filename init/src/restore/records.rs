@@ -257,7 +257,7 @@ impl State {
         let spawner = Spawner::again(parts.ground, reports.map(|started| &mut started.report))
             .map_err(|error| format!("cannot map the spawn slots: {error}"))?;
         let record = head.record.map(inherit::take).transpose();
-        let record = record.ok().flatten().map(|fd| Record::go_on(File::from(fd)));
+        let record = record.ok().flatten().map(|fd| Record::new(File::from(fd)));
         wait::made_before(parts.children.into_keys());
         let Parts { components, logger, .. } = parts;
         Ok(State { components, machine, runs, spawner, logger, record })

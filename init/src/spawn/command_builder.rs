@@ -9,7 +9,7 @@ use crate::spawn::environment::{Environment, Passed};
 use crate::spawn::{condition, descriptor, directory, environment};
 use crate::sys::child::WITHOUT_INTERPRETER;
 use crate::sys::child_setup::{Limit, Orders, Rights, Step};
-use crate::sys::{Pid, device, process};
+use crate::sys::{Pid, device, process, signal};
 use groundstate_units::machine::event::{ExecFailure, Stage};
 use groundstate_units::spec::{
     EnvFile, ExecLine, Ids, Particular, Piece, Prefixes, ResourceLimit, Run, Stdio,
@@ -346,7 +346,7 @@ impl ChildSetup {
             .map_err(|(stream, error)| broken(Step::Stdio, &error, stream as u32))?;
         self.schedule().map_err(|(error, index)| broken(Step::Schedule, &error, index))?;
         if self.particular.ignore_sigpipe {
-            process::ignore_sigpipe();
+            let _ = signal::ignore(nix::sys::signal::Signal::SIGPIPE);
         }
         record_login(&self.particular.stdio, true, nix::unistd::getpid().as_raw());
         Ok(())

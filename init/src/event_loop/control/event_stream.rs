@@ -41,8 +41,8 @@ impl Init {
     fn event_lines(&self, after: u64, id: u64) -> Vec<u8> {
         let facts = self.shown_by();
         let mut lines = Vec::new();
-        for entry in self.history.after(after) {
-            lines.extend(line(&Line::ok(id, control::event(&entry, &facts))));
+        for (seq, entry) in self.history.after(after) {
+            lines.extend(line(&Line::ok(id, control::event(*seq, entry, &facts))));
         }
         lines
     }

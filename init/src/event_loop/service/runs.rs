@@ -3,6 +3,7 @@
 use crate::base::{Level, limit};
 use crate::event_loop::Init;
 use crate::logger;
+use crate::output::event_log::{Entry, Said};
 use crate::service::run_table::{LastEnd, Running, exit_words};
 use crate::service::sequence::{Alarm, CommandKind, CommandSequence, Effect, Outcome, result_of};
 use crate::sys::inbox;
@@ -442,12 +443,12 @@ impl Init {
             return Some(LastEnd { run: *run, outcome: *outcome });
         }
         let outcome = outcome_of(self.machine.last_failure(unit)?);
-        let is_its = |entry: &crate::output::event_log::Entry| {
-            entry.note.as_ref().is_some_and(|note| note.unit == *name && note.run.is_some())
+        let run_of_it = |(_, entry): (&u64, &Entry)| match &entry.said {
+            Said::Unit(change) if change.name == *name && change.run != 0 => Some(change.run),
+            Said::Unit(_) | Said::Own(_) | Said::Fired(_) => None,
         };
-        let last = self.history.after(0).filter(is_its).last();
-        let of = last.and_then(|entry| entry.note?.run);
-        Some(LastEnd { run: of.unwrap_or(RunId(0)), outcome })
+        let last = self.history.after(0).filter_map(run_of_it).last();
+        Some(LastEnd { run: RunId(last.unwrap_or(0)), outcome })
     }
 }
 

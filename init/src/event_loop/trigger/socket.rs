@@ -5,7 +5,6 @@ use crate::event_loop::Init;
 use crate::fd::Foreign;
 use crate::sys::no_linger::close_without_linger;
 use crate::sys::{Pid, process, socket as raw, wait};
-use crate::trigger::open::Broken;
 use crate::trigger::socket::{Answer, Connection, Listening, Opening, Peer};
 use crate::trigger::{Subject, open};
 use groundstate_units::control::answer::BrokenOff;
@@ -488,7 +487,7 @@ fn await_ends(before: &[BorrowedFd<'_>]) {
 fn work(answers: &OwnedFd, socket: &Socket, ids: Option<&Ids>) -> u8 {
     let (answer, opened) = match open::all(socket, ids) {
         Ok(opened) => (Answer::Opened, opened),
-        Err(Broken { what, errno }) => (Answer::Broken(what, errno), Vec::new()),
+        Err(broken) => (broken, Vec::new()),
     };
     let Ok(bytes) = fields::encode(&answer) else { return 1 };
     let fds: Vec<_> = opened.iter().map(AsFd::as_fd).collect();

@@ -82,11 +82,7 @@ impl Init {
     pub(crate) fn trigger_child_ended(&mut self, pid: Pid) -> bool {
         let opening = self.triggers.opening.iter().find(|(_, opening)| opening.pid == pid);
         let Some(run) = opening.map(|(run, _)| *run) else {
-            if let Some(run) = self.triggers.flushed_by(pid) {
-                self.triggers.flush_ended(run);
-                return true;
-            }
-            return self.lookout_ended(pid);
+            return self.triggers.flush_ended(pid) || self.lookout_ended(pid);
         };
         self.opener_ended(run);
         true

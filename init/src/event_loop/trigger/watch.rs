@@ -124,7 +124,7 @@ impl Init {
             Order::Rest(_) => Some(By::Rest),
             Order::Keep(_, _) | Order::Past(_, _) | Order::End(_) => None,
         };
-        let by = by.filter(|_| self.triggers.lookout(post).tells_of_answers());
+        let by = by.filter(|_| self.triggers.lookout(post).is_there());
         if let (Some(by), Some(watched)) = (by, self.triggers.watched.get_mut(&run)) {
             watched.asked_by(by, self.now);
         }

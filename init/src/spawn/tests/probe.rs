@@ -77,8 +77,7 @@ fn a_program_begins_with_nothing_of_pid_1() {
 
 #[test]
 fn signals_ignored_and_blocked_by_init_are_not_so_in_its_children() {
-    let number = u8::try_from(libc::SIGRTMIN() + 7).unwrap();
-    signal::ignore(number).unwrap();
+    signal::ignore(nix::sys::signal::Signal::SIGPROF).unwrap();
     for way in ways() {
         let held = signal::hold();
         let running = sleeping(way, &plain(), |_| {});
