@@ -3,7 +3,6 @@
 //! lines that were dropped; gaps in the numbers show it.
 
 use crate::base::limit;
-use crate::state::carried;
 use crate::state::table::Table;
 use groundstate_units::machine::action::{Action, Note, Outcome};
 use groundstate_units::machine::event::{Event, RunId};
@@ -12,6 +11,7 @@ use groundstate_units::text::fields::is_default;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 use std::io::{BufWriter, Write};
@@ -27,7 +27,7 @@ pub(crate) struct Entry {
     /// CLOCK_MONOTONIC.
     pub(crate) at: Time,
     /// `state`, `fire`, or for init itself `boot`, `set-target` …
-    pub(crate) event: &'static str,
+    pub(crate) event: Cow<'static, str>,
     /// The trigger that fired.
     pub(crate) trigger: Option<Name>,
     /// The change; `None` if the line is about init itself.
@@ -49,13 +49,10 @@ pub(crate) struct Kept {
     said: Said,
 }
 
-/// A word of a fixed set.
-type Word = &'static str;
-
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Said {
     /// About init itself.
-    Own(#[serde(deserialize_with = "carried::word::deserialize")] Word),
+    Own(Cow<'static, str>),
     /// About a unit. The run is 0 if there is none.
     Unit {
         name: Name,
@@ -85,15 +82,18 @@ impl Kept {
     fn entry(&self, seq: u64) -> Entry {
         let mut trigger = None;
         let (event, note) = match &self.said {
-            Said::Own(event) => (*event, None),
+            Said::Own(event) => (event.clone(), None),
             Said::Fired(name) => {
                 trigger = Some(name.clone());
-                ("fire", None)
+                ("fire".into(), None)
             }
             Said::Unit { name, run, from, to, reason } => {
                 let run = (*run != 0).then_some(RunId(*run));
                 let reason = reason.as_deref().cloned();
-                ("state", Some(Note { unit: name.clone(), run, from: *from, to: *to, reason }))
+                (
+                    "state".into(),
+                    Some(Note { unit: name.clone(), run, from: *from, to: *to, reason }),
+                )
             }
         };
         let cause = (self.cause != 0).then_some(self.cause);
@@ -151,7 +151,7 @@ impl History {
         up: impl Fn(RunId) -> bool,
     ) {
         let occasion = match occasion {
-            Some(Occasion::Own(word)) => Some(Said::Own(word)),
+            Some(Occasion::Own(word)) => Some(Said::Own(word.into())),
             Some(Occasion::Fired(name)) => (!notes.is_empty()).then_some(Said::Fired(name)),
             None => None,
         };

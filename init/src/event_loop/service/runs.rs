@@ -443,10 +443,10 @@ impl Init {
         let run = self.machine.run(unit);
         if self.machine.state(unit) == State::Exited {
             let (run, exit) = (run.unwrap_or(RunId(0)), self.machine.exit(unit));
-            return Some(LastEnd { run, outcome: Outcome { result: "success", exit } });
+            return Some(LastEnd { run, outcome: Outcome { result: "success".into(), exit } });
         }
         if let Some(LastEnd { run, outcome }) = self.ends.get(name) {
-            return Some(LastEnd { run: *run, outcome: *outcome });
+            return Some(LastEnd { run: *run, outcome: outcome.clone() });
         }
         let outcome = outcome_of(self.machine.last_failure(unit)?);
         let is_its = |entry: &crate::output::event_log::Entry| {
@@ -480,7 +480,7 @@ fn outcome_of(reason: &Reason) -> Outcome {
         | Reason::Unkillable
         | Reason::Internal => ("resources", None),
     };
-    Outcome { result, exit }
+    Outcome { result: result.into(), exit }
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use groundstate_units::machine::reason::Reason;
 use groundstate_units::spec::{
     DirectoryKind, Ending, Exit, Keep, KillMode, Kind, OomPolicy, Particular,
 };
+use std::borrow::Cow;
 
 const HUP: u8 = 1;
 const ABRT: u8 = 6;
@@ -37,10 +38,10 @@ pub(crate) fn result_of(exit: Exit) -> &'static str {
 }
 
 /// The outcome of a run, for its exec-stop-post. systemd.exec(5), `$SERVICE_RESULT`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     /// `$SERVICE_RESULT`.
-    pub(crate) result: &'static str,
+    pub(crate) result: Cow<'static, str>,
     /// The exit of the main process, if it ran: `$EXIT_CODE` and `$EXIT_STATUS`.
     pub(crate) exit: Option<Exit>,
 }
@@ -66,9 +67,11 @@ impl CommandSequence {
             !matches!(reason, StopReason::NotNeeded | StopReason::Shutdown | StopReason::Done);
         let mut effects = Vec::new();
         match reason {
-            StopReason::StartTimeout | StopReason::RunTimeout => self.result = Some("timeout"),
+            StopReason::StartTimeout | StopReason::RunTimeout => {
+                self.result = Some("timeout".into())
+            }
             StopReason::Watchdog => {
-                self.result = Some("watchdog");
+                self.result = Some("watchdog".into());
                 effects.extend(self.abort());
             }
             StopReason::NotNeeded
@@ -217,7 +220,7 @@ impl CommandSequence {
         reason: Reason,
     ) -> Effects {
         if self.outcome().result == SUCCESS {
-            self.result = Some(result);
+            self.result = Some(result.into());
         }
         if let (true, Reason::Exit(exit)) = (self.closing, &reason) {
             // The machine has not got the exit yet; it will get this one.
@@ -256,7 +259,7 @@ impl CommandSequence {
         self.killed = true;
         let ending = self.ending();
         if self.outcome().result == SUCCESS {
-            self.result = Some("timeout");
+            self.result = Some("timeout".into());
         }
         if !ending.kill && ending.mode != KillMode::None {
             return self.outlive();
@@ -306,7 +309,7 @@ impl CommandSequence {
         if self.stopping || self.exit_told || self.ending().oom_policy == OomPolicy::Continue {
             return Vec::new();
         }
-        self.result = Some("oom-kill");
+        self.result = Some("oom-kill".into());
         let mut effects = vec![Effect::Tell(Event::OutOfMemory(self.run))];
         if self.main_alive {
             effects.extend(self.signal_main());
@@ -319,7 +322,7 @@ impl CommandSequence {
         if self.stopping || self.exit_told {
             return Vec::new();
         }
-        self.result = Some("oom-kill");
+        self.result = Some("oom-kill".into());
         vec![Effect::Tell(Event::OutOfMemory(self.run))]
     }
 
@@ -335,7 +338,7 @@ impl CommandSequence {
         };
         // The exit of a command before the main process does not count as the main process's exit.
         let exit = self.exit.filter(|_| self.executed_told);
-        Outcome { result: self.result.unwrap_or(by_exit), exit }
+        Outcome { result: self.result.clone().unwrap_or(by_exit.into()), exit }
     }
 
     /// The next command to run when no process is left.

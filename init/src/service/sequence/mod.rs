@@ -17,18 +17,15 @@ mod start;
 #[cfg(test)]
 mod tests;
 
-use crate::state::carried;
 pub(crate) use ending::{Outcome, result_of};
 use groundstate_units::machine::event::{Event, ExecFailure, RunId};
 use groundstate_units::spec::{ExecLine, Exit, Kind, Live, Particular, Prefixes, Run};
 use groundstate_units::text::fields::is_default;
 use serde::{Deserialize, Serialize};
 use serde_with::apply;
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// A word of a fixed set.
-type Word = &'static str;
 
 /// The current step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,13 +89,7 @@ pub(crate) struct CommandSequence {
     /// The exit of the main process, for the final commands.
     exit: Option<Exit>,
     /// The result, if it differs from the exit.
-    #[serde_with(skip_apply)]
-    #[serde(
-        default,
-        deserialize_with = "carried::word::maybe",
-        skip_serializing_if = "is_default"
-    )]
-    result: Option<Word>,
+    result: Option<Cow<'static, str>>,
     /// A oneshot without `remain` has done its work and is ending by itself.
     closing: bool,
     /// Remaining processes are not tracked any more.
@@ -226,7 +217,7 @@ impl CommandSequence {
 
     fn protocol(&mut self, message: String) -> Effects {
         self.exit_told = true;
-        self.result.get_or_insert("protocol");
+        self.result.get_or_insert("protocol".into());
         self.step = Step::Up;
         vec![Effect::Tell(Event::Protocol(self.run, message)), Effect::Look]
     }

@@ -187,7 +187,7 @@ impl CommandSequence {
                 let one = !self.plan.has(CommandKind::Condition(1));
                 let which = if one { String::new() } else { format!(" {number}") };
                 self.skipped = Some(format!("exec-condition{which}").into());
-                self.result = Some("exec-condition");
+                self.result = Some("exec-condition".into());
                 self.step = Step::Up;
                 vec![Effect::Look]
             }
@@ -246,7 +246,7 @@ impl CommandSequence {
             return self.stopped_beside_post();
         }
         if exit != Exit::Code(0) {
-            self.result.get_or_insert(result_of(exit));
+            self.result.get_or_insert(result_of(exit).into());
             return self.post_failed(CommandKind::Post(n), &format!("exited with {}", words(exit)));
         }
         let next = CommandKind::Post(n + 1);
