@@ -302,8 +302,8 @@ mod tests {
         fired(&mut history, vec![note(2)]);
         fired(&mut history, Vec::new());
         let lines: Vec<_> = history.after(1).collect();
-        let told: Vec<_> = lines.iter().map(|line| (line.event, line.cause)).collect();
-        assert_eq!(told, [("fire", Some(1)), ("state", Some(2))]);
+        let told: Vec<_> = lines.iter().map(|line| (line.event.clone(), line.cause)).collect();
+        assert_eq!(told, [("fire".into(), Some(1)), ("state".into(), Some(2))]);
         let trigger = lines.first().and_then(|line| line.trigger.as_ref());
         assert_eq!(trigger.map(Name::as_str), Some("tick"));
     }
