@@ -4,11 +4,11 @@ use crate::base::procfs;
 use crate::service::fd_store::Store;
 use crate::service::pid_file::Look;
 use crate::service::sequence::{Alarm, CommandKind, CommandSequence, Outcome};
-use crate::spawn::{ExecResult, Report};
+use crate::spawn::{ExecResult, Report, failure};
 use crate::state::carried::KeptFd;
 use crate::state::table::{Table, Watched};
 use crate::sys::{Pid, signal, wait};
-use groundstate_units::machine::event::RunId;
+use groundstate_units::machine::event::{ExecFailure, RunId};
 use groundstate_units::spec::{Exit, NotifyAccess, Run};
 use groundstate_units::text::fields::is_default;
 use groundstate_units::text::name::Name;
@@ -501,6 +501,13 @@ impl Running {
         Some(started)
     }
 
+    /// The result of a start after the child's exit.
+    fn verdict(&self, started: &mut Started) -> Option<ExecResult<ExecFailure>> {
+        let Err(broken) = started.report.at_exit() else { return Some(Ok(())) };
+        let spec = self.spec()?;
+        Some(Err(failure(self.name.as_str(), &spec, started.part.of(&spec), broken)))
+    }
+
     /// The command that init started as this process.
     pub(crate) fn line(&self, pid: i32) -> Option<CommandKind> {
         self.lines.iter().find(|(of, _)| *of == pid).map(|(_, part)| *part)
@@ -519,11 +526,11 @@ impl Runs {
     pub(crate) fn reap(&mut self, pid: Pid, exit: Exit) -> Option<Reaped> {
         let run = self.of(pid.as_raw())?;
         let running = self.get_mut(run)?;
-        let started = running.reported(|started| started.pid == pid.as_raw());
-        if let Some(started) = &started {
+        let mut started = running.reported(|started| started.pid == pid.as_raw());
+        let verdict = started.as_mut().and_then(|started| running.verdict(started));
+        if let Some(started) = started {
             self.unwatch(started.token);
         }
-        let verdict = started.map(|mut started| started.report.at_exit());
         let (run, part) = self.disown(pid.as_raw())?;
         let has_handed_on = self.has_handed_on(run, part);
         let name = self.get(run)?.name.clone();
@@ -540,7 +547,7 @@ pub(crate) struct Reaped {
     pub(crate) run: RunId,
     pub(crate) part: CommandKind,
     pub(crate) exit: Exit,
-    pub(crate) verdict: Option<ExecResult>,
+    pub(crate) verdict: Option<ExecResult<ExecFailure>>,
     /// True if another main process had replaced it before it was reaped.
     #[serde(default)]
     pub(crate) has_handed_on: bool,

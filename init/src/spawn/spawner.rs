@@ -2,14 +2,13 @@
 
 use crate::base::procfs;
 use crate::process_tracking::Place;
-use crate::spawn::command_builder::{Prepared, Said, Work};
+use crate::spawn::command_builder::{Prepared, SetupError, Work, broken};
 use crate::state::carried;
 use crate::state::carried::KeptFd;
 use crate::sys::child_setup::{Frame, Step};
 use crate::sys::launch::Shared;
 use crate::sys::spawn_slots::{SlotId, SpawnSlots, Stack};
 use crate::sys::{Pid, inherit, launch, signal, wait};
-use groundstate_units::machine::event::ExecFailure;
 use nix::fcntl::OFlag;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
@@ -19,15 +18,6 @@ use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
-
-/// A cloned child. The event loop reaps it.
-#[derive(Debug)]
-pub(crate) struct Child {
-    /// The pid, reserved until the child is reaped.
-    pub pid: Pid,
-    /// The exec report.
-    pub report: Report,
-}
 
 /// The memory of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,16 +97,12 @@ impl Spawner {
 
     /// The child that a crashed image has cloned for the start with this serial number. Returns
     /// `None` if that clone did not happen or failed.
-    pub(crate) fn adopt(&mut self, serial: u64, unit: &str) -> Option<Child> {
+    pub(crate) fn adopt(&mut self, serial: u64) -> Option<Report> {
         let (slot, pid) = self.ground.borrow_mut().board.find_child(serial)?;
         let pid = Pid::from_raw(pid);
         wait::made_before([pid.as_raw()]);
-        let (ground, said) = (Some(self.ground.clone()), Said::of(unit));
-        let (memory, pipe, decided, joins) = (None, None, false, false);
-        Some(Child {
-            pid,
-            report: Report { ground, slot, pid, memory, pipe, said, decided, joins },
-        })
+        let ground = Some(self.ground.clone());
+        Some(Report { ground, slot, pid, memory: None, pipe: None, decided: false, joins: false })
     }
 
     /// The pid of the child that [`Spawner::adopt`] will find. Reserves its slot.
@@ -135,12 +121,8 @@ impl Spawner {
     /// memory or descriptors left (stage `fork`), or the cgroup refused it (stage `cgroup`). All
     /// other failures are in the report. [`Spawner::adopt`] finds the child by `serial` after a
     /// crash; 0 means not.
-    pub(crate) fn spawn(&mut self, prepared: Prepared, serial: u64) -> Result<Child, ExecFailure> {
-        let said = prepared.said.clone();
-        let failed = |step, error: &io::Error| {
-            said.failure((step, error.raw_os_error().unwrap_or(libc::EIO), 0))
-        };
-        let begin = |error: io::Error| failed(Step::Begin, &error);
+    pub(crate) fn spawn(&mut self, prepared: Prepared, serial: u64) -> Result<Report, SetupError> {
+        let begin = |error: io::Error| broken(Step::Begin, &error, 0);
         let share = self.may_share(&prepared);
         let (pipe, write) = match prepared.is_awaited || !share {
             true => nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)
@@ -158,24 +140,14 @@ impl Spawner {
             && prepared.place.as_ref().is_some_and(is_joined);
         match self.clone_child(slot, descriptors.frame.clone(), prepared.work, share) {
             Ok((pid, memory)) => {
-                let ground = self.ground.clone();
-                let report = Report {
-                    ground: Some(ground),
-                    slot,
-                    pid,
-                    memory,
-                    pipe: pipe.map(KeptFd::from),
-                    said,
-                    decided: false,
-                    joins,
-                };
-                Ok(Child { pid, report })
+                let (ground, pipe) = (Some(self.ground.clone()), pipe.map(KeptFd::from));
+                Ok(Report { ground, slot, pid, memory, pipe, decided: false, joins })
             }
             Err(error) => {
                 self.ground.borrow_mut().board.give_back(slot);
                 let step =
                     if placed && is_about_cgroup(&error) { Step::Cgroup } else { Step::Begin };
-                Err(failed(step, &error))
+                Err(broken(step, &error, 0))
             }
         }
     }
@@ -350,19 +322,11 @@ impl Ground {
     }
 }
 
-/// The known result of a start.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum ExecResult {
-    /// Not known yet.
-    Pending,
-    /// The program was executed.
-    Executed,
-    /// The program was never executed. The child has exited, or is about to, with a meaningless
-    /// status.
-    Failed(ExecFailure),
-}
+/// The result of a start: success if the program was executed. After an error, the child has
+/// exited, or is about to, with a meaningless status.
+pub(crate) type ExecResult<E = SetupError> = Result<(), E>;
 
-/// The exec report of one child. Poll its pipe and call [`Report::verdict`] when it is readable;
+/// The exec report of one child, which the event loop reaps. Poll its pipe and call [`Report::verdict`] when it is readable;
 /// without a pipe, call it from time to time. If the child exits first, call [`Report::at_exit`].
 /// Then drop the report.
 #[derive(Debug, Serialize, Deserialize)]
@@ -371,13 +335,12 @@ pub(crate) struct Report {
     #[serde(skip)]
     pub(super) ground: Option<Rc<RefCell<Ground>>>,
     pub(super) slot: SlotId,
+    /// Reserved until the child is reaped.
     #[serde(with = "carried::pid")]
-    pub(super) pid: Pid,
+    pub(crate) pid: Pid,
     #[serde(skip)]
     pub(super) memory: Option<Shared>,
     pub(super) pipe: Option<KeptFd<File>>,
-    #[serde(default)]
-    pub(super) said: Said,
     #[serde(default)]
     pub(super) decided: bool,
     /// True if it was cloned into a cgroup without a memory limit.
@@ -396,15 +359,15 @@ impl Report {
         self.pipe.as_ref().map(AsFd::as_fd)
     }
 
-    /// The result so far. Never blocks. Any value except `Pending` is final.
-    pub(crate) fn verdict(&mut self) -> ExecResult {
+    /// The result, if it is known yet. Never blocks.
+    pub(crate) fn verdict(&mut self) -> Option<ExecResult> {
         let has_left = match (&self.pipe, &self.ground) {
             (Some(pipe), _) => matches!((&**pipe).read(&mut [0; 1]), Ok(0)),
             (None, Some(ground)) => ground.borrow().board.has_left(self.slot),
             (None, None) => false,
         };
         let decided = has_left || (self.pipe.is_none() && self.has_left_another());
-        if decided { self.at_exit() } else { ExecResult::Pending }
+        decided.then(|| self.at_exit())
     }
 
     /// Returns true if a child of an earlier image has executed. For such a child the kernel does
@@ -414,23 +377,21 @@ impl Report {
         self.memory.is_none() && procfs::has_executed(self.pid)
     }
 
-    /// The result after the child's exit: never `Pending`.
+    /// The result after the child's exit.
     pub(crate) fn at_exit(&mut self) -> ExecResult {
         self.decided = true;
-        let Some(ground) = &self.ground else { return ExecResult::Executed };
+        let Some(ground) = &self.ground else { return Ok(()) };
         let progress = ground.borrow().board.progress(self.slot);
         match (progress.errno, progress.step) {
-            (Some(errno), step) => {
-                ExecResult::Failed(self.said.failure((step, errno, progress.detail)))
-            }
-            (None, Step::Execve) => ExecResult::Executed,
+            (Some(errno), step) => Err((step, errno, progress.detail)),
+            (None, Step::Execve) => Ok(()),
             // Killed before its exec.
             (None, step) => {
                 // If it shared a memory limit, the OOM killer may have killed it.
                 if step == Step::Begin && self.joins {
                     launch::died_at_birth();
                 }
-                ExecResult::Failed(self.said.failure((step, libc::EINTR, progress.detail)))
+                Err((step, libc::EINTR, progress.detail))
             }
         }
     }

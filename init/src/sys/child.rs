@@ -147,10 +147,8 @@ pub(super) unsafe fn become_program(plan: *mut Plan) -> ! {
     unsafe {
         let slot = (*plan).slot;
         let orders = (*plan).orders;
-        let mut index: u32 = 0;
         for limit in &(*orders).limits {
-            enter(slot, Step::Limits, index);
-            index = index.wrapping_add(1);
+            enter(slot, Step::Limits, limit.resource);
             must(slot, set_limit(limit));
         }
         if let Some(root) = &(*orders).root {

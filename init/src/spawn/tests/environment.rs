@@ -51,7 +51,7 @@ fn the_nearer_word_wins() {
             let line = line(&["/usr/bin/env"]);
             let request = Request {
                 unit: "under-test",
-                run: &run,
+                run: &Rc::new(run.clone()),
                 line: &line,
                 main_pid: None,
                 base: &base,
@@ -122,7 +122,7 @@ fn words_come_from_env_files_too() {
         let null = Null::open().unwrap();
         let request = Request {
             unit: "under-test",
-            run: &run,
+            run: &Rc::new(run.clone()),
             line: &split,
             main_pid: Some(Pid::from_raw(12)),
             base: &Base::default(),

@@ -12,7 +12,7 @@ fn field<'a>(status: &'a str, name: &str) -> &'a str {
 
 fn sleeping(way: Way, run: &Run, shape: impl FnOnce(&mut Request<'_>)) -> Running {
     let mut running = start(way, run, &["/bin/sleep", "600"], shape).unwrap();
-    assert_eq!(running.verdict(), ExecResult::Executed, "{way:?}");
+    assert_eq!(running.verdict(), Ok(()), "{way:?}");
     running
 }
 
@@ -108,7 +108,7 @@ fn directory_umask_and_limits_are_those_of_the_unit() {
         let (mut read, write) = std::io::pipe().unwrap();
         let request = Request {
             unit: "under-test",
-            run: &run,
+            run: &Rc::new(run.clone()),
             line: &line,
             main_pid: None,
             base: &base,
