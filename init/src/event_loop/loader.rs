@@ -6,8 +6,9 @@ use crate::base::crash_test;
 use crate::base::{Level, Mode, limit, token};
 use crate::control::instances_of;
 use crate::event_loop::Init;
-use crate::loader::child::{LoadRequest, Part};
-use crate::loader::transfer::{LoadResult, Parcel};
+use crate::loader::child::LoadRequest;
+use crate::loader::failed_load::LeftOut;
+use crate::loader::transfer::LoadResult;
 use crate::loader::{Asker, Next, Outcome, Purpose, Rank, Working, send, send_without};
 use crate::spawn::{Base, Passed};
 use crate::sys::Pid;
@@ -20,7 +21,7 @@ use groundstate_units::text::name::Name;
 use groundstate_units::unit::generation::Generation;
 use groundstate_units::unit::settings::{Echo, Settings};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ impl Init {
         if let Some(why) = self.source_must_wait(&purpose) {
             return self.not_loaded(purpose, Vec::new(), &why);
         }
-        self.loader.leave_out_nothing();
+        self.loader.left_out = LeftOut::default();
         self.send_for(purpose);
     }
 
@@ -45,28 +46,17 @@ impl Init {
             let why = "cannot load: earlier loads are blocked on a file system";
             return self.loaded(purpose, Err(why.to_string()));
         }
-        let part = match &purpose {
-            Purpose::Put { source, body, .. } => {
-                Part::Source(source, body.as_ref().map(AsFd::as_fd))
-            }
-            Purpose::Instances { .. } => Part::Instances,
-            Purpose::Boot | Purpose::Reload { .. } | Purpose::Plan { .. } => Part::Whole,
-        };
-        let previous = Some(self.machine.generation().clone());
-        let wanted = self.wanted_for(&purpose);
-        let left_out = self.loader.left_out();
         let errand = LoadRequest {
-            previous,
-            part,
-            wanted,
-            left_out,
-            ..LoadRequest::of(&self.paths, self.mode)
+            previous: Some(self.machine.generation().clone()),
+            wanted: self.wanted_for(&purpose),
+            left_out: self.loader.left_out.clone(),
+            ..LoadRequest::of(&self.paths, self.mode, &purpose)
         };
         let sent = send(&errand);
         self.loading(purpose, sent);
     }
 
-    fn loading(&mut self, purpose: Purpose, sent: std::io::Result<(Pid, Parcel)>) {
+    fn loading(&mut self, purpose: Purpose, sent: io::Result<(Pid, OwnedFd)>) {
         match sent {
             Ok(sent) => {
                 let deadline = self.now.after(self.patience_with(&purpose));
@@ -127,7 +117,7 @@ impl Init {
             let client = clients.and_then(|clients| clients.get(&asker.client));
             client.is_some_and(|client| !client.dead && client.pending.contains(&asker.id))
         };
-        loader.drop_unasked(waits);
+        loader.waiting.drop_unasked(waits);
     }
 
     fn loaded(&mut self, purpose: Purpose, brought: Result<LoadResult, String>) {
@@ -138,7 +128,7 @@ impl Init {
                 return self.not_loaded(purpose, Vec::new(), &why);
             }
         };
-        self.loader.leave_out_nothing();
+        self.loader.left_out = LeftOut::default();
         let LoadResult { notes, refused, refusal, mut generation, memory } = delivery;
         for note in &notes {
             self.say(Level::Warning, format_args!("{note}"));
@@ -353,7 +343,7 @@ impl Init {
 impl Init {
     /// Handles the start of the first load. If the loader could not be started, init boots with an
     /// empty generation and so enters the emergency.
-    pub(crate) fn loading_at_boot(&mut self, sent: io::Result<(Pid, Parcel)>) {
+    pub(crate) fn loading_at_boot(&mut self, sent: io::Result<(Pid, OwnedFd)>) {
         self.loader.boots(self.now);
         self.loading(Purpose::Boot, sent);
     }
@@ -378,7 +368,7 @@ impl Init {
     }
 
     pub(crate) fn first_load_again(&mut self) {
-        let left_out = self.loader.left_out();
+        let left_out = self.loader.left_out.clone();
         let sent = send_without(&self.paths, self.mode, self.targets(), left_out);
         self.loading_at_boot(sent);
     }
@@ -467,7 +457,7 @@ impl Init {
     /// Queues a load behind the one in flight, or one that was interrupted in favour of root.
     fn load_later(&mut self, purpose: Purpose) {
         let rank = self.rank_of(&purpose);
-        if let Err(purpose) = self.loader.queue(rank, purpose)
+        if let Err(purpose) = self.loader.waiting.push(rank, purpose)
             && let Some(asker) = purpose.asker()
         {
             self.turn_away(asker);
