@@ -2,7 +2,7 @@
 
 use crate::base::{Level, limit, mount_table};
 use crate::event_loop::Init;
-use crate::service::pid_file::{By, Fault, Look, Question, Said, look, remove, status};
+use crate::service::pid_file::{By, Look, Question, Said, look, remove, status};
 use crate::service::run_table::{Main, Running, Search};
 use crate::service::sequence::{CommandKind, CommandSequence, Effect};
 use crate::sys::{Pid, process};
@@ -85,6 +85,7 @@ impl Init {
         search.at = now.after(search.pause);
         search.pause = (search.pause * 2).min(limit::PID_FILE_PAUSE);
         let since = search.wrong_since;
+        let silent = said == Said::SILENT;
         let wrong = match said {
             Said::Nothing => {
                 self.advance(run, |_| vec![Effect::Look]);
@@ -101,7 +102,6 @@ impl Init {
         };
         // A file that is being written may be invalid for a moment.
         let since = since.unwrap_or(now);
-        let silent = said == Said::Wrong(Fault::Silent);
         if silent || now.since(since) >= limit::PID_FILE_WAIT {
             if let Some(running) = self.runs.get_mut(run) {
                 running.search = None;
@@ -195,7 +195,7 @@ impl Init {
                 }
                 None
             }
-            Err(_) => Some(Said::Wrong(Fault::Silent)),
+            Err(_) => Some(Said::SILENT),
         }
     }
 
@@ -244,7 +244,7 @@ impl Init {
             let Some(look) = self.runs.looks.remove(&run) else { continue };
             let question = look.question;
             look.give_up();
-            self.look_is_over(run, question, Said::Wrong(Fault::Silent));
+            self.look_is_over(run, question, Said::SILENT);
         }
     }
 
