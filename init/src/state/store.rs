@@ -283,12 +283,9 @@ impl Store {
         if self.next(key).is_none() {
             return;
         }
-        let Staged { bytes, frames } = &mut self.staged;
-        let begin = bytes.len();
-        let at = open_frame(bytes, key);
-        // The key of a record always fits into a frame.
-        seal_frame(bytes, begin, key.len());
-        frames.insert(Box::from(key), (at, 0));
+        let begin = self.staged.bytes.len();
+        open_frame(&mut self.staged.bytes, key);
+        self.close_frame(key, begin, true);
     }
 
     /// Stages the removal of all records whose key this function rejects.
@@ -398,13 +395,7 @@ impl Store {
         let mut larger = Store::of_size(half)?;
         #[allow(clippy::iter_over_hash_type, reason = "the log may have any order")]
         for (key, place) in &self.index {
-            let value = self.value(*place);
-            let Staged { bytes, frames } = &mut larger.staged;
-            let begin = bytes.len();
-            let at = open_frame(bytes, key);
-            bytes.extend(value);
-            seal_frame(bytes, begin, key.len());
-            frames.insert(key.clone(), (at, value.len()));
+            larger.put_once(key, self.value(*place));
         }
         larger.commit()?;
         // From here on a crash finds the larger memory under the known number.
