@@ -123,6 +123,11 @@ impl Runs {
         self.by_id.get_mut(&run).map(Box::as_mut)
     }
 
+    /// The main process of this run.
+    pub(crate) fn main(&self, run: RunId) -> Option<&Main> {
+        self.get(run)?.main.as_ref()
+    }
+
     /// All runs, ordered by id.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (RunId, &Running)> {
         self.by_id.iter().map(|(run, running)| (*run, &**running))
@@ -245,8 +250,7 @@ impl Runs {
     /// Returns true if the main process recorded under that pid has exited and another process has
     /// the pid.
     fn is_strangers(&self, pid: i32, run: RunId) -> bool {
-        let main = self.get(run).and_then(|running| running.main.as_ref());
-        main.is_none_or(Main::is_gone)
+        self.main(run).is_none_or(Main::is_gone)
             && procfs::stat(Pid::from_raw(pid)).is_some_and(|stat| !stat.ended)
     }
 

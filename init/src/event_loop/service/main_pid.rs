@@ -3,7 +3,7 @@
 
 use crate::base::{Level, procfs, token};
 use crate::event_loop::Init;
-use crate::service::main_pid::{kill_line, kill_main};
+use crate::service::main_pid::{KILL, kill_line};
 use crate::service::run_table::Main;
 use crate::service::sequence::{Effect, Whom};
 use crate::sys::{Pid, inherit, signal, wait};
@@ -50,7 +50,7 @@ impl Init {
         let Some(running) = self.runs.get(run) else { return };
         // Processes that have not joined the cgroup yet.
         running.lines.iter().for_each(|(pid, _)| kill_line(*pid));
-        running.main.as_ref().inspect(|main| kill_main(main));
+        running.main.as_ref().map(|main| main.signal(KILL));
     }
 
     /// Finds the main process of a forking service after its launcher has exited: the only orphan
