@@ -237,7 +237,6 @@ pub(crate) struct Prepared {
     pub(super) listen: Vec<Rc<OwnedFd>>,
     pub(super) ready: Option<(Rc<OwnedFd>, u16)>,
     pub(super) place: Option<Place>,
-    pub(super) take_terminal: bool,
     pub(super) is_awaited: bool,
     pub(super) score: Option<i16>,
     pub(super) work: Work,
@@ -271,7 +270,6 @@ impl Prepared {
             listen: request.listen.into_iter().map(|(_, fd)| fd).collect(),
             ready,
             place: request.place,
-            take_terminal: request.take_terminal,
             is_awaited: request.is_awaited,
             score: request.base.score,
             work,
@@ -448,8 +446,6 @@ pub(crate) struct Request<'a> {
     pub ready: Option<Rc<OwnedFd>>,
     /// The cgroup of the child; `None` means that of PID 1.
     pub place: Option<Place>,
-    /// True if descriptor 0 is to be its controlling terminal.
-    pub take_terminal: bool,
     /// True if another action waits for the exec.
     pub is_awaited: bool,
 }

@@ -265,7 +265,6 @@ impl Descriptors {
                 Some((fd, place)) => Some((lift(fd)?, RawFd::from(*place))),
                 None => None,
             },
-            take_terminal: prepared.take_terminal,
         };
         Ok(Descriptors { frame, _lifted: lifted, _report: report })
     }

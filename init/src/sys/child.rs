@@ -130,10 +130,6 @@ pub(super) unsafe fn settle(slot: *const Slot, frame: *const Frame, reset: u64, 
             target = target.wrapping_add(1);
         }
         must(slot, close_range(target as u32, u32::MAX));
-        if (*frame).take_terminal {
-            enter(slot, Step::Session, 1);
-            must(slot, raw::call(libc::SYS_ioctl, [0, libc::TIOCSCTTY as usize, 0, 0, 0, 0]));
-        }
     }
 }
 

@@ -162,7 +162,6 @@ impl Init {
             listen,
             ready,
             place,
-            take_terminal: false,
             is_awaited: starts
                 && (matches!(spec.readiness, Readiness::Exec | Readiness::Wait(_))
                     || spec.particular.is_some()

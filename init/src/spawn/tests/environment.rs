@@ -62,7 +62,6 @@ fn the_nearer_word_wins() {
                 ready: None,
                 first: true,
                 place: None,
-                take_terminal: false,
                 is_awaited: false,
             };
             let prepared = Prepared::new(request).unwrap();
@@ -133,7 +132,6 @@ fn words_come_from_env_files_too() {
             ready: None,
             first: true,
             place: None,
-            take_terminal: false,
             is_awaited: false,
         };
         let child = Spawner::with(way).unwrap().spawn(Prepared::new(request).unwrap(), 0).unwrap();

@@ -121,17 +121,6 @@ fn an_id_that_means_leave_it_is_refused() {
 }
 
 #[test]
-fn a_terminal_that_is_none_is_told() {
-    for way in ways() {
-        // A terminal is requested where none exists.
-        let mut running =
-            start(way, &plain(), &["/bin/true"], |request| request.take_terminal = true).unwrap();
-        let Err(failure) = running.verdict() else { panic!() };
-        assert_eq!((failure.stage, failure.errno), (Stage::Session, libc::ENOTTY));
-    }
-}
-
-#[test]
 fn an_exec_that_is_awaited_ends_a_pipe_and_one_that_failed_does_too() {
     for way in ways() {
         let awaited = |request: &mut Request<'_>| request.is_awaited = true;

@@ -140,7 +140,6 @@ pub(crate) fn start(
         ready: None,
         first: true,
         place: None,
-        take_terminal: false,
         is_awaited: false,
     };
     shape(&mut request);

@@ -119,7 +119,6 @@ fn directory_umask_and_limits_are_those_of_the_unit() {
             ready: None,
             first: true,
             place: None,
-            take_terminal: false,
             is_awaited: false,
         };
         let child = Spawner::with(way).unwrap().spawn(Prepared::new(request).unwrap(), 0).unwrap();
