@@ -66,22 +66,12 @@ impl CommandSequence {
         self.again =
             !matches!(reason, StopReason::NotNeeded | StopReason::Shutdown | StopReason::Done);
         let mut effects = Vec::new();
-        match reason {
-            StopReason::StartTimeout | StopReason::RunTimeout => {
-                self.result = Some("timeout".into())
-            }
-            StopReason::Watchdog => {
-                self.result = Some("watchdog".into());
-                effects.extend(self.abort());
-            }
-            StopReason::NotNeeded
-            | StopReason::Changed
-            | StopReason::RestartAsked
-            | StopReason::Lost(_)
-            | StopReason::ProviderStops(_)
-            | StopReason::Leftovers
-            | StopReason::Done
-            | StopReason::Shutdown => {}
+        let is_late = matches!(reason, StopReason::StartTimeout | StopReason::RunTimeout);
+        if is_late {
+            self.result = Some("timeout".into());
+        } else if *reason == StopReason::Watchdog {
+            self.result = Some("watchdog".into());
+            effects.extend(self.abort());
         }
         if self.step == Step::Idle {
             self.step = Step::StopRest;
@@ -96,13 +86,7 @@ impl CommandSequence {
             effects.extend(self.signal_main());
             return effects;
         }
-        let broken = matches!(
-            reason,
-            StopReason::Leftovers
-                | StopReason::StartTimeout
-                | StopReason::RunTimeout
-                | StopReason::Watchdog
-        );
+        let broken = is_late || matches!(reason, StopReason::Leftovers | StopReason::Watchdog);
         // A stop is part of the run of a oneshot without `remain`, and it is done when the exit is
         // reported.
         let is_undone = self.plan.kind == Kind::Oneshot && !self.plan.remain && self.exit_told;
@@ -306,12 +290,11 @@ impl CommandSequence {
 
     /// Handles an OOM kill of a process of the run.
     pub(crate) fn out_of_memory(&mut self) -> Effects {
-        if self.stopping || self.exit_told || self.ending().oom_policy == OomPolicy::Continue {
+        if self.ending().oom_policy == OomPolicy::Continue {
             return Vec::new();
         }
-        self.result = Some("oom-kill".into());
-        let mut effects = vec![Effect::Tell(Event::OutOfMemory(self.run))];
-        if self.main_alive {
+        let mut effects = self.main_out_of_memory();
+        if self.main_alive && !effects.is_empty() {
             effects.extend(self.signal_main());
         }
         effects
