@@ -156,7 +156,7 @@ fn environment(request: &Request<'_>, ids: Option<&Ids>) -> Environment {
     let particular = request.run.particular.as_deref();
     let mut env = Environment::new(&request.base.passed, ids);
     if let Some(particular) = particular.filter(|p| !p.env_pass.is_empty()) {
-        env.pass(&Passed::new(&particular.env_pass, std::env::vars_os()));
+        env.extend(&Passed::new(&particular.env_pass, std::env::vars_os()).0);
     }
     if let Some(stdio) = particular.map(|p| &p.stdio).filter(|stdio| stdio.has_terminal()) {
         let virtual_console = ["/dev/console", "/dev/tty"];

@@ -9,6 +9,7 @@ use crate::sys::child_setup::{Frame, Step};
 use crate::sys::launch::Shared;
 use crate::sys::spawn_slots::{SlotId, SpawnSlots, Stack};
 use crate::sys::{Pid, inherit, launch, signal, wait};
+use groundstate_units::text::comparison::compare_versions;
 use nix::fcntl::OFlag;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
@@ -26,6 +27,17 @@ pub(crate) enum Way {
     Shared,
     /// A copy.
     Copied,
+}
+
+impl Way {
+    /// The fastest safe way. Since Linux 5.16 a core dump kills only the dumping process; before,
+    /// it killed all processes with the same memory, including PID 1.
+    fn of_kernel() -> Way {
+        let name = nix::sys::utsname::uname().ok();
+        let release = name.as_ref().and_then(|name| name.release().to_str()).unwrap_or_default();
+        let may_share = cfg!(target_arch = "x86_64") && compare_versions(release, "5.16").is_ge();
+        if may_share { Way::Shared } else { Way::Copied }
+    }
 }
 
 /// The part of the spawner that survives a re-exec: the memory, and children without a report.
@@ -48,8 +60,7 @@ pub(crate) struct Spawner {
 impl Spawner {
     /// Maps the shared memory (may fail with ENOMEM) and checks the kernel's abilities.
     pub(crate) fn new() -> io::Result<Spawner> {
-        let way = if kernel_can_share() { Way::Shared } else { Way::Copied };
-        Spawner::with(way)
+        Spawner::with(Way::of_kernel())
     }
 
     /// The part to keep over a re-exec. Returns `None` if the kernel has no memfds.
@@ -73,26 +84,23 @@ impl Spawner {
             .map(|(slot, _, _)| *slot)
             .chain(reports.iter().map(|r| r.slot()))
             .collect();
-        launch::look_for_clone3();
-        let ground = Ground {
-            board: SpawnSlots::again(inherit::take(kept.memory)?, &used)?,
-            stacks: Vec::new(),
-            orphans,
-        };
-        let ground = Rc::new(RefCell::new(ground));
+        let board = SpawnSlots::again(inherit::take(kept.memory)?, &used)?;
+        let spawner = Spawner::on(board, orphans, Way::of_kernel());
+        let ground = &spawner.ground;
         reports.into_iter().for_each(|report| report.ground = Some(ground.clone()));
-        let dumpable = File::open("/proc/sys/fs/suid_dumpable").ok();
-        dumpable.iter().for_each(|file| inherit::is_new(file.as_fd()));
-        let way = if kernel_can_share() { Way::Shared } else { Way::Copied };
-        Ok(Spawner { ground, way, dumpable })
+        spawner.dumpable.iter().for_each(|file| inherit::is_new(file.as_fd()));
+        Ok(spawner)
     }
 
     /// Creates a spawner with the given way.
     pub(crate) fn with(way: Way) -> io::Result<Spawner> {
+        Ok(Spawner::on(SpawnSlots::new()?, Vec::new(), way))
+    }
+
+    fn on(board: SpawnSlots, orphans: Vec<(SlotId, Pid, Option<Shared>)>, way: Way) -> Spawner {
         launch::look_for_clone3();
-        let ground = Ground { board: SpawnSlots::new()?, stacks: Vec::new(), orphans: Vec::new() };
-        let dumpable = File::open("/proc/sys/fs/suid_dumpable").ok();
-        Ok(Spawner { ground: Rc::new(RefCell::new(ground)), way, dumpable })
+        let ground = Rc::new(RefCell::new(Ground { board, stacks: Vec::new(), orphans }));
+        Spawner { ground, way, dumpable: File::open("/proc/sys/fs/suid_dumpable").ok() }
     }
 
     /// The child that a crashed image has cloned for the start with this serial number. Returns
@@ -194,7 +202,7 @@ impl Spawner {
         let changes = orders.uid.is_some() || orders.gid.is_some() || orders.groups.is_some();
         self.way == Way::Shared
             && launch::has_clone3()
-            && is_alone(prepared)
+            && prepared.place.as_ref().is_none_or(|place| place.fresh && !place.bounded)
             && prepared.score.is_none()
             && (!changes || self.is_never_dumpable())
     }
@@ -204,21 +212,6 @@ impl Spawner {
         let read = self.dumpable.as_ref().map(|file| file.read_at(&mut text, 0));
         matches!(read, Some(Ok(1))) && text == *b"0"
     }
-}
-
-/// Returns true if the child is alone in its cgroup and no memory limit can kill it.
-fn is_alone(prepared: &Prepared) -> bool {
-    prepared.place.as_ref().is_none_or(|place| place.fresh && !place.bounded)
-}
-
-/// Since Linux 5.16 a core dump kills only the dumping process; before, it killed all processes
-/// with the same memory, including PID 1.
-fn kernel_can_share() -> bool {
-    let release = nix::sys::utsname::uname().ok();
-    let release = release.as_ref().and_then(|name| name.release().to_str()).unwrap_or_default();
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
-    let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else { return false };
-    cfg!(target_arch = "x86_64") && (major, minor) >= (5, 16)
 }
 
 /// Returns true if the error of clone3 is about the cgroup (clone(2), CLONE_INTO_CGROUP).
