@@ -569,7 +569,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "memfd_create, and mmap of a file")]
     fn the_key_of_the_longest_name_fits_a_frame() {
         let name = Name::new(&"x".repeat(groundstate_units::limit::NAME)).unwrap();
-        let mut table: Table<Name, u64> = [(name.clone(), 1)].into_iter().collect();
+        let mut table: Table<Name, u64> = Table::of(BTreeMap::from([(name.clone(), 1)]));
         let mut store = Store::new().unwrap();
         assert!(store.put_table(Kind::Restarts, &mut table));
         store.commit().unwrap();
