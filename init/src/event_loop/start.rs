@@ -149,7 +149,7 @@ impl Init {
         let listen_at = || {
             let listener = control::listen(&path)?;
             listen(&listener, Backlog::new(limit::LOG_BACKLOG)?)?;
-            Ok(listener)
+            Ok::<_, io::Error>(listener)
         };
         match retry_now(listen_at) {
             Ok(listener) => Some(listener),

@@ -6,7 +6,7 @@ use crate::process_tracking::process_tree::ProcessTree;
 use crate::process_tracking::tracker::{Tracked, Tracker};
 use crate::state::table::Table;
 use groundstate_units::machine::event::{ExecFailure, RunId, Stage};
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::sys::inotify::AddWatchFlags;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::AsFd;
@@ -130,8 +130,7 @@ impl Tracker {
         if let Some(hierarchy) = &mut self.hierarchy {
             hierarchy.is_ours = true;
         }
-        let flags = InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK;
-        self.inotify = self.hierarchy.as_ref().and_then(|_| Inotify::init(flags).ok());
+        self.open_inotify();
         let counting = self.runs.iter().filter(|(_, tracked)| tracked.counts_memory);
         let counting: Vec<(RunId, Box<str>)> =
             counting.filter_map(|(run, tracked)| Some((*run, tracked.cgroup.clone()?))).collect();
