@@ -5,9 +5,9 @@
 //! A file that is not in memory is read by a child, because its file system may not respond.
 
 use crate::base::limit;
-use crate::base::mount_table::{Mount, open_on};
+use crate::base::mount_table::open_on;
+use crate::service::main_pid::kill_line;
 use crate::state::carried::KeptFd;
-use crate::sys::{Pid, wait};
 use groundstate_units::spec::Exit;
 use groundstate_units::text::fields;
 use groundstate_units::text::time::Time;
@@ -40,25 +40,11 @@ impl Said {
     }
 }
 
-/// The process that reads the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum By {
-    /// PID 1, only for a file in memory.
-    Init,
-    /// A child, which may block.
-    Child,
-}
-
-impl By {
-    fn may_ask(self, mount: &Mount<'_>) -> bool {
-        self == By::Child || mount.is_memory()
-    }
-}
-
-/// Reads the pid file, without following links and at most [`limit::PID_FILE`] bytes.
-pub(crate) fn look(path: &str, by: By) -> Said {
+/// Reads the pid file, without following links and at most [`limit::PID_FILE`] bytes. Only a child
+/// may block; PID 1 reads no file outside of memory.
+pub(crate) fn look(path: &str, may_block: bool) -> Said {
     let how = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
-    let file = match open_on(path, how, |mount| by.may_ask(mount)) {
+    let file = match open_on(path, how, |mount| may_block || mount.is_memory()) {
         Ok(file) => file,
         Err(Errno::ENOENT) => return Said::Nothing,
         Err(Errno::ELOOP) => return Said::wrong("is a symbolic link"),
@@ -96,11 +82,11 @@ fn meaning(bytes: &[u8]) -> Said {
     }
 }
 
-/// Removes the pid file of an earlier run.
-pub(crate) fn remove(path: &str, by: By) -> Result<(), Errno> {
+/// Removes the pid file of an earlier run. `may_block` as in [`look`].
+pub(crate) fn remove(path: &str, may_block: bool) -> Result<(), Errno> {
     let Some((parent, name)) = path.rsplit_once('/') else { return Err(Errno::EINVAL) };
     let how = OFlag::O_PATH | OFlag::O_DIRECTORY;
-    let removed = open_on(&format!("{parent}/"), how, |mount| by.may_ask(mount))
+    let removed = open_on(&format!("{parent}/"), how, |mount| may_block || mount.is_memory())
         .and_then(|parent| unlinkat(&parent, name, UnlinkatFlags::NoRemoveDir));
     match removed {
         Ok(()) | Err(Errno::ENOENT) => Ok(()),
@@ -114,7 +100,6 @@ pub(crate) fn remove(path: &str, by: By) -> Result<(), Errno> {
 // belongs to the run, so that no other run of the unit starts meanwhile. Init waits at most
 // [`limit::PID_FILE_ANSWER`].
 
-const KILL: u8 = 9;
 /// Bytes of a child's answer at most.
 const ANSWER: usize = 64;
 
@@ -154,7 +139,7 @@ impl Look {
 
     /// Abandons the look. A kill that fails means that the child has exited.
     pub(crate) fn give_up(self) {
-        let _ = wait::kill_made(Pid::from_raw(self.pid), KILL);
+        kill_line(self.pid);
     }
 }
 
@@ -196,18 +181,15 @@ mod tests {
         let at = |name: &str| dir.join(name).to_str().expect("text").to_string();
         nix::unistd::mkfifo(dir.join("fifo").as_path(), Mode::S_IRWXU).expect("a fifo");
         std::os::unix::fs::symlink("/proc/1/stat", dir.join("link")).expect("a link");
-        assert_eq!(look(&at("fifo"), By::Child), Said::wrong("is not a regular file"));
-        assert_eq!(look(&at("link"), By::Child), Said::wrong("is a symbolic link"));
-        assert_eq!(
-            look(dir.to_str().expect("text"), By::Child),
-            Said::wrong("is not a regular file")
-        );
-        assert_eq!(look(&at("none"), By::Child), Said::Nothing);
+        assert_eq!(look(&at("fifo"), true), Said::wrong("is not a regular file"));
+        assert_eq!(look(&at("link"), true), Said::wrong("is a symbolic link"));
+        assert_eq!(look(dir.to_str().expect("text"), true), Said::wrong("is not a regular file"));
+        assert_eq!(look(&at("none"), true), Said::Nothing);
         std::fs::write(dir.join("stale"), "77\n").expect("written");
-        assert_eq!(look(&at("stale"), By::Child), Said::Pid(77));
-        remove(&at("stale"), By::Child).expect("removed");
-        remove(&at("stale"), By::Child).expect("already gone");
-        assert_eq!(look(&at("stale"), By::Child), Said::Nothing);
+        assert_eq!(look(&at("stale"), true), Said::Pid(77));
+        remove(&at("stale"), true).expect("removed");
+        remove(&at("stale"), true).expect("already gone");
+        assert_eq!(look(&at("stale"), true), Said::Nothing);
         std::fs::remove_dir_all(&dir).expect("removed");
     }
 }

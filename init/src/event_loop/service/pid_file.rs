@@ -2,7 +2,7 @@
 
 use crate::base::{Level, limit, mount_table};
 use crate::event_loop::Init;
-use crate::service::pid_file::{By, Look, Question, Said, look, remove, status};
+use crate::service::pid_file::{Look, Question, Said, look, remove, status};
 use crate::service::run_table::{Main, Running, Search};
 use crate::service::sequence::{CommandKind, CommandSequence, Effect};
 use crate::sys::{Pid, process};
@@ -22,9 +22,9 @@ impl Init {
         let Some(running) = self.runs.get(run) else { return Vec::new() };
         let Some(path) = running.pid_file.clone() else { return Vec::new() };
         let removed = if mount_table::is_in_memory(&path) {
-            remove(&path, By::Init)
+            remove(&path, false)
         } else {
-            let work = || status(remove(&path, By::Child));
+            let work = || status(remove(&path, true));
             match process::fork(&[], work) {
                 Ok(pid) => {
                     self.runs.own(pid.as_raw(), run, CommandKind::Unlink);
@@ -183,7 +183,7 @@ impl Init {
     fn ask_pid_file(&mut self, run: RunId, question: Question) -> Option<Said> {
         let path = self.runs.get(run)?.pid_file.clone()?;
         if mount_table::is_in_memory(&path) {
-            return Some(look(&path, By::Init));
+            return Some(look(&path, false));
         }
         match child(&path) {
             Ok((pid, answer)) => {
@@ -268,7 +268,7 @@ fn child(path: &str) -> io::Result<(Pid, OwnedFd)> {
     let pid = process::fork(&[theirs.as_fd()], || {
         // The answer is useless once PID 1 is gone.
         let _ = process::die_with_parent();
-        let said = fields::encode(&look(path, By::Child));
+        let said = fields::encode(&look(path, true));
         u8::from(!said.is_ok_and(|said| write(&theirs, &said).is_ok()))
     })?;
     Ok((pid, answer))
