@@ -116,16 +116,23 @@ pub(super) fn own_processes(parent: BorrowedFd<'_>, name: &str) -> BTreeSet<i32>
     text.lines().filter_map(|l| l.parse::<i32>().ok()).filter(|pid| *pid > 0).collect()
 }
 
-/// Signals those of these processes that are in the cgroup or below it now. `shown` is the path of
+/// Signals all processes in the cgroup and below it, except `except`. `shown` is the path of
 /// `parent` in /proc/PID/cgroup.
-fn signal_these(parent: BorrowedFd<'_>, shown: &str, name: &str, pids: &[i32], number: u8) {
+pub(super) fn signal(
+    parent: BorrowedFd<'_>,
+    shown: &str,
+    name: &str,
+    number: u8,
+    except: Option<Pid>,
+) {
+    let except = except.map(Pid::as_raw);
     let mut unseen = Vec::new();
-    for pid in pids {
-        let held = Held::of(*pid);
+    for pid in processes(parent, name).into_iter().filter(|pid| Some(*pid) != except) {
+        let held = Held::of(pid);
         match is_in(shown, name, held.pid) {
             Some(true) => held.signal(number),
             Some(false) => {}
-            None => unseen.push(*pid),
+            None => unseen.push(pid),
         }
     }
     for some in unseen.chunks(AT_A_TIME) {
@@ -149,20 +156,6 @@ fn is_in(shown: &str, name: &str, pid: Pid) -> Option<bool> {
     let below = path.strip_prefix(shown).and_then(|path| path.strip_prefix('/'));
     let rest = below.and_then(|below| below.strip_prefix(name));
     Some(rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
-}
-
-/// Signals all processes in the cgroup and below it, except `except`.
-pub(super) fn signal(
-    parent: BorrowedFd<'_>,
-    shown: &str,
-    name: &str,
-    number: u8,
-    except: Option<Pid>,
-) {
-    let except = except.map(Pid::as_raw);
-    let all: Vec<i32> =
-        processes(parent, name).into_iter().filter(|pid| Some(*pid) != except).collect();
-    signal_these(parent, shown, name, &all, number);
 }
 
 /// Removes a cgroup without processes and child cgroups. Returns true also if it does not exist.
@@ -236,7 +229,7 @@ pub(super) fn write(parent: BorrowedFd<'_>, path: &str, text: &str) -> io::Resul
 // after pidfd_open is the same process.
 
 /// Processes held at a time while a list is searched.
-pub(super) const AT_A_TIME: usize = 64;
+const AT_A_TIME: usize = 64;
 
 /// A process held by a pidfd.
 pub(super) struct Held {

@@ -520,14 +520,9 @@ impl Tracker {
         } else {
             let is_new = self.leftovers.insert(name.clone());
             self.watch_cgroup(&name);
-            if !is_new {
-                return;
-            }
-            // It may have become empty before the watch was set.
-            let parent = self.hierarchy.as_ref().map(AsFd::as_fd);
-            if parent.is_some_and(|parent| group::remove(parent, &name).is_ok()) {
-                self.leftovers.remove(&name);
-                self.unwatch(&name);
+            if is_new {
+                // It may have become empty before the watch was set.
+                self.discard(name);
             }
         }
     }

@@ -26,23 +26,19 @@ impl Tracker {
         let Some(hierarchy) = &self.hierarchy else { return Ok(()) };
         let (base, own, parent) = (hierarchy.base.as_fd(), &hierarchy.name, hierarchy.as_fd());
         let settings = wish.settings();
-        let mut failed = Vec::new();
         let all = if wish.delegates() { available(base) } else { BTreeSet::new() };
         for one in &all {
             // A controller that cannot be enabled is unavailable to the unit.
             let _ = enable(base, own, wish.slice(), one);
         }
-        for one in needed(&settings) {
-            if let Err(error) = enable(base, own, wish.slice(), one) {
-                failed.push((one, error));
-            }
-        }
+        let turn_on = |one| Some((one, enable(base, own, wish.slice(), one).err()?));
+        let off: BTreeMap<&str, io::Error> =
+            needed(&settings).into_iter().filter_map(turn_on).collect();
         let mut refused = Vec::new();
         for (file, text) in &settings {
             let controller = file.split('.').next().unwrap_or_default();
-            let off = failed.iter().find(|(failed, _)| *failed == controller);
-            let set = match off {
-                Some((_, error)) => Err(io::Error::from_raw_os_error(raw(error))),
+            let set = match off.get(controller) {
+                Some(error) => Err(io::Error::from_raw_os_error(raw(error))),
                 None => set(parent, name, file, text),
             };
             refused.extend(set.err().map(|error| (file.clone(), error)));
