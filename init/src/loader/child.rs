@@ -53,7 +53,7 @@ impl<'a> LoadRequest<'a> {
         LoadRequest {
             paths: paths.clone(),
             previous: None,
-            identity: false,
+            identity: mode == Mode::Machine && matches!(purpose, Purpose::Boot),
             strict,
             purpose,
             wanted: Vec::new(),

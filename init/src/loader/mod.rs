@@ -267,13 +267,7 @@ pub(crate) fn send_without(
     left_out: LeftOut,
 ) -> io::Result<(Pid, OwnedFd)> {
     let wanted: Vec<Name> = targets.into_iter().flatten().cloned().collect();
-    let identity = mode == Mode::Machine;
-    send(&LoadRequest {
-        identity,
-        wanted,
-        left_out,
-        ..LoadRequest::of(paths, mode, &Purpose::Boot)
-    })
+    send(&LoadRequest { wanted, left_out, ..LoadRequest::of(paths, mode, &Purpose::Boot) })
 }
 
 // The queue of loads: their order and their limits. Pure; [`super`] carries them out.

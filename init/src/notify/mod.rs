@@ -169,7 +169,7 @@ impl Notify {
     /// The time at which waiting datagrams may be read, if the rate delays them.
     pub(crate) fn deadline(&self) -> Option<Time> {
         let waits = self.ready || !self.waiting.is_empty();
-        waits.then(|| self.allowance.deadline()).flatten()
+        self.allowance.rests_until.filter(|_| waits)
     }
 
     /// The next datagram. Returns `None` if none waits or the rate is used up.
@@ -262,6 +262,7 @@ struct Allowance {
     left: i64,
     /// The time up to which the rate was credited.
     at: Time,
+    /// The end of the pause.
     rests_until: Option<Time>,
 }
 
@@ -302,11 +303,6 @@ impl Allowance {
     /// Returns true while reading is paused.
     fn rests(&self, now: Time) -> bool {
         self.rests_until.is_some_and(|until| now < until)
-    }
-
-    /// The end of the pause.
-    fn deadline(&self) -> Option<Time> {
-        self.rests_until
     }
 }
 
@@ -461,7 +457,7 @@ mod tests {
         let (mut allowance, begin) = (Allowance::default(), Time::from_nanos(1_000_000_000));
         assert_eq!(read(&mut allowance, begin, 1), MOST);
         let after = begin.after(Duration::from_millis(1));
-        assert!(!allowance.has(after) && allowance.deadline() > Some(after));
+        assert!(!allowance.has(after) && allowance.rests_until > Some(after));
         let in_a_second = read(&mut allowance, after, 1000);
         assert!((7500..=8192).contains(&in_a_second), "{in_a_second}");
         // After an idle second one burst is read again.
@@ -479,7 +475,7 @@ mod tests {
         }
         let after = begin.after(Duration::from_millis(100));
         assert_eq!(read(&mut allowance, after, 100), 0);
-        let rested = allowance.deadline().expect("it rests");
+        let rested = allowance.rests_until.expect("it rests");
         assert!(rested < after.after(Duration::from_millis(400)), "not for longer than its bound");
         assert!(!allowance.rests(rested) && allowance.has(rested), "it has something then");
     }

@@ -489,12 +489,6 @@ impl Running {
         self.spec.clone().or_else(|| Run::decode(&self.definition).map(Rc::new))
     }
 
-    /// Adds an exec report. Most runs have at most one at a time, hence the exact capacity.
-    pub(crate) fn report(&mut self, started: Started) {
-        self.reports.reserve_exact(1);
-        self.reports.push(started);
-    }
-
     /// Takes the exec report that matches, because its result is known.
     pub(crate) fn reported(&mut self, is_it: impl Fn(&Started) -> bool) -> Option<Started> {
         let at = self.reports.iter().position(is_it)?;

@@ -198,7 +198,7 @@ impl Init {
             let _ = token::watch(self.poll.registry(), pipe, token.0);
         }
         if let Some(running) = self.runs.get_mut(run) {
-            running.report(Started { token: token.0, pid, part, report: child });
+            running.reports.push(Started { token: token.0, pid, part, report: child });
             if matches!(
                 part,
                 CommandKind::Condition(_)
