@@ -82,7 +82,7 @@ impl Spawner {
         let used: Vec<SlotId> = orphans
             .iter()
             .map(|(slot, _, _)| *slot)
-            .chain(reports.iter().map(|r| r.slot()))
+            .chain(reports.iter().map(|report| report.slot))
             .collect();
         let board = SpawnSlots::again(inherit::take(kept.memory)?, &used)?;
         let spawner = Spawner::on(board, orphans, Way::of_kernel());
@@ -138,15 +138,15 @@ impl Spawner {
                 .map_err(|error| begin(error.into()))?,
             false => (None, None),
         };
-        let descriptors = Descriptors::new(&prepared, write).map_err(begin)?;
+        let (frame, _open) = frame(&prepared, write).map_err(begin)?;
         let Some(slot) = self.ground.borrow_mut().take(serial) else {
             return Err(begin(io::Error::from_raw_os_error(libc::EAGAIN)));
         };
-        let placed = descriptors.frame.cgroup.is_some();
+        let placed = frame.cgroup.is_some();
         let is_joined = |place: &Place| !place.bounded && !place.killed;
         let joins = matches!(prepared.work, Work::Settled(_))
             && prepared.place.as_ref().is_some_and(is_joined);
-        match self.clone_child(slot, descriptors.frame.clone(), prepared.work, share) {
+        match self.clone_child(slot, frame, prepared.work, share) {
             Ok((pid, memory)) => {
                 let (ground, pipe) = (Some(self.ground.clone()), pipe.map(KeptFd::from));
                 Ok(Report { ground, slot, pid, memory, pipe, decided: false, joins })
@@ -220,47 +220,39 @@ fn is_about_cgroup(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|errno| about.contains(&errno))
 }
 
-/// The numbers of a [`Frame`], and the descriptors that must stay open until the clone.
-struct Descriptors {
-    frame: Frame,
-    _lifted: Vec<OwnedFd>,
-    _report: Option<OwnedFd>,
-}
-
-impl Descriptors {
-    /// Duplicates descriptors that lie in the range of the targets, so that the child can install
-    /// them in order.
-    fn new(prepared: &Prepared, report: Option<OwnedFd>) -> io::Result<Descriptors> {
-        let mut lifted = Vec::new();
-        let place = prepared.ready.as_ref().map(|(_, place)| RawFd::from(*place));
-        let floor = Frame::floor(prepared.listen.len(), place);
-        let mut lift = |fd: &OwnedFd| -> io::Result<RawFd> {
-            if fd.as_raw_fd() >= floor {
-                return Ok(fd.as_raw_fd());
-            }
-            lifted.push(inherit::duplicate(fd.as_fd(), floor)?);
-            Ok(lifted.last().map_or(-1, |fd: &OwnedFd| fd.as_raw_fd()))
-        };
-        let [input, output, error] = &prepared.stdio;
-        let frame = Frame {
-            cgroup: prepared.place.as_ref().map(|place| place.directory.as_raw_fd()),
-            // A child with init's score is never an OOM victim and would wait for memory for ever.
-            // It joins the cgroup only after it has its own score.
-            goes_in: prepared
-                .place
-                .as_ref()
-                .is_some_and(|place| place.killed || (place.bounded && prepared.score.is_some())),
-            score: prepared.score.map(|score| score.to_string().into_bytes()),
-            stdio: [lift(input)?, lift(output)?, lift(error)?],
-            passed: prepared.listen.iter().map(|fd| lift(fd)).collect::<io::Result<_>>()?,
-            report: report.as_ref().map(&mut lift).transpose()?,
-            placed: match &prepared.ready {
-                Some((fd, place)) => Some((lift(fd)?, RawFd::from(*place))),
-                None => None,
-            },
-        };
-        Ok(Descriptors { frame, _lifted: lifted, _report: report })
-    }
+/// The frame of a child, and the descriptors that must stay open until the clone: duplicates of
+/// those that lie in the range of the targets, so that the child can install them in order.
+fn frame(prepared: &Prepared, report: Option<OwnedFd>) -> io::Result<(Frame, Vec<OwnedFd>)> {
+    let mut lifted = Vec::new();
+    let place = prepared.ready.as_ref().map(|(_, place)| RawFd::from(*place));
+    let floor = Frame::floor(prepared.listen.len(), place);
+    let mut lift = |fd: &OwnedFd| -> io::Result<RawFd> {
+        if fd.as_raw_fd() >= floor {
+            return Ok(fd.as_raw_fd());
+        }
+        lifted.push(inherit::duplicate(fd.as_fd(), floor)?);
+        Ok(lifted.last().map_or(-1, |fd: &OwnedFd| fd.as_raw_fd()))
+    };
+    let [input, output, error] = &prepared.stdio;
+    let frame = Frame {
+        cgroup: prepared.place.as_ref().map(|place| place.directory.as_raw_fd()),
+        // A child with init's score is never an OOM victim and would wait for memory for ever.
+        // It joins the cgroup only after it has its own score.
+        goes_in: prepared
+            .place
+            .as_ref()
+            .is_some_and(|place| place.killed || (place.bounded && prepared.score.is_some())),
+        score: prepared.score.map(|score| score.to_string().into_bytes()),
+        stdio: [lift(input)?, lift(output)?, lift(error)?],
+        passed: prepared.listen.iter().map(|fd| lift(fd)).collect::<io::Result<_>>()?,
+        report: report.as_ref().map(&mut lift).transpose()?,
+        placed: match &prepared.ready {
+            Some((fd, place)) => Some((lift(fd)?, RawFd::from(*place))),
+            None => None,
+        },
+    };
+    lifted.extend(report);
+    Ok((frame, lifted))
 }
 
 // Reports whether a cloned child executed its program. The child writes its progress to its spawn
@@ -326,6 +318,7 @@ pub(crate) struct Report {
     /// `None` in a report of an earlier image that is not attached yet.
     #[serde(skip)]
     pub(super) ground: Option<Rc<RefCell<Ground>>>,
+    /// The slot that the child writes to.
     pub(super) slot: SlotId,
     /// Reserved until the child is reaped.
     #[serde(with = "carried::pid")]
@@ -341,11 +334,6 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// The slot that the child writes to.
-    pub(crate) fn slot(&self) -> SlotId {
-        self.slot
-    }
-
     /// The pipe for the poll.
     pub(crate) fn pipe(&self) -> Option<BorrowedFd<'_>> {
         self.pipe.as_ref().map(AsFd::as_fd)
