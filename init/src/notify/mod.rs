@@ -330,8 +330,6 @@ pub(crate) enum Statement {
     WatchdogEvery(Duration),
     /// EXTEND_TIMEOUT_USEC=…
     ExtendTimeout(Duration),
-    /// ERRNO=…
-    Errno(i32),
     /// FDSTORE=1: store the passed descriptors.
     Store,
     /// FDSTOREREMOVE=1: remove the descriptors of this name.
@@ -369,7 +367,6 @@ fn statement(line: &[u8]) -> Option<Statement> {
         b"FDSTOREREMOVE" => (value == b"1").then_some(Statement::StoreRemove),
         b"FDNAME" => fd_name(value).map(Statement::StoreName),
         b"FDPOLL" => (value == b"0").then_some(Statement::StoreUnwatched),
-        b"ERRNO" => number(value).and_then(|n| i32::try_from(n).ok()).map(Statement::Errno),
         _ => None,
     }
 }
@@ -502,7 +499,6 @@ mod message_tests {
                 Statement::WatchdogPing,
                 Statement::Reloading,
                 Statement::Stopping,
-                Statement::Errno(2),
                 Statement::WatchdogTrigger,
             ]
         );

@@ -34,7 +34,6 @@ impl Init {
             | Statement::WatchdogTrigger
             | Statement::WatchdogEvery(_)
             | Statement::ExtendTimeout(_)
-            | Statement::Errno(_)
             | Statement::Store
             | Statement::StoreRemove
             | Statement::StoreUnwatched => None,
