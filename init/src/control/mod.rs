@@ -411,7 +411,7 @@ pub(crate) fn refused(refusal: Refusal) -> Failure {
 /// A line of the event log. `facts` need no processes here.
 pub(crate) fn event(seq: u64, entry: &Entry, facts: &Facts) -> Shown {
     let (event, unit, change) = match &entry.said {
-        Said::Own(event) => (*event, None, None),
+        Said::Own(event) => (event.as_ref(), None, None),
         Said::Fired(trigger) => ("fire", Some(trigger), None),
         Said::Unit(change) => ("state", Some(&change.name), Some(change)),
     };

@@ -112,7 +112,7 @@ impl Init {
     /// The event's entry in the event log, and the run that the event is about.
     fn occasion(&self, event: &Event) -> (Option<Said>, Option<RunId>) {
         let Event::Fire(name) = event else {
-            return (word(event).map(Said::Own), event.run());
+            return (word(event).map(|word| Said::Own(word.into())), event.run());
         };
         let trigger = self.machine.generation().find_unit(name.as_str());
         let run = trigger.and_then(|trigger| self.machine.run(trigger));

@@ -7,8 +7,9 @@ use crate::base::paths::Paths;
 use crate::base::{Level, Mode, limit, token};
 use crate::control::{self, instances_of, now};
 use crate::event_loop::Init;
-use crate::loader::child::{LoadRequest, Part};
-use crate::loader::transfer::{LoadResult, Parcel};
+use crate::loader::child::LoadRequest;
+use crate::loader::failed_load::LeftOut;
+use crate::loader::transfer::LoadResult;
 use crate::loader::{Asker, Next, Outcome, Purpose, Rank, Working, send};
 use crate::spawn::{Base, Passed};
 use crate::sys::Pid;
@@ -22,7 +23,7 @@ use groundstate_units::text::name::Name;
 use groundstate_units::unit::generation::Generation;
 use groundstate_units::unit::settings::{Echo, Settings};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,7 +38,7 @@ impl Init {
         if let Some(why) = self.source_must_wait(&purpose) {
             return self.not_loaded(purpose, &[], &why);
         }
-        self.loader.leave_out_nothing();
+        self.loader.left_out = LeftOut::default();
         self.send_for(purpose);
     }
 
@@ -48,23 +49,12 @@ impl Init {
             let why = "cannot load: earlier loads are blocked on a file system";
             return self.loaded(purpose, Err(why.to_string()));
         }
-        let part = match &purpose {
-            Purpose::Put { source, body, .. } => {
-                Part::Source(source, body.as_ref().map(AsFd::as_fd))
-            }
-            Purpose::Instances { .. } => Part::Instances,
-            Purpose::Boot | Purpose::Reload { .. } | Purpose::Plan { .. } => Part::Whole,
-        };
         let previous = (!boots).then(|| self.machine.generation().clone());
-        let wanted = self.wanted_for(&purpose);
-        let left_out = self.loader.left_out();
         let errand = LoadRequest {
             previous,
-            identity: boots && self.mode == Mode::Machine,
-            part,
-            wanted,
-            left_out,
-            ..LoadRequest::of(&self.paths, self.mode)
+            wanted: self.wanted_for(&purpose),
+            left_out: self.loader.left_out.clone(),
+            ..LoadRequest::of(&self.paths, self.mode, &purpose)
         };
         let sent = send(&errand);
         self.loading(purpose, sent);
@@ -72,7 +62,7 @@ impl Init {
 
     /// Handles the start of a load. If the loader of the first one cannot be started, init boots with
     /// an empty generation and so enters the emergency.
-    pub(crate) fn loading(&mut self, purpose: Purpose, sent: io::Result<(Pid, Parcel)>) {
+    pub(crate) fn loading(&mut self, purpose: Purpose, sent: io::Result<(Pid, OwnedFd)>) {
         if matches!(purpose, Purpose::Boot) {
             self.loader.boots(self.now);
         }
@@ -135,7 +125,7 @@ impl Init {
             let client = clients.and_then(|clients| clients.get(&asker.client));
             client.is_some_and(|client| !client.dead && client.pending.contains(&asker.id))
         };
-        loader.drop_unasked(waits);
+        loader.waiting.drop_unasked(waits);
     }
 
     fn loaded(&mut self, purpose: Purpose, brought: Result<LoadResult, String>) {
@@ -146,7 +136,7 @@ impl Init {
                 return self.not_loaded(purpose, &[], &why);
             }
         };
-        self.loader.leave_out_nothing();
+        self.loader.left_out = LeftOut::default();
         for note in &notes {
             self.say(Level::Warning, format_args!("{note}"));
         }
@@ -428,7 +418,7 @@ impl Init {
     /// Queues a load behind the one in flight, or one that was interrupted in favour of root.
     fn load_later(&mut self, purpose: Purpose) {
         let rank = self.rank_of(&purpose);
-        if let Err(purpose) = self.loader.queue(rank, purpose)
+        if let Err(purpose) = self.loader.waiting.push(rank, purpose)
             && let Some(asker) = purpose.asker()
         {
             let failure = Failure::new(Failure::BUSY, "too many loads are waiting", "try again");

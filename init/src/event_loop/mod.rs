@@ -333,7 +333,7 @@ impl Init {
 
     /// Lets the logger open its files once the target named by `log-dir-after` is active.
     fn open_log_files(&mut self) {
-        if self.basics.log_files_open || self.loader.is_booting() {
+        if self.basics.log_files_open || matches!(self.loader.purpose(), Some(Purpose::Boot)) {
             return;
         }
         let generation = self.machine.generation();

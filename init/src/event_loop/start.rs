@@ -49,9 +49,8 @@ impl Init {
         let poll = retry_with_backoff(Poll::new)?;
         // Start the loader first; init prepares the rest while the loader works.
         let wanted = [&options.target, &kernel.target].into_iter().flatten().cloned().collect();
-        let identity = mode == Mode::Machine;
-        let loading =
-            loader::send(&LoadRequest { identity, wanted, ..LoadRequest::of(&paths, mode) });
+        let request = LoadRequest::of(&paths, mode, &Purpose::Boot);
+        let loading = loader::send(&LoadRequest { wanted, ..request });
         let (signals, deaf) = retry_with_backoff(|| Signals::listen(poll.registry()))?;
         // The parent may have blocked signals, and the mask survives an exec.
         signal::unblock_all();
@@ -158,7 +157,7 @@ impl Init {
         let listen_at = || {
             let listener = control::listen(&path)?;
             listen(&listener, Backlog::new(limit::LOG_BACKLOG)?)?;
-            Ok(listener)
+            Ok::<_, io::Error>(listener)
         };
         match retry_now(listen_at) {
             Ok(listener) => Some(listener),

@@ -3,7 +3,6 @@
 //! lines that were dropped; gaps in the numbers show it.
 
 use crate::base::limit;
-use crate::state::carried;
 use crate::state::table::Table;
 use groundstate_units::machine::action::{Action, Note, Outcome};
 use groundstate_units::machine::event::{Event, RunId};
@@ -12,6 +11,7 @@ use groundstate_units::text::fields::is_default;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 use std::io::{BufWriter, Write};
@@ -31,13 +31,10 @@ pub(crate) struct Entry {
     pub(crate) said: Said,
 }
 
-/// A word of a fixed set.
-type Word = &'static str;
-
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Said {
     /// About init itself.
-    Own(#[serde(deserialize_with = "carried::word::deserialize")] Word),
+    Own(Cow<'static, str>),
     /// About a unit.
     Unit(Change),
     /// A trigger fired and caused a change.

@@ -274,12 +274,9 @@ impl Store {
         if self.next(key).is_none() {
             return;
         }
-        let Staged { bytes, frames } = &mut self.staged;
-        let begin = bytes.len();
-        let at = open_frame(bytes, key);
-        // The key of a record always fits into a frame.
-        seal_frame(bytes, begin, key.len());
-        frames.insert(Box::from(key), (at, 0));
+        let begin = self.staged.bytes.len();
+        open_frame(&mut self.staged.bytes, key);
+        self.close_frame(key, begin, true);
     }
 
     /// Stages the removal of all records whose key this function rejects.
@@ -389,13 +386,7 @@ impl Store {
         let mut larger = Store::of_size(half)?;
         #[allow(clippy::iter_over_hash_type, reason = "the log may have any order")]
         for (key, place) in &self.index {
-            let value = self.value(*place);
-            let Staged { bytes, frames } = &mut larger.staged;
-            let begin = bytes.len();
-            let at = open_frame(bytes, key);
-            bytes.extend(value);
-            seal_frame(bytes, begin, key.len());
-            frames.insert(key.clone(), (at, value.len()));
+            larger.put_once(key, self.value(*place));
         }
         larger.commit()?;
         // From here on a crash finds the larger memory under the known number.
@@ -570,7 +561,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "memfd_create, and mmap of a file")]
     fn the_key_of_the_longest_name_fits_a_frame() {
         let name = Name::new(&"x".repeat(groundstate_units::limit::NAME)).unwrap();
-        let mut table: Table<Name, u64> = [(name.clone(), 1)].into_iter().collect();
+        let mut table: Table<Name, u64> = Table::of(BTreeMap::from([(name.clone(), 1)]));
         let mut store = Store::new().unwrap();
         store.put_table(Kind::Restarts, &mut table);
         store.commit().unwrap();

@@ -128,10 +128,6 @@ pub(super) unsafe fn settle(slot: *const Slot, frame: *const Frame, reset: u64, 
             target = target.wrapping_add(1);
         }
         must(slot, close_range(target as u32, u32::MAX));
-        if (*frame).take_terminal {
-            enter(slot, Step::Session, 1);
-            must(slot, raw::call(libc::SYS_ioctl, [0, libc::TIOCSCTTY as usize, 0, 0, 0, 0]));
-        }
     }
 }
 
@@ -145,10 +141,8 @@ pub(super) unsafe fn become_program(plan: *mut Plan) -> ! {
     unsafe {
         let slot = (*plan).slot;
         let orders = (*plan).orders;
-        let mut index: u32 = 0;
         for limit in &(*orders).limits {
-            enter(slot, Step::Limits, index);
-            index = index.wrapping_add(1);
+            enter(slot, Step::Limits, limit.resource);
             must(slot, set_limit(limit));
         }
         if let Some(root) = &(*orders).root {

@@ -34,8 +34,6 @@ pub(crate) struct Frame {
     pub report: Option<RawFd>,
     /// A source and its target above the passed descriptors; the source is at least the floor.
     pub placed: Option<(RawFd, RawFd)>,
-    /// True if descriptor 0 becomes the controlling terminal.
-    pub take_terminal: bool,
 }
 
 impl Frame {

@@ -296,7 +296,7 @@ impl Init {
             graph.meant(generation, name) == Provider::Nobody
                 && generation.find_unit(name.as_str()).is_none()
         };
-        let changes = self.loader.will_change();
+        let changes = self.loader.purpose().is_some_and(|purpose| !purpose.is_shown_only());
         instances_of(wish).any(|name| is_missing(name) || (changes && !is_told(name)))
     }
 

@@ -6,7 +6,7 @@ use crate::logger;
 use crate::process_tracking::{Place, Wish};
 use crate::service::run_table::{Main, ReadyPipe, Started, exit_words};
 use crate::service::sequence::{CommandKind, CommandSequence, Effect};
-use crate::spawn::{Child, ExecResult, Prepared, Request};
+use crate::spawn::{Prepared, Report, Request, failure};
 use crate::sys::Pid;
 use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};
 use groundstate_units::spec::{Input, Kind, Log, NotifyAccess, Output, Readiness, Run};
@@ -36,23 +36,23 @@ impl Init {
         let prepared = self.pending.effects.prepared.remove(&serial);
         let Some(running) = self.runs.get(run) else { return Vec::new() };
         let (name, Some(spec)) = (running.name.clone(), running.spec()) else { return Vec::new() };
-        let child = match prepared {
-            Some(prepared) => self.spawner.spawn(prepared, serial),
-            None => match self.spawner.adopt(serial, name.as_str()) {
-                Some(child) => {
-                    self.pending.effects.has_adopted = true;
-                    Ok(child)
-                }
-                None => match self.prepared(run, part) {
-                    Ok(Some(prepared)) => self.spawner.spawn(prepared, serial),
-                    Ok(None) => return Vec::new(),
-                    Err(failure) => Err(failure),
-                },
+        let adopted = if prepared.is_none() { self.spawner.adopt(serial) } else { None };
+        self.pending.effects.has_adopted |= adopted.is_some();
+        let child = match (adopted, prepared) {
+            (Some(child), _) => Ok(child),
+            (None, Some(prepared)) => self.spawner.spawn(prepared, serial),
+            (None, None) => match self.prepared(run, part) {
+                Ok(Some(prepared)) => self.spawner.spawn(prepared, serial),
+                Ok(None) => return Vec::new(),
+                Err(failure) => return self.not_started(run, part, failure),
             },
         };
         let child = match child {
             Ok(child) => child,
-            Err(failure) => return self.not_started(run, part, failure),
+            Err(broken) => {
+                let failure = failure(name.as_str(), &spec, part.of(&spec), broken);
+                return self.not_started(run, part, failure);
+            }
         };
         let is_last = part == CommandKind::Start(spec.exec_start.len().saturating_sub(1));
         if is_last {
@@ -169,7 +169,6 @@ impl Init {
             listen,
             ready,
             place,
-            take_terminal: false,
             is_awaited: starts
                 && (matches!(spec.readiness, Readiness::Exec | Readiness::Wait(_))
                     || spec.particular.is_some()
@@ -196,18 +195,17 @@ impl Init {
     }
 
     /// Registers the new child with its run, the tracker and the poll.
-    pub(crate) fn keep(&mut self, run: RunId, part: CommandKind, spec: &Run, child: Child) {
+    pub(crate) fn keep(&mut self, run: RunId, part: CommandKind, spec: &Run, child: Report) {
         let (pid, token) = (child.pid.as_raw(), self.basics.tokens.next());
         self.tracker.started(run, child.pid);
         self.runs.own(pid, run, part);
         self.runs.watch(token.0, run);
-        if let Some(pipe) = child.report.pipe() {
+        if let Some(pipe) = child.pipe() {
             // Without the poll, init reads the exec result when the child exits.
             let _ = token::watch(self.poll.registry(), pipe, token.0);
         }
         if let Some(running) = self.runs.get_mut(run) {
-            let report = child.report;
-            running.report(Started { token: token.0, pid, part, report });
+            running.reports.push(Started { token: token.0, pid, part, report: child });
             if matches!(
                 part,
                 CommandKind::Condition(_)
@@ -321,14 +319,14 @@ impl Init {
         let Some(started) = found else { return true };
         let part = started.part;
         match started.report.verdict() {
-            ExecResult::Pending => return false,
-            ExecResult::Executed => {
+            None => return false,
+            Some(Ok(())) => {
                 running.reported(|started| started.token == token);
                 self.runs.unwatch(token);
                 self.advance(run, |procedure| procedure.executed(part));
             }
             // The child is not reaped yet; its exit delivers the failure.
-            ExecResult::Failed(_) => {}
+            Some(Err(_)) => {}
         }
         true
     }

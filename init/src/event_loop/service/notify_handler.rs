@@ -159,8 +159,6 @@ impl Init {
             Statement::WatchdogTrigger => Event::WatchdogTrigger(run),
             Statement::WatchdogEvery(span) => Event::WatchdogEvery(run, *span),
             Statement::ExtendTimeout(span) => Event::ExtendTimeout(run, *span),
-            // The exit of the process reports the failure.
-            Statement::Errno(_) => return,
             // `keep_descriptors` has applied these for the whole datagram.
             Statement::Store
             | Statement::StoreRemove

@@ -2,7 +2,7 @@
 
 use crate::base::{Level, limit, mount_table};
 use crate::event_loop::Init;
-use crate::service::pid_file::{By, Fault, Look, Question, Said, look, remove, status};
+use crate::service::pid_file::{Look, Question, Said, look, remove, status};
 use crate::service::run_table::{Main, Running, Search};
 use crate::service::sequence::{CommandKind, CommandSequence, Effect};
 use crate::sys::{Pid, process};
@@ -22,9 +22,9 @@ impl Init {
         let Some(running) = self.runs.get(run) else { return Vec::new() };
         let Some(path) = running.pid_file.clone() else { return Vec::new() };
         let removed = if mount_table::is_in_memory(&path) {
-            remove(&path, By::Init)
+            remove(&path, false)
         } else {
-            let work = || status(remove(&path, By::Child));
+            let work = || status(remove(&path, true));
             match process::fork(&[], work) {
                 Ok(pid) => {
                     self.runs.own(pid.as_raw(), run, CommandKind::Unlink);
@@ -84,6 +84,7 @@ impl Init {
         search.at = now.after(search.pause);
         search.pause = (search.pause * 2).min(limit::PID_FILE_PAUSE);
         let since = search.wrong_since;
+        let silent = said == Said::SILENT;
         let wrong = match self.take_main(run, said) {
             Ok(false) => return self.advance(run, |_| vec![Effect::Look]),
             Ok(true) => return self.advance(run, CommandSequence::main_found),
@@ -91,7 +92,6 @@ impl Init {
         };
         // A file that is being written may be invalid for a moment.
         let since = since.unwrap_or(now);
-        let silent = said == Said::Wrong(Fault::Silent);
         if silent || now.since(since) >= limit::PID_FILE_WAIT {
             if let Some(running) = self.runs.get_mut(run) {
                 running.search = None;
@@ -176,7 +176,7 @@ impl Init {
     fn ask_pid_file(&mut self, run: RunId, question: Question) -> Option<Said> {
         let path = self.runs.get(run)?.pid_file.clone()?;
         if mount_table::is_in_memory(&path) {
-            return Some(look(&path, By::Init));
+            return Some(look(&path, false));
         }
         match child(&path) {
             Ok((pid, answer)) => {
@@ -188,7 +188,7 @@ impl Init {
                 }
                 None
             }
-            Err(_) => Some(Said::Wrong(Fault::Silent)),
+            Err(_) => Some(Said::SILENT),
         }
     }
 
@@ -237,7 +237,7 @@ impl Init {
             let Some(look) = self.runs.looks.remove(&run) else { continue };
             let question = look.question;
             look.give_up();
-            self.look_is_over(run, question, Said::Wrong(Fault::Silent));
+            self.look_is_over(run, question, Said::SILENT);
         }
     }
 
@@ -261,7 +261,7 @@ fn child(path: &str) -> io::Result<(Pid, OwnedFd)> {
     let pid = process::fork(&[theirs.as_fd()], || {
         // The answer is useless once PID 1 is gone.
         let _ = process::die_with_parent();
-        let said = fields::encode(&look(path, By::Child));
+        let said = fields::encode(&look(path, true));
         u8::from(!said.is_ok_and(|said| write(&theirs, &said).is_ok()))
     })?;
     Ok((pid, answer))

@@ -5,7 +5,6 @@ use crate::base::limit;
 use crate::event_loop::Init;
 use crate::service::run_table::Reaped;
 use crate::service::sequence::{CommandKind, Effect};
-use crate::spawn::ExecResult;
 use crate::sys::inbox;
 use crate::sys::wait::{self, Ended};
 use groundstate_units::machine::event::RunId;
@@ -94,14 +93,14 @@ impl Init {
     fn was_executed(&mut self, one: &mut Reaped) -> bool {
         let (run, part) = (one.run, one.part);
         match one.verdict.take() {
-            Some(ExecResult::Failed(failure)) => {
+            Some(Err(failure)) => {
                 self.runs.is_told(one.pid);
                 self.say_not_executed(run, part, &failure);
                 self.advance(run, |procedure| procedure.not_executed(part, failure));
                 return false;
             }
-            Some(ExecResult::Executed) => self.advance(run, |procedure| procedure.executed(part)),
-            Some(ExecResult::Pending) | None => {}
+            Some(Ok(())) => self.advance(run, |procedure| procedure.executed(part)),
+            None => {}
         }
         true
     }

@@ -437,10 +437,10 @@ impl Init {
         let run = self.machine.run(unit);
         if self.machine.state(unit) == State::Exited {
             let (run, exit) = (run.unwrap_or(RunId(0)), self.machine.exit(unit));
-            return Some(LastEnd { run, outcome: Outcome { result: "success", exit } });
+            return Some(LastEnd { run, outcome: Outcome { result: "success".into(), exit } });
         }
         if let Some(LastEnd { run, outcome }) = self.ends.get(name) {
-            return Some(LastEnd { run: *run, outcome: *outcome });
+            return Some(LastEnd { run: *run, outcome: outcome.clone() });
         }
         let outcome = outcome_of(self.machine.last_failure(unit)?);
         let run_of_it = |(_, entry): (&u64, &Entry)| match &entry.said {
@@ -463,7 +463,7 @@ fn outcome_of(reason: &Reason) -> Outcome {
         Reason::Protocol { .. } => ("protocol", None),
         _ => ("resources", None),
     };
-    Outcome { result, exit }
+    Outcome { result: result.into(), exit }
 }
 
 #[cfg(test)]
