@@ -3,9 +3,7 @@
 
 use crate::base::retry::retry_now;
 use crate::base::{Mode, token};
-use crate::sys::fault::FAULTS;
-use crate::sys::signal;
-use crate::sys::signal::{LAST, SignalPipe};
+use crate::sys::signal::{self, FAULTS, LAST, SignalPipe};
 use groundstate_units::machine::event::Shutdown;
 use groundstate_units::unit::reaction::{Reaction, Reactions};
 use mio::{Registry, Token};

@@ -38,7 +38,7 @@ use crate::shutdown::{End, Ending};
 use crate::spawn::{Base, Null, Spawner};
 use crate::state::event_in_progress::Suspects;
 use crate::state::table::{Queue, Watched};
-use crate::sys::fault::FAULTS;
+use crate::sys::signal::FAULTS;
 use crate::sys::signal::SignalPipe;
 use crate::sys::{shared_memory, signal};
 use crate::trigger::Triggers;

@@ -4,8 +4,8 @@
 use super::channel::Settings;
 use super::history::History;
 use super::limit;
+use super::pending_buffer::count_lines;
 use super::sinks::Lines;
-use super::units::count_lines;
 use groundstate_units::control::log_line::{LogLine, file_name};
 use groundstate_units::text::name::Name;
 use groundstate_units::text::wall_clock::WallTime;

@@ -8,7 +8,6 @@
 //! them is. An unfinished line stays in the run's pipe.
 
 use super::limit;
-use super::units::count_lines;
 use crate::state::carried::KeptFd;
 use crate::sys::{device, memfd};
 use groundstate_units::text::fields::{self, bytes};
@@ -126,6 +125,11 @@ impl Lines {
         let (unit, target, tag) = (self.unit.clone(), self.target.clone(), self.tag.clone());
         Lines { unit, target, tag, facility: self.facility, text, mark: None }
     }
+}
+
+/// The number of lines in stored form.
+pub(super) fn count_lines<'a>(bytes: impl IntoIterator<Item = &'a u8>) -> u64 {
+    bytes.into_iter().fold(0, |lines, byte| lines + u64::from(*byte == b'\n'))
 }
 
 /// Marks a record as done when its lines are dropped.

@@ -5,10 +5,8 @@
 use super::channel::{Order, Report, RunLog, Settings, decode, send_reports};
 use super::clients::{Clients, Readers};
 use super::pending_buffer::{Intake, Stage};
-use super::query;
-use super::sinks::Lines;
-use super::sinks::Out;
-use super::sinks::Room;
+use super::query::{self, Context};
+use super::sinks::{Lines, Out, Room};
 use super::stream::Stream;
 use super::units::Units;
 use super::{files, limit};
@@ -166,7 +164,8 @@ impl Logger {
                 }
             }
             self.clients.accept(self.poll.registry());
-            query::serve_all(&mut self);
+            let Logger { clients, units, out, .. } = &mut self;
+            query::serve_all(&mut Context { clients, units, out });
             wait = self.read_some();
             if self.clients.has_more() {
                 wait = Some(Duration::ZERO);

@@ -1,11 +1,12 @@
 //! Answers requests on `log.sock`, from the tails or, if they hold too little, from the files
 //! ([`super::history`]).
 
-use super::clients::Follow;
+use super::clients::{Clients, Follow};
 use super::history::{History, Source};
 use super::limit;
-use super::process::Logger;
-use super::units::count_lines;
+use super::pending_buffer::count_lines;
+use super::sinks::Out;
+use super::units::Units;
 use groundstate_units::control::answer::Failure;
 use groundstate_units::control::log_line::LogLine;
 use groundstate_units::control::log_query::{LogQuery, LogVerb};
@@ -14,9 +15,16 @@ use groundstate_units::text::wall_clock::WallTime;
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
+/// The parts of the logger that a request needs.
+pub(super) struct Context<'a> {
+    pub(super) clients: &'a mut Clients,
+    pub(super) units: &'a mut Units,
+    pub(super) out: &'a mut Out,
+}
+
 /// Serves the clients that are due: root first, then the others within the time of this turn. The
 /// next turn continues with the rest.
-pub(super) fn serve_all(log: &mut Logger) {
+pub(super) fn serve_all(log: &mut Context<'_>) {
     let mut until = None;
     for (client, root) in log.clients.order() {
         if !root {
@@ -32,7 +40,7 @@ pub(super) fn serve_all(log: &mut Logger) {
 }
 
 /// Handles requests of a client while it reads the answers, up to a limit.
-fn serve(log: &mut Logger, client: usize) {
+fn serve(log: &mut Context<'_>, client: usize) {
     for _ in 0..limit::REQUESTS_A_TURN {
         let Some(query) = log.clients.next(client) else { return };
         let id = query.id;
@@ -52,7 +60,7 @@ fn serve(log: &mut Logger, client: usize) {
     log.clients.is_due(client);
 }
 
-fn logs(log: &mut Logger, client: usize, query: LogQuery) -> Result<(), Failure> {
+fn logs(log: &mut Context<'_>, client: usize, query: LogQuery) -> Result<(), Failure> {
     let usage = |message: String| Failure::new(Failure::USAGE, message, "");
     if query.targets.len() > limit::QUERY_TARGETS {
         return Err(usage(format!("more than {} targets at once", limit::QUERY_TARGETS)));
@@ -104,7 +112,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn new(log: &Logger, names: &[Name], most: u64, since: Option<WallTime>) -> Wanted {
+    fn new(log: &Context<'_>, names: &[Name], most: u64, since: Option<WallTime>) -> Wanted {
         let (mut numbers, mut unknown) = (Vec::new(), Vec::new());
         for name in names {
             match log.units.find(name) {
@@ -122,7 +130,7 @@ impl Wanted {
 
     /// Returns true if the tails hold all requested lines, or the request names more units than
     /// files are read for.
-    fn in_memory(&self, log: &mut Logger) -> bool {
+    fn in_memory(&self, log: &mut Context<'_>) -> bool {
         if self.numbers.len() + self.unknown.len() > limit::HISTORY_UNITS {
             return true;
         }
@@ -138,7 +146,7 @@ impl Wanted {
     }
 
     /// Lets the files be read. Returns false if there are none to read now.
-    fn read_files(&self, log: &mut Logger, client: usize, id: u64) -> Result<bool, Failure> {
+    fn read_files(&self, log: &mut Context<'_>, client: usize, id: u64) -> Result<bool, Failure> {
         if !log.clients.has_room_for_history(client) {
             let message = "too many requests for old lines";
             return Err(Failure::new(Failure::BUSY, message, "retry later"));
@@ -162,7 +170,7 @@ impl Wanted {
 }
 
 /// The last lines of these units in the order of time; lines of one unit keep their order.
-fn merged(log: &mut Logger, wanted: &Wanted) -> Vec<(Name, Vec<u8>)> {
+fn merged(log: &mut Context<'_>, wanted: &Wanted) -> Vec<(Name, Vec<u8>)> {
     let most = usize::try_from(wanted.most).unwrap_or(usize::MAX);
     let mut all: Vec<(WallTime, Name, Vec<u8>)> = Vec::new();
     for number in &wanted.numbers {

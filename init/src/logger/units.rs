@@ -1,6 +1,7 @@
 //! The units that the logger knows: their targets and their tails.
 
 use super::channel::RunLog;
+use super::pending_buffer::count_lines;
 use super::sinks::Lines;
 use super::{files, limit};
 use groundstate_units::spec::Log;
@@ -224,10 +225,6 @@ impl Tail {
 fn first_line<'a>(bytes: impl Iterator<Item = &'a u8>) -> Option<usize> {
     let mut bytes = bytes;
     bytes.position(|byte| *byte == b'\n').map(|at| at + 1)
-}
-
-pub(super) fn count_lines<'a>(bytes: impl IntoIterator<Item = &'a u8>) -> u64 {
-    bytes.into_iter().fold(0, |lines, byte| lines + u64::from(*byte == b'\n'))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //! blocked: the kernel would kill PID 1 at once.
 
 use super::child::pointers;
+use crate::sys::signal::FAULTS;
 use crate::sys::{inherit, raw, signal};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use std::ffi::{CStr, CString, c_char};
@@ -15,9 +16,6 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::{io, ptr};
 
-/// The signals of a fault.
-pub(crate) const FAULTS: [Signal; 5] =
-    [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGILL, Signal::SIGFPE, Signal::SIGABRT];
 /// Bytes of the handler's stack.
 const STACK: usize = 64 * 1024;
 

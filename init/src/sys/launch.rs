@@ -10,8 +10,7 @@
 //! [`crate::spawn`] chooses the way.
 
 use super::child::Plan;
-use super::child_setup::Step;
-use super::child_setup::{Frame, Orders};
+use super::child_setup::{Frame, Orders, Step};
 use super::spawn_slots::{Slot, SlotId, SpawnSlots, Stack};
 use super::{Pid, child, inbox, raw, signal};
 use groundstate_units::spec::Exit;

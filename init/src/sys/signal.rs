@@ -4,7 +4,6 @@
 //! One word records the ignored signals: a child resets exactly these, because CLONE_CLEAR_SIGHAND
 //! leaves `SIG_IGN` unchanged (clone(2)) and it survives an exec.
 
-use crate::sys::fault::FAULTS;
 use crate::sys::{Pid, check, raw};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -18,6 +17,10 @@ use std::time::Duration;
 
 /// The highest signal number of Linux.
 pub(crate) const LAST: u8 = 64;
+
+/// The signals of a fault.
+pub(crate) const FAULTS: [Signal; 5] =
+    [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGILL, Signal::SIGFPE, Signal::SIGABRT];
 
 /// Signals that this process ignores: bit n-1 for signal n.
 static IGNORED: AtomicU64 = AtomicU64::new(UNREAD);

@@ -193,7 +193,7 @@ fn header(control: &mut Control, room: usize) -> libc::msghdr {
 /// The control data is valid and new: each of its descriptors becomes owned.
 unsafe fn received(message: &libc::msghdr, length: usize) -> Received {
     let truncated = message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
-    let (control, written) = (message.msg_control.cast::<u8>(), message.msg_controllen as usize);
+    let (control, written) = (message.msg_control.cast::<u8>(), message.msg_controllen);
     // SAFETY: by the contract of this function; no control data is longer.
     let (numbers, peer) =
         parse(unsafe { std::slice::from_raw_parts(control, written.min(CONTROL)) });
