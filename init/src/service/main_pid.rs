@@ -6,7 +6,7 @@ use crate::sys::{Pid, signal, wait};
 use groundstate_units::machine::event::RunId;
 use std::os::fd::AsFd;
 
-pub(crate) const KILL: u8 = 9;
+const KILL: u8 = 9;
 
 impl Runs {
     /// Sends a signal to the main process, or to the process of the current command. Returns `None`
@@ -69,7 +69,7 @@ impl Main {
 
 /// Kills a command's process, if it is still an unreaped child: the table may hold its pid after
 /// that.
-pub(crate) fn kill_line(pid: i32) {
+fn kill_line(pid: i32) {
     let _ = wait::kill_made(Pid::from_raw(pid), KILL);
 }
 

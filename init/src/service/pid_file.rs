@@ -6,8 +6,8 @@
 
 use crate::base::limit;
 use crate::base::mount_table::open_on;
-use crate::service::main_pid::kill_line;
 use crate::state::carried::KeptFd;
+use crate::sys::{Pid, wait};
 use groundstate_units::spec::Exit;
 use groundstate_units::text::fields;
 use groundstate_units::text::time::Time;
@@ -139,7 +139,7 @@ impl Look {
 
     /// Abandons the look. A kill that fails means that the child has exited.
     pub(crate) fn give_up(self) {
-        kill_line(self.pid);
+        let _ = wait::kill_made(Pid::from_raw(self.pid), 9);
     }
 }
 
