@@ -100,6 +100,7 @@ pub(crate) fn remove(path: &str, may_block: bool) -> Result<(), Errno> {
 // belongs to the run, so that no other run of the unit starts meanwhile. Init waits at most
 // [`limit::PID_FILE_ANSWER`].
 
+const KILL: u8 = 9;
 /// Bytes of a child's answer at most.
 const ANSWER: usize = 64;
 
@@ -139,7 +140,7 @@ impl Look {
 
     /// Abandons the look. A kill that fails means that the child has exited.
     pub(crate) fn give_up(self) {
-        let _ = wait::kill_made(Pid::from_raw(self.pid), 9);
+        let _ = wait::kill_made(Pid::from_raw(self.pid), KILL);
     }
 }
 

@@ -577,7 +577,9 @@ pub(crate) fn exit_words(exit: Exit) -> (&'static str, String) {
 mod tests {
     use super::*;
     use crate::service::sequence::CommandSequence;
+    use groundstate_units::machine::event::Stage;
     use groundstate_units::spec::{Kind, Live, Run};
+    use groundstate_units::text::fields;
     use groundstate_units::unit::settings::Settings;
     use std::fs::File;
     use std::os::fd::OwnedFd;
@@ -698,6 +700,21 @@ mod tests {
         assert_eq!(speaker(&runs, Some(one)), Some((other, Some(CommandKind::Start(0)))));
         runs.is_told(NOBODYS);
         assert_eq!(speaker(&runs, None), Some((one, None)));
+    }
+
+    #[test]
+    fn exec_result_of_a_reaped_process_is_the_same_in_the_next_image() {
+        let path = "/bin/daemon".to_string();
+        let failure = ExecFailure { stage: Stage::Execve, errno: libc::ENOENT, path };
+        for verdict in [None, Some(Ok(())), Some(Err(failure))] {
+            let name = Name::new("web").unwrap();
+            let (part, exit) = (CommandKind::Start(0), Exit::Code(127));
+            let (pid, run) = (42, RunId(7));
+            let one = Reaped { name, pid, run, part, exit, verdict, has_handed_on: false };
+            let bytes = fields::encode(&one).unwrap();
+            let again: Reaped = fields::decode(&bytes).unwrap();
+            assert_eq!(again.verdict, one.verdict);
+        }
     }
 
     #[test]

@@ -522,6 +522,7 @@ struct Plan {
     /// [`Run::has_stop_work`].
     has_stop_work: bool,
     /// Its commands except ready-exec. True for those whose failure counts as success.
+    #[serde_with(skip_apply)]
     commands: Box<[(CommandKind, bool)]>,
     /// Rarely used settings.
     particular: Option<Box<Particular>>,
