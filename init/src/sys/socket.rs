@@ -197,7 +197,8 @@ unsafe fn received(message: &libc::msghdr, length: usize) -> Received {
     // SAFETY: by the contract of this function; no control data is longer.
     let (numbers, peer) =
         parse(unsafe { std::slice::from_raw_parts(control, written.min(CONTROL)) });
-    let owned = numbers.into_iter().map(|number| {
+    // The kernel installs none below 0; the compiler sees that `from_raw_fd` does not panic.
+    let owned = numbers.into_iter().filter(|number| *number >= 0).map(|number| {
         // SAFETY: a fresh descriptor that the kernel installed for this process.
         let fd = unsafe { OwnedFd::from_raw_fd(number) };
         do_not_linger(&fd);
