@@ -84,6 +84,8 @@ impl Init {
                 (0..count).collect()
             }
         };
+        let records = &mut self.images.commits.unit_records;
+        *records = records.saturating_add(u64::try_from(changed.len()).unwrap_or(0));
         for place in changed.into_iter().filter(|place| *place < count) {
             store.put(&key(place), &self.machine.unit_record(place));
         }

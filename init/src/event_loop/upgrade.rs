@@ -3,7 +3,7 @@
 
 use crate::base::kernel_cmdline::KernelLine;
 use crate::base::reexec::{arguments_in, environment};
-use crate::base::{Level, Mode, limit};
+use crate::base::{Level, Mode, clock, limit};
 use crate::control::{Answered, stopping};
 use crate::event_loop::Init;
 use crate::fd;
@@ -56,6 +56,7 @@ impl Init {
 
     fn store_changes(&mut self) {
         let Some(mut store) = self.images.store.take() else { return };
+        let began = clock::now();
         let staged = self.stage(&mut store);
         let missing = || io::Error::other("a record cannot be written");
         let committed = staged.ok_or_else(missing).and_then(|()| store.commit());
@@ -64,6 +65,10 @@ impl Init {
             store.invalidate();
         }
         self.images.store = Some(store);
+        let commits = &mut self.images.commits;
+        commits.count = commits.count.saturating_add(1);
+        let took = clock::now().since(began).as_nanos();
+        commits.time_ns = commits.time_ns.saturating_add(u64::try_from(took).unwrap_or(u64::MAX));
         match committed {
             Ok(()) => self.loader.unmarked().origin.committed(),
             Err(why) if was_committed => {

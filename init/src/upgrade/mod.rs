@@ -13,7 +13,7 @@ use crate::base::reexec::{arguments, environment, own_binary};
 use crate::loader::Asker;
 use crate::state::store::Store;
 use crate::sys::{Pid, fault, inbox, inherit, memfd, process, socket};
-use groundstate_units::control::answer::Failure;
+use groundstate_units::control::answer::{Commits, Failure};
 use groundstate_units::spec::Exit;
 use groundstate_units::text::time::Time;
 use nix::fcntl::{OFlag, open};
@@ -171,6 +171,8 @@ pub(crate) struct Images {
     pub(crate) previous: Option<(OwnedFd, Time)>,
     /// The state store for the next image. `None` if the kernel has no memfds.
     pub(crate) store: Option<Store>,
+    /// For `stats`.
+    pub(crate) commits: Commits,
     /// Inputs since the last commit. The fault handler writes to it too.
     pub(crate) inbox: Option<File>,
     /// The original limits that init raised for itself.

@@ -99,6 +99,7 @@ impl Init {
             fds: fds.saturating_sub(1).saturating_sub(gone),
             rss: pages.saturating_mul(limit::PAGE),
             wakeups: self.pending.wakeups,
+            commits: self.images.commits,
             units: count(self.machine.generation().units.len()),
             runs: count(self.runs.len()),
             tracking: self.tracker.tracking().to_string(),
