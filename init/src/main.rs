@@ -50,8 +50,8 @@ fn main() -> ExitCode {
 
 #[inline(never)]
 fn serve(options: options::Options, limits: OwnLimits) -> ExitCode {
-    if let Some(numbers) = &options.check {
-        return restore::check(numbers);
+    if let Some(word) = &options.check {
+        return restore::check(word);
     }
     let mode = boot::find_mode(options.container);
     if let Some(answered) = options.answer(mode) {
@@ -61,14 +61,14 @@ fn serve(options: options::Options, limits: OwnLimits) -> ExitCode {
     if let Some(how) = &options.end {
         return shutdown::final_exec::ends(mode, how).into();
     }
-    if let Some(numbers) = options.rescue.clone() {
-        return match guarded(|| Init::rescue(options.clone(), mode, &numbers)) {
+    if let Some(word) = options.rescue.clone() {
+        return match guarded(|| Init::rescue(options.clone(), mode, &word)) {
             Ok(init) => init.run().carry_out().into(),
             Err(why) => crash::take_care(&options, mode, &why).carry_out().into(),
         };
     }
     let begun = match options.resume.clone() {
-        Some(numbers) => guarded(|| Init::resume(options, mode, &numbers)),
+        Some(word) => guarded(|| Init::resume(options, mode, &word)),
         None => Init::new(options, mode, limits),
     };
     match begun {

@@ -25,11 +25,11 @@ pub(crate) struct Options {
     pub(crate) oom_score: Own,
     /// `--record FILE`.
     pub(crate) record: Option<String>,
-    /// `--resume=NUMBERS`: continue from the state of the previous image.
+    /// `--resume=JSON`: continue from the state of the previous image.
     pub(crate) resume: Option<String>,
-    /// `--rescue=NUMBERS`: continue after a crash of the previous image.
+    /// `--rescue=JSON`: continue after a crash of the previous image.
     pub(crate) rescue: Option<String>,
-    /// `--check-resume=NUMBERS`: only check that the state can be read.
+    /// `--check-resume=JSON`: only check that the state can be read.
     pub(crate) check: Option<String>,
     /// `--end=HOW`: carry out the last steps of a shutdown.
     pub(crate) end: Option<String>,
@@ -77,15 +77,17 @@ impl Options {
                     options.say = Some(format!("groundstate init {}\n", env!("CARGO_PKG_VERSION")));
                 }
                 "--help" | "-h" if given.is_none() => options.say = Some(HELP.to_string()),
-                key if Options::takes_value(key) => {
-                    let value =
-                        given.or_else(|| words.next().map(|w| w.to_string_lossy().into_owned()));
-                    match value {
-                        Some(value) => options.set(key, value),
+                key => {
+                    let Some(set) = Options::setter(key) else {
+                        options.unknown.push(format!("unknown option {word:?}"));
+                        continue;
+                    };
+                    let next = || words.next().map(|word| word.to_string_lossy().into_owned());
+                    match given.or_else(next) {
+                        Some(value) => set(&mut options, value),
                         None => options.unknown.push(format!("{key} needs a value")),
                     }
                 }
-                _ => options.unknown.push(format!("unknown option {word:?}")),
             }
         }
         options
@@ -112,48 +114,38 @@ impl Options {
         None
     }
 
-    fn takes_value(key: &str) -> bool {
-        matches!(
-            key,
-            "--config"
-                | "--units"
-                | "--target"
-                | "--runtime-dir"
-                | "--log-dir"
-                | "--policy"
-                | "--exit-with"
-                | "--oom-score"
-                | "--record"
-                | "--resume"
-                | "--rescue"
-                | "--check-resume"
-                | "--end"
-        )
+    /// The function that sets an option that takes a value.
+    fn setter(key: &str) -> Option<fn(&mut Options, String)> {
+        Some(match key {
+            "--config" => |options, value| options.paths.config = Some(value),
+            "--units" => |options, value| options.paths.units.push(value),
+            "--target" => |options, value| {
+                options.target = options.name("--target", &value).or(options.target.take());
+            },
+            "--runtime-dir" => |options, value| options.paths.runtime_dir = Some(value),
+            "--log-dir" => |options, value| options.paths.log_dir = Some(value),
+            "--policy" => |options, value| options.paths.policy = Some(value),
+            "--exit-with" => |options, value| {
+                options.exit_with =
+                    options.name("--exit-with", &value).or(options.exit_with.take());
+            },
+            "--oom-score" => |options, value| match Own::read(&value) {
+                Some(own) => options.oom_score = own,
+                None => options.unknown.push(format!("--oom-score: {value:?} is not a score")),
+            },
+            "--record" => |options, value| options.record = Some(value),
+            "--resume" => |options, value| options.resume = Some(value),
+            "--rescue" => |options, value| options.rescue = Some(value),
+            "--check-resume" => |options, value| options.check = Some(value),
+            "--end" => |options, value| options.end = Some(value),
+            _ => return None,
+        })
     }
 
-    fn set(&mut self, key: &str, value: String) {
-        match key {
-            "--config" => self.paths.config = Some(value),
-            "--units" => self.paths.units.push(value),
-            "--runtime-dir" => self.paths.runtime_dir = Some(value),
-            "--log-dir" => self.paths.log_dir = Some(value),
-            "--policy" => self.paths.policy = Some(value),
-            "--oom-score" => match Own::read(&value) {
-                Some(own) => self.oom_score = own,
-                None => self.unknown.push(format!("{key}: {value:?} is not a score")),
-            },
-            "--record" => self.record = Some(value),
-            "--resume" => self.resume = Some(value),
-            "--rescue" => self.rescue = Some(value),
-            "--check-resume" => self.check = Some(value),
-            "--end" => self.end = Some(value),
-            "--target" | "--exit-with" => match Name::new(&value) {
-                Ok(name) if key == "--target" => self.target = Some(name),
-                Ok(name) => self.exit_with = Some(name),
-                Err(error) => self.unknown.push(format!("{key}: {error}")),
-            },
-            _ => self.unknown.push(format!("unknown option {key}")),
-        }
+    fn name(&mut self, key: &str, value: &str) -> Option<Name> {
+        let name = Name::new(value);
+        self.unknown.extend(name.as_ref().err().map(|error| format!("{key}: {error}")));
+        name.ok()
     }
 }
 

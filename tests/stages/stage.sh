@@ -1,7 +1,7 @@
 # Shared code of the stages; sourced. The working directory is the top of the repository.
 WORK=tests/.work
 mkdir -p "$WORK"
-RESULTS=$WORK/results.tsv
+RESULTS=${RESULTS:-$WORK/results.tsv}
 AGAIN=$WORK/again
 # Tests that could not run, each with the reason; see src/not_run.rs.
 NOT_RUN=$WORK/not-run

@@ -28,6 +28,7 @@ fn render(stats: &Stats) -> String {
          open files        {}\n\
          resident memory   {} KiB\n\
          wake-ups          {}\n\
+         commits           {}\n\
          units             {}\n\
          runs that are up  {}\n\
          told apart by     {}\n",
@@ -35,6 +36,7 @@ fn render(stats: &Stats) -> String {
         stats.fds,
         stats.rss / 1024,
         stats.wakeups,
+        stats.commits.count,
         stats.units,
         stats.runs,
         stats.tracking

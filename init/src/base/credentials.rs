@@ -19,11 +19,8 @@ const OVERFLOW_UID: u32 = 65_534;
 /// Returns true if the process that made this connection is in init's user namespace. `pid` and
 /// `uid` are from SO_PEERCRED.
 pub(crate) fn shares_user_namespace(connection: impl AsFd, pid: Pid, uid: u32) -> bool {
-    let process = match socket::process(&connection) {
-        Ok(process) => process,
-        // The process was reaped: nothing can prove its namespace.
-        Err(_) => return false,
-    };
+    // Without its process, nothing can prove its namespace.
+    let Ok(process) = socket::process(&connection) else { return false };
     let theirs = process.as_ref().map(socket::user_namespace);
     match (theirs, own_namespace()) {
         (Some(Ok(theirs)), Ok(ours)) => theirs == ours,
@@ -56,18 +53,15 @@ fn proc_agrees(pid: Pid, process: Option<BorrowedFd<'_>>) -> bool {
     if pid.as_raw() == 0 || !procfs::is_proc_ours() {
         return false;
     }
-    let agrees =
-        same(pid, |of| std::fs::read_link(format!("/proc/{of}/ns/user"))).or_else(|error| {
-            // A process with fewer capabilities may not read the link, but may read the map. The
-            // map is written as seen from the reader, so a nested namespace differs, unless it maps
-            // all ids to themselves.
-            let may_not = error.kind() == io::ErrorKind::PermissionDenied;
-            if may_not {
-                same(pid, |of| std::fs::read(format!("/proc/{of}/uid_map")))
-            } else {
-                Err(error)
-            }
-        });
+    let agrees = match same(pid, |of| std::fs::read_link(format!("/proc/{of}/ns/user"))) {
+        // A process with fewer capabilities may not read the link, but may read the map. The map is
+        // written as seen from the reader, so a nested namespace differs, unless it maps all ids to
+        // themselves.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            same(pid, |of| std::fs::read(format!("/proc/{of}/uid_map")))
+        }
+        agrees => agrees,
+    };
     // The pidfd is checked last: if the process has not exited by then, the pid was its own.
     agrees.unwrap_or(false) && !process.is_some_and(signal::has_ended)
 }

@@ -24,13 +24,10 @@ impl KernelLine {
     /// Reads /proc/cmdline. Returns the default if that fails. In an initramfs that switches to
     /// another root, the goal is `rd.groundstate.target`; the other key is for that root.
     pub(crate) fn read() -> KernelLine {
-        let leads_on = || {
-            let is_memory =
-                mount_table::table().is_ok_and(|table| mount_table::is_initramfs(&table));
-            is_memory && Path::new(LEADS_ON).exists()
-        };
+        let is_memory = mount_table::table().is_ok_and(|table| mount_table::is_initramfs(&table));
+        let leads_on = is_memory && Path::new(LEADS_ON).exists();
         let text = std::fs::read_to_string("/proc/cmdline").unwrap_or_default();
-        KernelLine::parse(&text, leads_on())
+        KernelLine::parse(&text, leads_on)
     }
 
     fn parse(text: &str, leads_on: bool) -> KernelLine {

@@ -44,7 +44,8 @@ pub(crate) struct Mount<'t> {
     /// The mount point.
     pub(crate) at: OsString,
     kind: &'t str,
-    is_read_only: bool,
+    /// True if its file system is read-only, at this and all other mounts of it.
+    pub(crate) is_read_only: bool,
 }
 
 /// All mounts, in the order of the table.
@@ -108,11 +109,6 @@ impl Mount<'_> {
     /// another process.
     pub(crate) fn holds_data(&self) -> bool {
         self.is_on_disk() || (!self.is_of_here() && !CONTROLS.contains(&self.kind))
-    }
-
-    /// Returns true if its file system is read-only, at this and all other mounts of it.
-    pub(crate) fn is_read_only(&self) -> bool {
-        self.is_read_only
     }
 
     /// Returns true if its data is on a disk of this machine.
@@ -179,12 +175,7 @@ fn ground(table: &[u8], id: &str) -> Option<FsKind> {
     })
 }
 
-/// Returns true if another process serves a mount other than the root.
-pub(crate) fn has_elsewheres(table: &[u8]) -> bool {
-    mounts(table).any(|mount| !mount.is_asked())
-}
-
-/// The same for mounts at or below this path.
+/// Returns true if another process serves a mount at or below this path, other than the root.
 pub(crate) fn has_elsewheres_below(table: &[u8], path: &str) -> bool {
     mounts(table)
         .any(|mount| !mount.is_asked() && std::path::Path::new(&mount.at).starts_with(path))
@@ -303,8 +294,8 @@ mod tests {
         let held: Vec<bool> = mounts(TABLE).map(|mount| mount.holds_data()).collect();
         assert_eq!(held, [true, false, true, false, true, true]);
         assert_eq!(mounts(TABLE).last().unwrap().at.as_bytes(), b"/srv/a \xff");
-        assert!(mounts(TABLE).last().unwrap().is_read_only());
-        assert_eq!(mounts(TABLE).filter(Mount::is_read_only).count(), 1);
+        assert!(mounts(TABLE).last().unwrap().is_read_only);
+        assert_eq!(mounts(TABLE).filter(|mount| mount.is_read_only).count(), 1);
         let below = |path: &str| -> Vec<String> {
             let all = mounts(TABLE).filter(|mount| mount.below(path).is_some());
             all.map(|mount| mount.at.into_string().unwrap()).collect()
@@ -377,11 +368,11 @@ mod tests {
         assert_eq!(asked(&mine, "/proc/none"), Err(Errno::ENOENT));
         assert_eq!(asked(&mine, "relative"), Err(Errno::EXDEV));
         let text = String::from_utf8_lossy(&mine).replace(" - proc ", " - nfs4 ");
-        assert!(has_elsewheres(text.as_bytes()));
+        assert!(has_elsewheres_below(text.as_bytes(), "/"));
         assert_eq!(asked(text.as_bytes(), "/proc/self/stat"), Err(Errno::EXDEV));
         assert_eq!(asked(text.as_bytes(), "/"), Ok(()));
-        assert!(!has_elsewheres(b"22 1 0:1 / / rw - virtiofs x rw\n"));
-        assert!(has_elsewheres(b"22 1 0:1 / /net rw - autofs x rw\n"));
+        assert!(!has_elsewheres_below(b"22 1 0:1 / / rw - virtiofs x rw\n", "/"));
+        assert!(has_elsewheres_below(b"22 1 0:1 / /net rw - autofs x rw\n", "/"));
     }
 
     #[test]

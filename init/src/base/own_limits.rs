@@ -27,14 +27,6 @@ const SCORE: u32 = u32::MAX;
 /// OOM_SCORE_ADJ_MIN of linux/oom.h.
 pub(crate) const LOWEST_SCORE: i16 = -1000;
 
-/// Reads the limits from command line numbers.
-pub(crate) fn given(numbers: &[u64]) -> Vec<Given> {
-    let (all, _) = numbers.as_chunks::<3>();
-    all.iter()
-        .filter_map(|[of, soft, hard]| Some((u32::try_from(*of).ok()?, *soft, *hard)))
-        .collect()
-}
-
 /// The limits that init was started with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -102,12 +94,8 @@ mod tests {
             limits.had_score(score);
             assert_eq!(limits.score(), Some(score));
             assert!(limits.of_children().iter().all(|limit| limit.resource == 7));
-            let numbers: Vec<u64> = limits
-                .given
-                .iter()
-                .flat_map(|(of, soft, hard)| [u64::from(*of), *soft, *hard])
-                .collect();
-            assert_eq!(OwnLimits { given: given(&numbers) }, limits);
+            let word = serde_json::to_string(&limits.given).unwrap();
+            assert_eq!(OwnLimits { given: serde_json::from_str(&word).unwrap() }, limits);
         }
     }
 }

@@ -66,10 +66,10 @@ impl Paths {
         }
         let why = made.as_ref().err().map(|error| format!("cannot write to {runtime}: {error}"));
         let paths = Paths {
-            config: match &options.config {
-                Some(config) => (config.clone(), true),
-                None => (defaults.config.clone(), false),
-            },
+            config: (
+                options.config.clone().unwrap_or(defaults.config.clone()),
+                options.config.is_some(),
+            ),
             units: options.units.clone(),
             log_dir: options.log_dir.clone(),
             policy: options.policy.clone().unwrap_or(defaults.policy.clone()),
@@ -83,21 +83,15 @@ impl Paths {
     /// Unit directories in order of precedence: those of the command line, else of the settings,
     /// else the defaults. The runtime directory is always included.
     pub(crate) fn unit_dirs(&self, settings: &Settings) -> Vec<String> {
-        let runtime = place::runtime_units(&self.runtime_asked);
-        let given = if self.units.is_empty() {
-            settings.unit_dirs.clone()
-        } else {
-            Some(self.units.clone())
+        let given = Some(&self.units).filter(|units| !units.is_empty());
+        let Some(given) = given.or(settings.unit_dirs.as_ref()) else {
+            return self.defaults.unit_dirs.clone();
         };
-        match given {
-            None => self.defaults.unit_dirs.clone(),
-            Some(mut dirs) => {
-                if !dirs.contains(&runtime) {
-                    dirs.insert(dirs.len().min(1), runtime);
-                }
-                dirs
-            }
+        let (mut dirs, runtime) = (given.clone(), place::runtime_units(&self.runtime_asked));
+        if !dirs.contains(&runtime) {
+            dirs.insert(dirs.len().min(1), runtime);
         }
+        dirs
     }
 
     /// The runtime directory, even if it is not writable.

@@ -20,7 +20,7 @@ const PASSING: [Errno; 8] = [
 ];
 
 /// Tries a few times without a pause; usable at any time.
-pub(crate) fn retry_now<T>(mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+pub(crate) fn retry_now<T, E>(mut ask: impl FnMut() -> Result<T, E>) -> Result<T, E> {
     for _ in 1..limit::ASKED_AT_ONCE {
         if let Ok(got) = ask() {
             return Ok(got);

@@ -3,12 +3,11 @@
 
 use crate::base::retry::retry_now;
 use crate::base::{Mode, token};
-use crate::sys::fault::FAULTS;
-use crate::sys::signal;
-use crate::sys::signal::{LAST, SignalPipe};
+use crate::sys::signal::{self, FAULTS, LAST, SignalPipe};
 use groundstate_units::machine::event::Shutdown;
 use groundstate_units::unit::reaction::{Reaction, Reactions};
 use mio::{Registry, Token};
+use nix::sys::signal::Signal;
 use std::io;
 
 /// The first real-time signal of glibc; it reserves 32 and 33, see signal(7).
@@ -131,7 +130,7 @@ impl Signals {
         let deaf =
             |(number, _)| retry_now(|| bell.listen(number)).err().map(|error| (number, error));
         // Without this, a file size limit imposed by another process would kill init with SIGXFSZ.
-        let _ = signal::ignore(signal::XFSZ);
+        let _ = signal::ignore(Signal::SIGXFSZ);
         let missing = all_meanings().filter_map(deaf).collect();
         Ok((Signals { bell, ready: true }, missing))
     }
@@ -160,7 +159,8 @@ impl Signals {
                 asked.push(meaning);
             }
         }
-        let sent = FAULTS.into_iter().filter(|fault| rung & signal::bit(*fault) != 0);
+        let faults = FAULTS.into_iter().map(|fault| fault as i32);
+        let sent = faults.filter(|fault| rung & signal::bit(*fault) != 0);
         asked.extend(sent.map(Asked::Noted));
         asked
     }

@@ -39,18 +39,12 @@ fn watch_for(
 
 /// Allocates tokens for the watched descriptors of runs. A number is reused only after a
 /// wrap-around.
-#[derive(Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Tokens(usize);
-
-impl Default for Tokens {
-    fn default() -> Tokens {
-        Tokens(RUNS)
-    }
-}
 
 impl Tokens {
     pub(crate) fn next(&mut self) -> Token {
-        self.0 = if self.0 >= usize::MAX >> 4 { RUNS } else { self.0 + 1 };
-        Token(self.0)
+        self.0 = (self.0 + 1) % (usize::MAX >> 4);
+        Token(RUNS + self.0)
     }
 }

@@ -33,15 +33,14 @@ pub(crate) fn find_mode(container: bool) -> Mode {
     }
     let pids = || std::fs::read_link("/proc/self/ns/pid").ok();
     let found = pids().or_else(|| {
-        proc();
+        // A failure shows when /proc is read.
+        let _ = PROC.mount();
         pids()
     });
     match found {
         Some(pids) if pids.as_os_str() == INITIAL_PIDS => Mode::Machine,
-        Some(_) => Mode::Container,
-        None if std::env::var_os("container").is_some() => Mode::Container,
         // Without /proc, init must be in a restricted container.
-        None => Mode::Container,
+        Some(_) | None => Mode::Container,
     }
 }
 
@@ -88,14 +87,13 @@ pub(crate) fn duties(mode: Mode) -> Vec<String> {
             .collect(),
     };
     if crate::base::procfs::is_proc_of_others() {
-        let what = "ignoring /proc: it belongs to another pid namespace";
-        wrong.push(what.to_string());
+        wrong.push("ignoring /proc: it belongs to another pid namespace".to_string());
     }
     wrong
 }
 
 fn machine() -> Vec<String> {
-    let mut wrong = all();
+    let mut wrong: Vec<String> = ALL.iter().filter_map(|wanted| wanted.mount().err()).collect();
     let mut note = |what: &str, done: std::io::Result<()>| {
         if let Err(error) = done {
             wrong.push(format!("{what}: {error}"));
@@ -158,17 +156,6 @@ const ALL: [Wanted; 7] = [
     },
     Wanted { at: "/sys/fs/cgroup", kind: "cgroup2", flags: strict(), data: "nsdelegate" },
 ];
-
-/// Mounts all of them in order. Returns a message for each failure.
-fn all() -> Vec<String> {
-    ALL.iter().filter_map(|wanted| wanted.mount().err()).collect()
-}
-
-/// Mounts /proc, best effort.
-fn proc() {
-    // The caller notices a failure when it reads /proc.
-    let _ = PROC.mount();
-}
 
 impl Wanted {
     fn mount(&self) -> Result<(), String> {

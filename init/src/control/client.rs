@@ -49,10 +49,6 @@ pub(crate) enum Line {
     None,
 }
 
-fn yes() -> bool {
-    true
-}
-
 /// One connection.
 #[apply(_ => #[serde(default)])]
 #[derive(Serialize, Deserialize)]
@@ -72,9 +68,8 @@ pub(crate) struct Client {
     sent: usize,
     /// When the client last sent or read bytes.
     pub(crate) moved: Time,
-    /// The stream may hold bytes not read yet.
-    #[serde_with(skip_apply)]
-    #[serde(default = "yes")]
+    /// The stream may hold bytes not read yet. Always true in a new image.
+    #[serde(skip)]
     pub(super) readable: bool,
     /// The client will send no more.
     ended: bool,

@@ -7,15 +7,13 @@ mod tests;
 
 use crate::base::{credentials, limit, token};
 use crate::control::client::{Caller, Client};
-use crate::fd;
-use crate::fd::Foreign;
-use crate::output::event_log::Entry;
+use crate::output::event_log::{Entry, Said};
 use crate::state::carried::KeptFd;
 use crate::sys::no_linger::close_without_linger;
 use crate::sys::socket::{Peer, accept_stream};
 use crate::sys::{shared_memory, socket};
 use groundstate_units::control::answer::{Event as Shown, Failure, Line};
-use groundstate_units::control::request::{Malformed, Request, Verb};
+use groundstate_units::control::request::Verb;
 use groundstate_units::control::view;
 use groundstate_units::control::view::Facts;
 use groundstate_units::import::systemd::UnitName;
@@ -44,10 +42,6 @@ const FULL: &[u8] = br#"{"v":1,"id":0,"error":{"kind":"busy","message":"too many
 fn recorded<S: Serializer>(clients: &BTreeMap<usize, Client>, to: S) -> Result<S::Ok, S::Error> {
     let recorded: Vec<_> = clients.iter().filter(|(_, client)| client.is_recorded()).collect();
     to.collect_map(recorded)
-}
-
-fn yes() -> bool {
-    true
 }
 
 fn first() -> usize {
@@ -80,7 +74,8 @@ pub(crate) struct Control {
     /// The most clients since memory was last returned to the kernel.
     #[serde(skip)]
     most_clients: usize,
-    #[serde(default = "yes")]
+    /// True if connections may be waiting. Always true in a new image.
+    #[serde(skip)]
     ready: bool,
     /// True until accept has reported twice that no connection waits.
     #[serde(skip)]
@@ -295,13 +290,9 @@ impl Control {
             .filter(|(_, client)| now.since(client.moved) > limit::CLIENT_PATIENCE)
             .min_by_key(|(_, client)| client.moved)
             .map(|(number, _)| *number);
-        match longest {
-            Some(number) => {
-                self.turned_away = self.turned_away.saturating_add(1);
-                self.clients.remove(&number).is_some()
-            }
-            None => false,
-        }
+        let Some(number) = longest else { return false };
+        self.turned_away = self.turned_away.saturating_add(1);
+        self.clients.remove(&number).is_some()
     }
 
     /// The caller's rights, decided once at connect: a connection passed to another process keeps
@@ -394,24 +385,8 @@ fn watched(registry: &Registry, path: &str) -> io::Result<UnixListener> {
 
 // The form of answers: one JSON object a line.
 
-/// An answer as the JSON of its `ok`, or `None` if it is sent later.
-pub(crate) type Answered = Result<Option<Box<dyn erased::Answer>>, Failure>;
-
-/// Type-erased answers.
-pub(crate) mod erased {
-    use super::{Line, Serialize};
-
-    pub(crate) trait Answer {
-        /// The line, with its newline.
-        fn line(&self, id: u64) -> Vec<u8>;
-    }
-
-    impl<T: Serialize> Answer for T {
-        fn line(&self, id: u64) -> Vec<u8> {
-            super::line(&Line::ok(id, self))
-        }
-    }
-}
+/// An answer, which makes the line with the id of its request; `None` if it is sent later.
+pub(crate) type Answered = Result<Option<Box<dyn FnOnce(u64) -> Vec<u8>>>, Failure>;
 
 pub(crate) fn line(answer: &impl Serialize) -> Vec<u8> {
     // A value that cannot be serialized is a bug; the client then gets an empty line.
@@ -426,7 +401,7 @@ pub(crate) fn failed(id: u64, failure: Failure) -> Vec<u8> {
 
 #[allow(clippy::unnecessary_wraps, reason = "the last word of most verbs")]
 pub(crate) fn now(answer: impl Serialize + 'static) -> Answered {
-    Ok(Some(Box::new(answer)))
+    Ok(Some(Box::new(move |id| line(&Line::ok(id, answer)))))
 }
 
 pub(crate) fn refused(refusal: Refusal) -> Failure {
@@ -434,19 +409,24 @@ pub(crate) fn refused(refusal: Refusal) -> Failure {
 }
 
 /// A line of the event log. `facts` need no processes here.
-pub(crate) fn event(entry: &Entry, facts: &Facts) -> Shown {
-    let note = entry.note.as_ref();
+pub(crate) fn event(seq: u64, entry: &Entry, facts: &Facts) -> Shown {
+    let (event, unit, change) = match &entry.said {
+        Said::Own(event) => (event.as_ref(), None, None),
+        Said::Fired(trigger) => ("fire", Some(trigger), None),
+        Said::Unit(change) => ("state", Some(&change.name), Some(change)),
+    };
     Shown {
-        seq: entry.seq,
-        time: wall(entry.wall).to_string(),
+        seq,
+        time: wall(Duration::from_nanos(entry.wall)).to_string(),
         mono_us: entry.at.as_nanos() / 1000,
-        unit: note.map(|note| &note.unit).or(entry.trigger.as_ref()).map(Name::to_string),
-        run: note.and_then(|note| note.run).map(|run| run.0),
-        event: entry.event.to_string(),
-        from: note.map(|note| note.from),
-        to: note.map(|note| note.to),
-        reason: note.and_then(|note| Some(view::reason(note.reason.as_ref()?, facts, None))),
-        cause: entry.cause,
+        unit: unit.map(Name::to_string),
+        run: change.map(|change| change.run).filter(|run| *run != 0),
+        event: event.to_string(),
+        from: change.map(|change| change.from),
+        to: change.map(|change| change.to),
+        reason: change
+            .and_then(|change| Some(view::reason(change.reason.as_deref()?, facts, None))),
+        cause: Some(entry.cause).filter(|cause| *cause != 0),
     }
 }
 
@@ -470,14 +450,6 @@ pub(crate) fn is_owner(settings: &Settings, caller: Caller, verb: &Verb) -> bool
         }
         Verb::SourceList {} => settings.sources.values().any(|owner| caller.is_user(*owner)),
         _ => false,
-    }
-}
-
-/// Counts and closes descriptors that came with a request that does not use them.
-pub(crate) fn count_unused(request: &Result<Request, Malformed>, passed: &[Foreign]) {
-    let verb = request.as_ref().map(|request| &request.verb);
-    if !matches!(verb, Ok(Verb::SourcePut { .. })) {
-        fd::dropped(passed.len());
     }
 }
 

@@ -14,8 +14,8 @@ use crate::logger;
 use crate::options::Options;
 use crate::output::console_log::ConsoleLog;
 use crate::output::parent_notify::Outer;
-use crate::shutdown::End;
-use crate::shutdown::emergency_shell::Shell;
+use crate::shutdown::emergency_shell::EmergencyShell;
+use crate::shutdown::{self, End};
 use crate::sys::no_linger::close_without_linger;
 use crate::sys::socket::unix_name;
 use crate::sys::wait::Ended;
@@ -23,12 +23,14 @@ use crate::sys::{Pid, inherit, process as maker, signal, wait};
 use groundstate_units::control::place;
 use groundstate_units::machine::event::Shutdown;
 use groundstate_units::spec::Exit;
+use groundstate_units::text::time::Time;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{SockType, getsockopt, sockopt};
+use nix::sys::socket::{SockType, UnixAddr, getsockopt, sockopt};
 use nix::sys::stat::fstat;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::time::Duration;
@@ -44,7 +46,10 @@ pub(crate) fn take_care(options: &Options, mode: Mode, why: &io::Error) -> End {
         Mode::Supervisor => "SIGTERM ends init only",
     };
     voice.say(clock::now(), Level::Error, format_args!("{text} ({way}): {why}"));
-    let mut shell = (mode == Mode::Machine).then(Shell::of_the_machine);
+    let mut shell = EmergencyShell::default();
+    if mode == Mode::Machine {
+        shell.restart_at(Time::ZERO);
+    }
     voice.flush();
     let mut drain = Drain::of_the_rest(refuse_requests(options));
     let how = reap_until_asked(mode, &mut shell, &mut drain);
@@ -56,25 +61,31 @@ pub(crate) fn take_care(options: &Options, mode: Mode, why: &io::Error) -> End {
 fn refuse_requests(options: &Options) -> Option<OwnedFd> {
     let (paths, _) = Paths::find(&options.paths);
     let dir = paths.runtime_dir?;
-    let control = place::control_socket(&dir);
-    let is_control = |socket: BorrowedFd<'_>| {
-        unix_name(socket).is_some_and(|name| name.path() == Some(Path::new(&control)))
+    let bound_to = |path: String| {
+        let is_it = |name: UnixAddr| name.path() == Some(Path::new(&path));
+        inherit::take_sockets(|socket| unix_name(socket).is_some_and(is_it))
     };
-    let closed = inherit::take_sockets(usize::MAX, is_control);
-    close_without_linger(|| drop(closed));
-    inherit::take_socket_at(&format!("{dir}/notify.sock"))
+    close_without_linger(|| drop(bound_to(place::control_socket(&dir))));
+    bound_to(format!("{dir}/notify.sock")).pop()
 }
 
 /// Signals are blocked first, because the kernel discards those that PID 1 neither blocks nor
 /// handles.
-fn reap_until_asked(mode: Mode, shell: &mut Option<Shell>, drain: &mut Drain) -> Shutdown {
+fn reap_until_asked(mode: Mode, shell: &mut EmergencyShell, drain: &mut Drain) -> Shutdown {
     let awaited = signal::Awaited::block(signals::of_an_end().chain([libc::SIGCHLD]));
     loop {
         while let Ok(Some(ended)) = wait::reap_any() {
-            shell.iter_mut().for_each(|shell| shell.reaped(ended));
+            if let Some(Err(why)) = shell.ended(ended.pid, ended.exit, clock::now()) {
+                shutdown::console(&format!("cannot start a shell on the console: {why}"));
+            }
             drain.reaped(ended);
         }
-        let is_settled = drain.turn() & shell.as_mut().is_none_or(Shell::turn);
+        if shell.is_due(clock::now()) {
+            shell.keep();
+            // After an error it is due again after a pause.
+            let _ = shell.start(clock::now());
+        }
+        let is_settled = drain.turn() && shell.deadline().is_none();
         let until = if is_settled { Duration::MAX } else { limit::SHELL_PAUSE };
         match awaited.next(until) {
             Ok(signal) => {
@@ -122,13 +133,13 @@ impl Drain {
         let children = procfs::children().into_iter();
         let helpers = children.filter(|pid| procfs::runs_this_program(Pid::from_raw(*pid)));
         let (helpers, mut ends) = (helpers.collect(), BTreeMap::new());
-        let in_table = in_table();
+        let in_table = pipes_of("self");
         let mut add = |end: OwnedFd| {
             if let Ok(found) = fstat(&end) {
                 ends.entry(found.st_ino).or_insert(end);
             }
         };
-        let stashes = inherit::take_sockets(usize::MAX, may_be_a_stash);
+        let stashes = inherit::take_sockets(may_be_a_stash);
         for stash in &stashes {
             // An error means that the descriptor table is full.
             let _ = logger::look_into(stash.as_fd(), |all| {
@@ -136,7 +147,7 @@ impl Drain {
                 true
             });
         }
-        let own = in_table.into_iter().filter_map(|number| inherit::take(number).ok());
+        let own = in_table.into_iter().filter_map(|(number, _)| inherit::take(number).ok());
         own.filter(|fd| is_read_end(fd.as_fd())).for_each(add);
         Drain { ends, _stashes: stashes, notify, pid: None, is_over: false, helpers }
     }
@@ -144,7 +155,8 @@ impl Drain {
     /// Starts the child unless it is running. Returns false if that failed and is to be retried.
     pub(crate) fn turn(&mut self) -> bool {
         if self.pid.is_none() && !self.is_over {
-            let read: BTreeSet<u64> = self.helpers.iter().flat_map(|pid| pipes_of(*pid)).collect();
+            let read = self.helpers.iter().flat_map(pipes_of).map(|(_, inode)| inode);
+            let read: BTreeSet<u64> = read.collect();
             let unread = self.ends.iter().filter(|(inode, _)| !read.contains(inode));
             let unread: Vec<BorrowedFd<'_>> = unread.map(|(_, end)| end.as_fd()).collect();
             let notify = self.notify.as_ref().map(AsFd::as_fd);
@@ -198,31 +210,19 @@ fn empty(mut open: Vec<BorrowedFd<'_>>, notify: Option<BorrowedFd<'_>>) -> u8 {
 /// Reads a portion. Returns false if the pipe is empty and has no writer.
 fn has_more(pipe: BorrowedFd<'_>) -> bool {
     let mut bytes = [0u8; PORTION];
-    match nix::unistd::read(pipe, &mut bytes) {
-        Ok(0) => false,
-        Ok(_) | Err(Errno::EINTR | Errno::EAGAIN) => true,
-        Err(_) => false,
-    }
+    let read = nix::unistd::read(pipe, &mut bytes);
+    matches!(read, Ok(1..) | Err(Errno::EINTR | Errno::EAGAIN))
 }
 
-/// The inode of a pipe, from a descriptor's link in /proc. Opens nothing.
-fn pipe_at(path: &str) -> Option<u64> {
-    let link = fs::read_link(path).ok()?;
-    link.to_str()?.strip_prefix("pipe:[")?.strip_suffix(']')?.parse().ok()
-}
-
-/// The pipes that this process has open.
-fn pipes_of(pid: i32) -> Vec<u64> {
-    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    entries.filter_map(|entry| pipe_at(entry.path().to_str()?)).collect()
-}
-
-/// The descriptors of pipes in this process.
-fn in_table() -> Vec<RawFd> {
-    let Ok(entries) = fs::read_dir("/proc/self/fd") else { return Vec::new() };
-    let paths = entries.flatten().map(|entry| entry.path());
-    let pipes = paths.filter(|path| path.to_str().and_then(pipe_at).is_some());
-    pipes.filter_map(|path| path.file_name()?.to_str()?.parse().ok()).collect()
+/// The descriptors of a process that are pipes, with their inodes. Opens none of them.
+fn pipes_of(process: impl Display) -> Vec<(RawFd, u64)> {
+    let entries = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+    let pipe = |entry: fs::DirEntry| {
+        let link = fs::read_link(entry.path()).ok()?;
+        let inode = link.to_str()?.strip_prefix("pipe:[")?.strip_suffix(']')?.parse().ok()?;
+        Some((entry.file_name().to_str()?.parse().ok()?, inode))
+    };
+    entries.filter_map(pipe).collect()
 }
 
 /// Returns true if the descriptor has the flags that the logger sets on a read end.

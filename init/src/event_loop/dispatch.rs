@@ -3,12 +3,14 @@
 #[cfg(debug_assertions)]
 use crate::base::crash_test;
 use crate::base::{Level, clock};
+use crate::control;
 use crate::event_loop::Init;
-use crate::output::event_log::{self, Occasion};
+use crate::output::event_log::{self, Said};
 use crate::restore::records::Order;
 use crate::service::sequence::Effect;
 use crate::state::event_in_progress;
 use crate::sys::{fault, inbox};
+use groundstate_units::control::answer::Failure;
 use groundstate_units::machine::action::{Action, Note, Outcome};
 use groundstate_units::machine::event::{Event, RunId};
 use groundstate_units::machine::reason::{Refusal, State};
@@ -22,7 +24,7 @@ impl Init {
     /// come between any two steps.
     pub(crate) fn settle(&mut self) {
         loop {
-            if self.effects.is_full() {
+            if self.pending.effects.is_full() {
                 self.carry_out_effects();
             } else if let Some(order) = self.orders.front() {
                 if self.ends_sockets(order) {
@@ -30,9 +32,9 @@ impl Init {
                     self.commit();
                 }
                 self.orders.pop_front().into_iter().for_each(|order| self.carry_out(order));
-            } else if let Some(event) = self.facts.pop_front() {
+            } else if let Some(event) = self.pending.facts.pop_front() {
                 self.step(event);
-            } else if !self.effects.is_empty() {
+            } else if !self.pending.effects.is_empty() {
                 self.carry_out_effects();
             } else {
                 return;
@@ -40,8 +42,8 @@ impl Init {
         }
     }
 
-    /// Applies a request and returns the refusal, if any.
-    pub(crate) fn wish(&mut self, event: Event) -> Result<(), Refusal> {
+    /// Applies a request, unless the machine refuses it.
+    pub(crate) fn wish(&mut self, event: Event) -> Result<(), Failure> {
         self.settle();
         let edits_policy = matches!(event, Event::SetPolicy(_));
         let refused = self.step(event);
@@ -49,7 +51,7 @@ impl Init {
             self.loader.policy_edited = Some(true);
         }
         self.settle();
-        refused.map_or(Ok(()), Err)
+        refused.map_or(Ok(()), |refusal| Err(control::refused(refusal)))
     }
 
     fn step(&mut self, event: Event) -> Option<Refusal> {
@@ -77,7 +79,7 @@ impl Init {
             return None;
         };
         if let (Some(record), Some(event)) = (&mut self.record, kept)
-            && let Err(error) = record.write(self.now, &event, &outcome)
+            && let Err(error) = event_log::record(record, self.now, &event, &outcome)
         {
             self.record = None;
             self.say(
@@ -92,7 +94,7 @@ impl Init {
         }
         if sets_goal && refused.is_none() {
             // The emergency shell belonged to the goal of the boot.
-            self.shell.let_go();
+            self.basics.shell.let_go();
         }
         let mut notes = actions.iter().filter_map(note_of).cloned().collect::<Vec<_>>();
         event_log::cause_first(&mut notes, subject.as_ref());
@@ -108,13 +110,13 @@ impl Init {
     }
 
     /// The event's entry in the event log, and the run that the event is about.
-    fn occasion(&self, event: &Event) -> (Option<Occasion>, Option<RunId>) {
+    fn occasion(&self, event: &Event) -> (Option<Said>, Option<RunId>) {
         let Event::Fire(name) = event else {
-            return (word(event).map(Occasion::Own), event.run());
+            return (word(event).map(|word| Said::Own(word.into())), event.run());
         };
         let trigger = self.machine.generation().find_unit(name.as_str());
         let run = trigger.and_then(|trigger| self.machine.run(trigger));
-        (Some(Occasion::Fired(name.clone())), run)
+        (Some(Said::Fired(name.clone())), run)
     }
 
     /// Drops an ended run that the machine no longer knows: no further action will name it.
@@ -144,13 +146,13 @@ impl Init {
                 self.stop_run(run, &reason, nothing_left);
             }
             Action::Kill { run, .. } => {
-                self.kill_trigger(run);
+                self.stop_opening(run);
                 self.advance(run, |procedure| procedure.kill());
             }
             Action::ReloadUnit { run, .. } => self.advance(run, |procedure| procedure.reload()),
             Action::Note(note) => self.noted(&note),
             Action::Emergency => {
-                self.shell.keep();
+                self.basics.shell.keep();
                 self.emergency();
             }
             Action::Finish(how) => self.finish(how),
@@ -166,16 +168,12 @@ impl Init {
         {
             running.procedure.counts_as_ready();
         }
-        let level = match note.to {
-            State::Failed => Level::Warning,
-            state if state.is_active() && !note.from.is_active() => Level::Info,
-            State::Disabled
-            | State::Waiting
-            | State::Starting
-            | State::Running
-            | State::Reloading
-            | State::Exited
-            | State::Stopping => Level::Debug,
+        let level = if note.to == State::Failed {
+            Level::Warning
+        } else if note.to.is_active() && !note.from.is_active() {
+            Level::Info
+        } else {
+            Level::Debug
         };
         let (unit, word) = (&note.unit, note.to.as_str());
         let failed = if level == Level::Info { self.failed_below(unit) } else { 0 };

@@ -3,15 +3,18 @@
 
 #[cfg(debug_assertions)]
 use crate::base::crash_test;
+use crate::base::paths::Paths;
 use crate::base::{Level, Mode, limit, token};
-use crate::control::instances_of;
+use crate::control::{self, instances_of, now};
 use crate::event_loop::Init;
-use crate::loader::child::{LoadRequest, Part};
-use crate::loader::transfer::{LoadResult, Parcel};
-use crate::loader::{Asker, Next, Outcome, Purpose, Rank, Working, send, send_without};
+use crate::loader::child::LoadRequest;
+use crate::loader::failed_load::LeftOut;
+use crate::loader::transfer::LoadResult;
+use crate::loader::{Asker, Next, Outcome, Purpose, Rank, Working, send};
 use crate::spawn::{Base, Passed};
 use crate::sys::Pid;
 use crate::{fd, logger};
+use groundstate_units::control::answer::{Failure, Report};
 use groundstate_units::graph::Provider;
 use groundstate_units::machine::event::Event;
 use groundstate_units::spec::Exit;
@@ -20,7 +23,7 @@ use groundstate_units::text::name::Name;
 use groundstate_units::unit::generation::Generation;
 use groundstate_units::unit::settings::{Echo, Settings};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,40 +36,36 @@ impl Init {
             return self.load_later(purpose);
         }
         if let Some(why) = self.source_must_wait(&purpose) {
-            return self.not_loaded(purpose, Vec::new(), &why);
+            return self.not_loaded(purpose, &[], &why);
         }
-        self.loader.leave_out_nothing();
+        self.loader.left_out = LeftOut::default();
         self.send_for(purpose);
     }
 
     /// Forks the loader child for a load whose turn has come.
-    fn send_for(&mut self, purpose: Purpose) {
-        if self.loader.is_stuck() {
+    pub(crate) fn send_for(&mut self, purpose: Purpose) {
+        let boots = matches!(purpose, Purpose::Boot);
+        if self.loader.is_stuck() && !boots {
             let why = "cannot load: earlier loads are blocked on a file system";
             return self.loaded(purpose, Err(why.to_string()));
         }
-        let part = match &purpose {
-            Purpose::Put { source, body, .. } => {
-                Part::Source(source, body.as_ref().map(AsFd::as_fd))
-            }
-            Purpose::Instances { .. } => Part::Instances,
-            Purpose::Boot | Purpose::Reload { .. } | Purpose::Plan { .. } => Part::Whole,
-        };
-        let previous = Some(self.machine.generation().clone());
-        let wanted = self.wanted_for(&purpose);
-        let left_out = self.loader.left_out();
+        let previous = (!boots).then(|| self.machine.generation().clone());
         let errand = LoadRequest {
             previous,
-            part,
-            wanted,
-            left_out,
-            ..LoadRequest::of(&self.paths, self.mode)
+            wanted: self.wanted_for(&purpose),
+            left_out: self.loader.left_out.clone(),
+            ..LoadRequest::of(&self.paths, self.mode, &purpose)
         };
         let sent = send(&errand);
         self.loading(purpose, sent);
     }
 
-    fn loading(&mut self, purpose: Purpose, sent: std::io::Result<(Pid, Parcel)>) {
+    /// Handles the start of a load. If the loader of the first one cannot be started, init boots with
+    /// an empty generation and so enters the emergency.
+    pub(crate) fn loading(&mut self, purpose: Purpose, sent: io::Result<(Pid, OwnedFd)>) {
+        if matches!(purpose, Purpose::Boot) {
+            self.loader.boots(self.now);
+        }
         match sent {
             Ok(sent) => {
                 let deadline = self.now.after(self.patience_with(&purpose));
@@ -110,13 +109,12 @@ impl Init {
         let (trusted, uid) = self
             .caller(asker.client)
             .map_or((false, u32::MAX), |caller| (caller.trusted, caller.uid));
-        match purpose {
-            _ if trusted => Rank::Trusted,
-            Purpose::Put { .. } => Rank::Owner(uid),
-            Purpose::Boot
-            | Purpose::Reload { .. }
-            | Purpose::Plan { .. }
-            | Purpose::Instances { .. } => Rank::Reader(uid),
+        if trusted {
+            Rank::Trusted
+        } else if matches!(purpose, Purpose::Put { .. }) {
+            Rank::Owner(uid)
+        } else {
+            Rank::Reader(uid)
         }
     }
 
@@ -127,24 +125,28 @@ impl Init {
             let client = clients.and_then(|clients| clients.get(&asker.client));
             client.is_some_and(|client| !client.dead && client.pending.contains(&asker.id))
         };
-        loader.drop_unasked(waits);
+        loader.waiting.drop_unasked(waits);
     }
 
     fn loaded(&mut self, purpose: Purpose, brought: Result<LoadResult, String>) {
-        let delivery = match brought {
+        let LoadResult { notes, refused, refusal, mut generation, memory } = match brought {
             Ok(delivery) => delivery,
             Err(why) => {
                 self.say(Level::Error, format_args!("{why}"));
-                return self.not_loaded(purpose, Vec::new(), &why);
+                return self.not_loaded(purpose, &[], &why);
             }
         };
-        self.loader.leave_out_nothing();
-        let LoadResult { notes, refused, refusal, mut generation, memory } = delivery;
+        self.loader.left_out = LeftOut::default();
         for note in &notes {
             self.say(Level::Warning, format_args!("{note}"));
         }
         if refused && !matches!(purpose, Purpose::Boot) {
-            return self.not_loaded(purpose, generation.diagnostics, "the unit files were refused");
+            let why = "the unit files were refused";
+            return self.not_loaded(purpose, &generation.diagnostics, why);
+        }
+        let asker = purpose.asker();
+        if let (Some(refusal), Some(asker)) = (refusal, asker) {
+            return self.answer_later(asker, Err(control::refused(refusal)));
         }
         let Some(purpose) = self.with_present_policy(purpose, &mut generation) else { return };
         let in_force = self.machine.generation().number;
@@ -153,45 +155,58 @@ impl Init {
         if self.options.exit_with.is_some() {
             generation.settings.exit_with.clone_from(&self.options.exit_with);
         }
-        match purpose {
+        let generation = Arc::new(generation);
+        let flip = |no_restart, tolerant| Event::Reload {
+            generation: generation.clone(),
+            no_restart,
+            tolerant,
+        };
+        let with_report = |failure| {
+            let report = Some(Report::new(&generation.diagnostics));
+            Failure { report, ..failure }
+        };
+        let answer = match purpose {
             Purpose::Boot => {
                 self.say_diagnostics(&generation.diagnostics);
-                self.boot(generation);
+                return self.boot(generation);
             }
-            Purpose::Reload { no_restart, asker } => {
+            Purpose::Reload { no_restart, .. } => {
                 self.say_diagnostics(&generation.diagnostics);
-                self.flip(Arc::new(generation), no_restart, asker);
-            }
-            Purpose::Plan { asker } => self.plan_load(asker, Arc::new(generation)),
-            Purpose::Put { asker, source, plan, .. } => match refusal {
-                Some(refusal) => self.refuse_source(asker, refusal),
-                None => {
-                    self.loader.slow.forget(&source);
-                    self.take_source(asker, &source, plan, generation);
+                let flipped = self.flip(&generation, flip(no_restart, false), asker.is_some());
+                if let Err(failure) = &flipped {
+                    self.say(Level::Error, format_args!("reload refused: {}", failure.message));
                 }
-            },
-            Purpose::Instances { asker, wish, dry } => match refusal {
-                Some(refusal) => self.refuse_source(asker, refusal),
-                None => self.take_instances(asker, *wish, dry, generation),
-            },
+                flipped.map_err(with_report)
+            }
+            Purpose::Plan { .. } => {
+                self.show_plan(flip(false, false)).map_err(with_report).and_then(now)
+            }
+            Purpose::Put { source, plan, .. } => {
+                self.loader.slow.forget(&source);
+                self.take_source(&generation, flip(false, true), &source, plan)
+            }
+            Purpose::Instances { wish, dry, .. } => {
+                self.take_instances(&generation, flip(false, true), *wish, dry)
+            }
+        };
+        if let Some(asker) = asker {
+            self.answer_later(asker, answer);
         }
     }
 
-    fn not_loaded(&mut self, purpose: Purpose, diagnostics: Vec<Diagnostic>, why: &str) {
+    fn not_loaded(&mut self, purpose: Purpose, diagnostics: &[Diagnostic], why: &str) {
         match purpose {
-            Purpose::Boot => self.not_booted(),
-            Purpose::Reload { asker, .. } => {
-                self.say_diagnostics(&diagnostics);
+            Purpose::Boot => return self.not_booted(),
+            Purpose::Reload { .. } => {
+                self.say_diagnostics(diagnostics);
                 self.say(Level::Error, format_args!("{why}: nothing has changed"));
-                if let Some(asker) = asker {
-                    self.refuse_load(asker, &diagnostics, why);
-                }
             }
-            Purpose::Plan { asker }
-            | Purpose::Put { asker, .. }
-            | Purpose::Instances { asker, .. } => {
-                self.refuse_load(asker, &diagnostics, why);
-            }
+            Purpose::Plan { .. } | Purpose::Put { .. } | Purpose::Instances { .. } => {}
+        }
+        if let Some(asker) = purpose.asker() {
+            let mut failure = Failure::new(Failure::REFUSED, why, "nothing has changed");
+            failure.report = Some(Report::new(diagnostics));
+            self.answer_later(asker, Err(failure));
         }
     }
 
@@ -222,69 +237,29 @@ impl Init {
         self.base = Base {
             passed: Passed::new(&pass, std::env::vars_os()),
             env: settings.env.clone(),
-            limits: self.own_limits.of_children(),
-            score: self.own_limits.score(),
+            limits: self.basics.own_limits.of_children(),
+            score: self.basics.own_limits.score(),
         };
         self.settle_watchdog();
-        let log = self.log_settings(settings);
-        let now = self.now;
-        match &mut self.logger {
-            Some(logger) => logger.set(log, now),
-            None => self.start_logger(log),
-        }
-    }
-
-    fn log_settings(&self, settings: &Settings) -> logger::Settings {
-        let machine = self.mode == Mode::Machine;
-        logger::Settings {
-            log_dir: self.paths.log_dir(settings),
-            log_size: settings.log_size,
-            log_keep: settings.log_keep,
-            log_readers: settings.log_readers.clone(),
-            echo: settings.echo.unwrap_or(if machine { Echo::No } else { Echo::Yes }),
-        }
-    }
-
-    /// Starts the logger while the loader is working. The logger is a fork of this process, so it
-    /// is cheaper before init grows. Its settings follow later.
-    pub(crate) fn start_logger_early(&mut self) {
-        let log = self.log_settings(&Settings::default());
-        self.start_logger(log);
-    }
-
-    fn start_logger(&mut self, log: logger::Settings) {
-        let now = self.now;
-        let listener = self.log_listener();
-        match logger::Handle::new(log, listener) {
-            Ok(mut logger) => {
-                if let Err(error) = logger.start(now) {
-                    self.say(Level::Error, format_args!("cannot start the logger: {error}"));
-                }
-                self.logger = Some(logger.into());
-                self.watch_logger();
-            }
-            Err(error) => self.say(Level::Error, format_args!("cannot create the logger: {error}")),
-        }
+        self.logger.set(log_settings(&self.paths, self.mode, settings), self.now);
     }
 
     /// Registers the new socket of the logger with the poll.
     pub(crate) fn watch_logger(&mut self) {
-        let Some(socket) = self.logger.as_deref().and_then(logger::Handle::socket) else { return };
+        let Some(socket) = self.logger.socket() else { return };
         // Without a watch, init still flushes to the logger in each turn.
         let _ = token::watch_both(self.poll.registry(), socket, token::LOGGER);
     }
 
     /// Handles a reaped child that belongs to no unit.
     pub(crate) fn child_ended(&mut self, pid: Pid, exit: Exit) {
-        let now = self.now;
         if !self.loader_ended(pid, exit)
             && !fd::closer_ended(pid)
             && !self.shell_ended(pid, exit)
             && !self.trial_ended(pid, exit)
             && !self.trigger_child_ended(pid)
-            && let Some(logger) = &mut self.logger
         {
-            logger.ended(pid, now);
+            self.logger.ended(pid, self.now);
         }
     }
 
@@ -315,6 +290,10 @@ impl Init {
     /// Names requested outside the unit files. The loader creates those that are instances of
     /// templates.
     fn wanted_for(&self, purpose: &Purpose) -> Vec<Name> {
+        if let Purpose::Boot = purpose {
+            let targets = [&self.options.target, &self.basics.kernel_target];
+            return targets.into_iter().flatten().cloned().collect();
+        }
         let wish = self.machine.wish();
         let mut wanted: Vec<Name> = wish.goal.iter().chain(wish.want.keys()).cloned().collect();
         if let Purpose::Put { .. } | Purpose::Instances { .. } = purpose {
@@ -351,51 +330,27 @@ impl Init {
 }
 
 impl Init {
-    /// Handles the start of the first load. If the loader could not be started, init boots with an
-    /// empty generation and so enters the emergency.
-    pub(crate) fn loading_at_boot(&mut self, sent: io::Result<(Pid, Parcel)>) {
-        self.loader.boots(self.now);
-        self.loading(Purpose::Boot, sent);
-    }
-
-    /// Repeats the first load after a change of the root.
-    pub(crate) fn boot_anew(&mut self) {
-        self.loader.boot_anew();
-        self.first_load_again();
-    }
-
-    fn targets(&self) -> [Option<&Name>; 2] {
-        [self.options.target.as_ref(), self.kernel_target.as_ref()]
-    }
-
     /// Retries a boot load that failed; after the last attempt, boots with an empty generation.
-    pub(crate) fn not_booted(&mut self) {
+    fn not_booted(&mut self) {
         if self.loader.retries_boot(self.now) {
-            self.first_load_again();
+            self.send_for(Purpose::Boot);
         } else {
-            self.boot(Generation::default());
+            self.boot(Arc::default());
         }
     }
 
-    pub(crate) fn first_load_again(&mut self) {
-        let left_out = self.loader.left_out();
-        let sent = send_without(&self.paths, self.mode, self.targets(), left_out);
-        self.loading_at_boot(sent);
-    }
-
     /// Installs the first generation: starts the logger and sets the goal.
-    pub(crate) fn boot(&mut self, generation: Generation) {
-        let generation = Arc::new(generation);
+    pub(crate) fn boot(&mut self, generation: Arc<Generation>) {
         self.settle_with(&generation);
-        let targets = self.options.target.clone().or_else(|| self.kernel_target.clone());
+        let targets = self.options.target.clone().or_else(|| self.basics.kernel_target.clone());
         let asked = targets.as_ref().unwrap_or(&generation.settings.default_target).clone();
         let targets = targets.into_iter().collect();
         // Units of the previous root have no timings in this one.
         self.timings.keep(&generation);
-        self.facts.push_back(Event::Boot { generation, targets });
+        self.pending.facts.push_back(Event::Boot { generation, targets });
         self.settle();
         #[cfg(debug_assertions)]
-        crash_test::strike_in("boot", self.images.crashes == 0);
+        crash_test::strike_in("boot", self.basics.crashes == 0);
         if !self.machine.wish().goal.contains(&asked) {
             let why = self.why_not(&asked);
             let emergency = self.machine.generation().settings.emergency_target.clone();
@@ -454,11 +409,7 @@ impl Init {
             Next::Wait(purpose) => self.load_later(purpose),
             Next::Again(purpose, why) => {
                 self.say(Level::Error, format_args!("{why}: retrying the load"));
-                if matches!(purpose, Purpose::Boot) {
-                    self.first_load_again();
-                } else {
-                    self.send_for(purpose);
-                }
+                self.send_for(purpose);
             }
             Next::GiveUp(purpose, why) => self.loaded(purpose, Err(why)),
         }
@@ -467,10 +418,11 @@ impl Init {
     /// Queues a load behind the one in flight, or one that was interrupted in favour of root.
     fn load_later(&mut self, purpose: Purpose) {
         let rank = self.rank_of(&purpose);
-        if let Err(purpose) = self.loader.queue(rank, purpose)
+        if let Err(purpose) = self.loader.waiting.push(rank, purpose)
             && let Some(asker) = purpose.asker()
         {
-            self.turn_away(asker);
+            let failure = Failure::new(Failure::BUSY, "too many loads are waiting", "try again");
+            self.answer_later(asker, Err(failure));
         }
     }
 }
@@ -489,5 +441,17 @@ impl Init {
         );
         self.loader_failed(load, Exit::Signal { signal: 9, core: false });
         self.next_load();
+    }
+}
+
+/// The logger's part of the settings.
+pub(super) fn log_settings(paths: &Paths, mode: Mode, settings: &Settings) -> logger::Settings {
+    let echo = if mode == Mode::Machine { Echo::No } else { Echo::Yes };
+    logger::Settings {
+        log_dir: paths.log_dir(settings),
+        log_size: settings.log_size,
+        log_keep: settings.log_keep,
+        log_readers: settings.log_readers.clone(),
+        echo: settings.echo.unwrap_or(echo),
     }
 }

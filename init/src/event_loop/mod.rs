@@ -18,10 +18,8 @@ mod upgrade;
 
 #[cfg(debug_assertions)]
 use crate::base::crash_test;
-use crate::base::own_limits::OwnLimits;
 use crate::base::paths::Paths;
 use crate::base::signals::{Asked, Signals};
-use crate::base::token::Tokens;
 use crate::base::{Level, Mode, clock, limit, token};
 use crate::control::Control;
 use crate::loader::{Loader, Purpose};
@@ -33,31 +31,29 @@ use crate::output::console_log::ConsoleLog;
 use crate::output::event_log::{History, Record};
 use crate::output::parent_notify::Outer;
 use crate::process_tracking::Tracker;
-use crate::restore::records::{Components, Order, State};
-use crate::service::effects::Effects;
-use crate::service::run_table::{LastEnd, Reaped, Runs};
-use crate::shutdown::emergency_shell::EmergencyShell;
+use crate::restore::records::{Basics, Order, Pending, State};
+use crate::service::run_table::{LastEnd, Runs};
 use crate::shutdown::watchdog::Watch;
 use crate::shutdown::{End, Ending};
 use crate::spawn::{Base, Null, Spawner};
 use crate::state::event_in_progress::Suspects;
 use crate::state::table::{Queue, Watched};
-use crate::sys::fault::FAULTS;
+use crate::sys::signal::FAULTS;
 use crate::sys::signal::SignalPipe;
 use crate::sys::{shared_memory, signal};
 use crate::trigger::Triggers;
 use crate::upgrade::Images;
 use crate::{fd, logger};
-use groundstate_units::control::answer::{Dropped, System};
+use groundstate_units::control::answer::Dropped;
 use groundstate_units::machine::Machine;
-use groundstate_units::machine::event::{Event, Goal, RunId, Shutdown};
+use groundstate_units::machine::event::{Event, Goal, Shutdown};
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use groundstate_units::unit::reaction::Reaction;
 use mio::{Events, Poll, Token};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -67,39 +63,26 @@ pub(crate) struct Init {
     pub(crate) mode: Mode,
     pub(crate) paths: Paths,
     pub(crate) poll: Poll,
-    pub(crate) tokens: Tokens,
+    pub(crate) basics: Basics,
     pub(crate) voice: ConsoleLog,
     pub(crate) outer: Outer,
     /// The monotonic clock at the start of this turn.
     pub(crate) now: Time,
-    /// The start time of init.
-    pub(crate) booted: Time,
-    pub(crate) on_the_wall: clock::OnTheWall,
     pub(crate) machine: Machine,
     pub(crate) runs: Runs,
-    /// Facts that the machine has not processed.
-    pub(crate) facts: VecDeque<Event>,
+    pub(crate) pending: Pending,
     /// Orders that are not carried out yet.
     pub(crate) orders: Queue<Order>,
-    /// Starts and signals that wait for a commit.
-    pub(crate) effects: Effects,
-    /// Reaped processes that have not been reported to their runs.
-    pub(crate) reaped: VecDeque<Reaped>,
     /// Descriptors that the committed state names: closed after the next commit.
     pub(crate) closing: Vec<OwnedFd>,
     pub(crate) spawner: Spawner,
-    /// Tokens of exec reports that were not readable yet when the child was cloned, oldest first.
-    pub(crate) reports: VecDeque<usize>,
     pub(crate) null: Null,
     pub(crate) base: Base,
-    pub(crate) own_limits: OwnLimits,
     pub(crate) tracker: Watched<Tracker>,
     pub(crate) signals: Signals,
     pub(crate) control: Option<Watched<Control>>,
     pub(crate) notify: Option<Watched<Notify>>,
-    pub(crate) logger: Option<Watched<logger::Handle>>,
-    pub(crate) log_is_finished: bool,
-    pub(crate) log_files_open: bool,
+    pub(crate) logger: Watched<logger::Handle>,
     pub(crate) loader: Watched<Loader>,
     pub(crate) history: Watched<History>,
     pub(crate) timings: Timings,
@@ -109,22 +92,11 @@ pub(crate) struct Init {
     /// remain available when descriptors run out.
     pub(crate) reserve: Option<File>,
     pub(crate) ending: Watched<Ending>,
-    /// Runs that let others start first.
-    pub(crate) idle: BTreeSet<RunId>,
     /// The last end of each unit that other units react to.
     pub(crate) ends: BTreeMap<Name, LastEnd>,
     pub(crate) more_to_reap: bool,
-    /// Counts down the log ids of helper commands outside a start, each of which has its own pipe.
-    pub(crate) helper_outputs: u64,
     /// Counters of dropped inputs that init itself keeps.
     pub(crate) dropped: Dropped,
-    /// Number of turns of the loop.
-    pub(crate) wakeups: u64,
-    /// The last system state reported to the outer manager.
-    pub(crate) said: Option<System>,
-    pub(crate) shell: EmergencyShell,
-    /// Goal of the kernel command line.
-    pub(crate) kernel_target: Option<Name>,
     /// The previous, current and next image of init.
     pub(crate) images: Images,
     /// Units whose event was in progress when an image crashed.
@@ -148,59 +120,41 @@ struct Own {
 impl Init {
     /// Combines the parts of this image with the state, which is empty at the first start.
     fn with(own: Own, state: State) -> Init {
-        let Own { options, mode, paths, voice, poll, signals, null, images } = own;
-        let State { components, machine, runs, spawner, record } = state;
-        let Components { head, pending, orders, tracker, control, notify, .. } = components;
-        let Components { logger, loader, history, timings, triggers, .. } = components;
-        let Components { ending, suspects, .. } = components;
+        let State { components, machine, runs, spawner, logger, record } = state;
         Init {
-            options,
-            mode,
-            paths,
-            poll,
-            tokens: head.tokens,
-            voice,
+            options: own.options,
+            mode: own.mode,
+            paths: own.paths,
+            poll: own.poll,
+            basics: components.head.basics.into_owned(),
+            voice: own.voice,
             outer: Outer::at(std::env::var("NOTIFY_SOCKET").ok().as_deref()),
             now: clock::now(),
-            booted: head.booted,
-            on_the_wall: head.on_the_wall.into_owned(),
             machine,
             runs,
-            facts: pending.facts,
-            orders,
-            effects: pending.effects,
-            reaped: pending.reaped,
+            pending: components.pending,
+            orders: components.orders,
             closing: Vec::new(),
             spawner,
-            reports: head.reports.into_owned(),
-            null,
+            null: own.null,
             base: Base::default(),
-            own_limits: head.own_limits.into_owned(),
-            tracker: tracker.into(),
-            signals,
-            control: control.map(Watched::from),
-            notify: notify.map(Watched::from),
-            logger: logger.map(Watched::from),
-            log_is_finished: head.log_is_finished,
-            log_files_open: head.log_files_open,
-            loader: loader.into(),
-            history: history.into(),
-            timings,
-            triggers: triggers.into(),
+            tracker: components.tracker.into(),
+            signals: own.signals,
+            control: components.control.map(Watched::from),
+            notify: components.notify.map(Watched::from),
+            logger: logger.into(),
+            loader: components.loader.into(),
+            history: components.history.into(),
+            timings: components.timings,
+            triggers: components.triggers.into(),
             record,
             reserve: None,
-            ending: ending.into(),
-            idle: head.idle.into_owned(),
+            ending: components.ending.into(),
             ends: BTreeMap::new(),
             more_to_reap: true,
-            helper_outputs: head.helper_outputs,
-            dropped: Dropped { messages_refused: head.unheard, ..Dropped::default() },
-            wakeups: pending.wakeups,
-            said: head.said,
-            shell: EmergencyShell::of(head.shell, head.shell_again),
-            kernel_target: head.kernel_target.into_owned(),
-            images: Images { upgraded: head.upgraded, ..images },
-            suspects: suspects.into(),
+            dropped: Dropped::default(),
+            images: own.images,
+            suspects: components.suspects.into(),
             watchdog: Watch::default(),
         }
     }
@@ -218,7 +172,7 @@ impl Init {
         loop {
             self.wait(&mut events);
             self.now = clock::now();
-            self.wakeups = self.wakeups.saturating_add(1);
+            self.pending.wakeups = self.pending.wakeups.saturating_add(1);
             self.sort(&events);
             self.watchdog.feed(self.now);
             self.guarded_turn();
@@ -234,10 +188,10 @@ impl Init {
         self.commit();
         // All signals of this turn have been handled.
         SignalPipe::committed();
-        if let Some(logger) = self.logger.as_mut().filter(|logger| logger.has_to_tell()) {
+        if self.logger.has_to_tell() {
             // After the commit: a pipe that was sent to the logger never belongs to another run
             // after a crash.
-            logger.flush(self.now);
+            self.logger.flush(self.now);
         }
         let (deadline, now) = (self.deadline(), clock::now());
         let more = self.more_to_reap
@@ -263,17 +217,17 @@ impl Init {
         let all = [
             self.machine.next_deadline(),
             self.runs_deadline(),
-            self.effects.deadline(self.now),
+            self.pending.effects.deadline(self.now),
             self.loader.deadline(),
             self.ending.deadline(),
-            self.shell.deadline(),
+            self.basics.shell.deadline(),
             self.outer.deadline(),
             self.triggers.deadline(),
             self.images.deadline(),
             self.watchdog.deadline(),
             self.control.as_deref().and_then(Control::next_deadline),
             self.notify.as_deref().and_then(Notify::deadline),
-            self.logger.as_deref().and_then(logger::Handle::deadline),
+            self.logger.deadline(),
             self.tracker.has_to_look().then(|| self.now.after(limit::CGROUP_PAUSE)),
         ];
         all.into_iter().flatten().min()
@@ -304,7 +258,7 @@ impl Init {
 
     fn facts_of_token(&mut self, token: usize) {
         #[cfg(debug_assertions)]
-        crash_test::strike_in("sort", self.images.crashes == 0);
+        crash_test::strike_in("sort", self.basics.crashes == 0);
         self.report_ready(token);
         self.runs.main_ready(token);
         self.trigger_ready(token);
@@ -316,17 +270,12 @@ impl Init {
     pub(crate) fn turn(&mut self) {
         let asked = self.signals.take();
         self.settle();
-        self.hear();
-        self.settle();
-        self.logger_reports();
-        self.settle();
-        self.tell_mains_ended();
-        self.settle();
+        for step in [Init::hear, Init::logger_reports, Init::tell_mains_ended] {
+            step(self);
+            self.settle();
+        }
         if self.more_to_reap || asked.contains(&Asked::Reap) {
-            let now = self.now;
-            if let Some(logger) = &mut self.logger {
-                logger.look(now);
-            }
+            self.logger.look(self.now);
             self.reap();
         }
         self.emptied();
@@ -337,12 +286,10 @@ impl Init {
         // Clients that are served next see which children have executed their program.
         self.look_at_reports(limit::CHILDREN_UNKNOWN_MOST);
         self.settle();
-        self.serve();
-        self.settle();
-        self.on_time();
-        self.settle();
-        self.attend();
-        self.settle();
+        for step in [Init::serve, Init::on_time, Init::attend] {
+            step(self);
+            self.settle();
+        }
         self.tidy_store();
         self.after();
     }
@@ -353,15 +300,18 @@ impl Init {
         self.upgrade_due();
         self.triggers_due();
         self.name_blockers();
-        self.watchdog_due();
+        // A device that was busy after a crash; the hardware keeps counting down meanwhile.
+        if self.watchdog.is_due(self.now) {
+            self.settle_watchdog();
+        }
         let now = self.now;
-        if self.shell.is_due(now) && !self.ending.is_under_way() {
-            self.shell.keep();
+        if self.basics.shell.is_due(now) && !self.ending.is_under_way() {
+            self.basics.shell.keep();
             self.emergency_shell();
         }
         self.logger_due();
         if self.machine.next_deadline().is_some_and(|at| at <= now) {
-            self.facts.push_back(Event::Tick);
+            self.pending.facts.push_back(Event::Tick);
         }
     }
 
@@ -383,7 +333,7 @@ impl Init {
 
     /// Lets the logger open its files once the target named by `log-dir-after` is active.
     fn open_log_files(&mut self) {
-        if self.log_files_open || self.loader.is_booting() {
+        if self.basics.log_files_open || matches!(self.loader.purpose(), Some(Purpose::Boot)) {
             return;
         }
         let generation = self.machine.generation();
@@ -394,29 +344,28 @@ impl Init {
                 unit.is_some_and(|unit| self.machine.state(unit).is_active())
             }
         };
-        let now = self.now;
-        if let Some(logger) = self.logger.as_mut().filter(|_| open) {
-            logger.open_files(now);
-            self.log_files_open = true;
+        if open {
+            self.logger.open_files(self.now);
+            self.basics.log_files_open = true;
         }
     }
 
     /// Reports to the outer manager when the boot has settled, and each later change.
     fn tell_outside(&mut self) {
-        if self.said.is_none() && !self.machine.is_settled() {
+        if self.basics.said.is_none() && !self.machine.is_settled() {
             return;
         }
         let system = self.machine.system();
-        if self.ending.is_under_way() || self.said == Some(system) {
+        if self.ending.is_under_way() || self.basics.said == Some(system) {
             return;
         }
         // The watchdog's kernel module may have been loaded during the boot.
         self.settle_watchdog();
-        let ready = if self.said.is_none() { "READY=1\n" } else { "" };
-        self.facts.shrink_to_fit();
+        let ready = if self.basics.said.is_none() { "READY=1\n" } else { "" };
+        self.pending.facts.shrink_to_fit();
         self.spawner.give_back();
         shared_memory::give_back();
-        self.said = Some(system);
+        self.basics.said = Some(system);
         self.outer.say(&format!("{ready}STATUS={}\n", system.as_str()));
     }
 }
@@ -434,7 +383,7 @@ impl Init {
             (Asked::Reload, _) => self.load(Purpose::Reload { no_restart: false, asker: None }),
             (Asked::Sockets, _) => self.make_sockets(),
             (Asked::Noted(number), _) => {
-                let (level, what) = match FAULTS.contains(&number) {
+                let (level, what) = match FAULTS.map(|fault| fault as i32).contains(&number) {
                     true => (Level::Warning, "sent by another process, not a fault of init; "),
                     false => (Level::Debug, ""),
                 };
@@ -458,8 +407,8 @@ impl Init {
             Reaction::Goal(goal) => {
                 self.say(Level::Info, format_args!("{key}: setting the goal to {goal}"));
                 let wish = Event::SetGoal(Goal { targets: vec![goal], ..Goal::default() });
-                if let Err(refusal) = self.wish(wish) {
-                    self.say(Level::Error, format_args!("{key}: {}", refusal.message));
+                if let Err(refused) = self.wish(wish) {
+                    self.say(Level::Error, format_args!("{key}: {}", refused.message));
                 }
             }
         }

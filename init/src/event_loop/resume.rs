@@ -6,26 +6,25 @@ use crate::base::crash_test;
 use crate::base::kernel_cmdline::KernelLine;
 use crate::base::paths::Paths;
 use crate::base::signals::Signals;
-use crate::base::{Level, Mode, limit, own_limits, signals, token};
+use crate::base::{Level, Mode, limit, signals, token};
 use crate::control::client::Client;
-use crate::control::{failed, now};
+use crate::control::now;
 use crate::event_loop::{Init, Own};
 use crate::loader::Asker;
 use crate::options::Options;
 use crate::output::console_log;
 use crate::output::console_log::ConsoleLog;
 use crate::restore::records::State;
-use crate::restore::{end_helpers, go_on_as_newer, inherited, numbers, open_store, state};
+use crate::restore::{end_helpers, go_on_as_newer, inherited, open_store, state};
 use crate::service::run_table::Main;
 use crate::service::sequence::Alarm;
 use crate::spawn::Null;
 use crate::state::event_in_progress;
 use crate::sys::inbox::{Inbox, Input};
 use crate::sys::no_linger::close_without_linger;
-use crate::sys::signal::SignalPipe;
 use crate::sys::wait::Ended;
-use crate::sys::{Pid, fault, inbox, inherit, process, wait};
-use crate::upgrade::{Begins, Crashed, Images, cannot, gives_way_to};
+use crate::sys::{Pid, fault, inbox, process, signal, wait};
+use crate::upgrade::{Images, Rescue, Resume, cannot, gives_way_to, read_word};
 use crate::{boot, fd};
 use groundstate_units::control::answer::Told;
 use mio::Poll;
@@ -60,39 +59,33 @@ impl Init {
         // Without this, the process would be named after the number of the descriptor that was
         // executed.
         let _ = process::set_name(c"init");
-        let numbers = numbers(word).map_err(io::Error::other)?;
-        let (store, previous) = (open_store(inherited(&numbers, 0)), inherited(&numbers, 1));
-        let rung = numbers.get(2).copied().unwrap_or(0);
-        let begins = Begins::of(&numbers);
-        let store = store.map_err(|why| gives_way(mode, why))?;
+        let given: Resume = read_word(word)?;
+        let previous = given.previous.and_then(inherited);
+        let store = open_store(given.store).map_err(|why| gives_way(mode, why))?;
         if let Some(previous) = &previous {
-            gives_way_to(previous, &store, rung, Begins { gave_way: true, ..begins });
+            gives_way_to(previous, &given);
         }
         let state = State::read(&store).map_err(|why| gives_way(mode, why))?;
-        let old_root = Some(begins.old).filter(|old| *old >= 0);
-        let old_root = old_root.and_then(|number| inherit::take(number).ok());
+        let old_root = given.old.and_then(inherited);
         fd::close_rest();
-        let mut images = Images::with(Some(store));
-        (images.crashes, images.resumed) =
-            (state.components.head.crashes, state.components.head.resumed);
-        let mut init = Init::of(state, options, mode, images)?;
+        let mut init = Init::of(state, options, mode, Images::with(Some(store)))?;
         init.images.previous =
             previous.map(|binary| (binary, init.now.after(limit::UPGRADE_PROBATION)));
         #[cfg(debug_assertions)]
-        crash_test::strike_in("resume", !begins.gave_way);
+        crash_test::strike_in("resume", !given.gave_way);
         init.rewatch().map_err(|why| gives_way(mode, why))?;
         init.chase();
-        SignalPipe::ring_again(rung);
+        signal::ring(given.rung);
         // Deliver the signals held back so far; their handlers are installed now.
         crate::sys::signal::unblock_all();
         // Until the first commit, a crash of this image loses the answer to the upgrade request.
-        let asker = init.images.upgraded.take();
+        let asker = init.basics.upgraded.take();
         // The console writer starts before the commit, so that the next image knows it if it hangs.
         console_log::begin();
         init.commit();
         init.arm(0);
-        init.answer_upgrade(asker, begins.gave_way);
-        if begins.in_root {
+        init.answer_upgrade(asker, given.gave_way);
+        if given.in_root {
             init.begin_in_new_root(old_root);
         }
         // Loads that waited for the upgrade: no loader may be in flight whose exit would start
@@ -103,19 +96,16 @@ impl Init {
 
     /// Answers the upgrade request, also when the new image crashed during its start.
     fn answer_upgrade(&mut self, asker: Option<Asker>, gave_way: bool) {
-        let asker = asker.filter(|asker| self.recall(*asker));
         let why = "the new binary crashed at startup";
-        if gave_way {
+        let answer = if gave_way {
             self.say(Level::Error, format_args!("upgrade failed: {why}"));
+            Err(cannot(why))
         } else {
             self.say(Level::Info, format_args!("continuing with the previous state"));
-        }
-        let Some(asker) = asker else { return };
-        if gave_way {
-            let line = failed(asker.id, cannot(why));
-            self.queue(asker.client, &line);
-        } else if let Ok(Some(answer)) = now(Told { schema: 1, ..Told::default() }) {
-            self.queue(asker.client, &answer.line(asker.id));
+            now(Told { schema: 1, ..Told::default() })
+        };
+        if let Some(asker) = asker {
+            self.answer_later(asker, answer);
         }
     }
 
@@ -123,18 +113,13 @@ impl Init {
     /// init then becomes a caretaker ([`crate::crash`]).
     pub(crate) fn rescue(options: Options, mode: Mode, word: &str) -> io::Result<Init> {
         let _ = process::set_name(c"init");
-        let numbers = numbers(word).map_err(io::Error::other)?;
-        go_on_as_newer(word, &numbers);
-        let count = |at: usize| {
-            numbers.get(at).and_then(|number| u32::try_from(*number).ok()).unwrap_or(u32::MAX)
-        };
-        let (crashes, row) = (count(2), count(3));
-        let given = own_limits::given(numbers.get(4..).unwrap_or_default());
-        let crashed = Crashed { crashes, row, given };
-        let (store, file) = (inherited(&numbers, 0), inherited(&numbers, 1).map(File::from));
+        let given: Rescue = read_word(word)?;
+        go_on_as_newer(&given);
+        let (crashes, row) = (given.crashes, given.row);
+        let file = inherited(given.inbox).map(File::from);
         let Some(file) = file else { return Err(io::Error::other("no saved state")) };
         let bytes = bytes_of(&file);
-        let store = open_store(store).map_err(|why| {
+        let store = open_store(given.store).map_err(|why| {
             signals::raise_ends(Inbox::read(&bytes, 0).rung);
             io::Error::other(why)
         })?;
@@ -146,15 +131,16 @@ impl Init {
             signals::raise_ends(found.rung);
             return Err(io::Error::other(format!("crashed {row} times in a row")));
         }
-        let images = Images::after_crash(store, file, crashed);
+        let images = Images::after_crash(store, file, given);
         let kept = state.components.pending.kept;
         fd::close_rest();
         let mut init = Init::of(state, options, mode, images)?;
-        init.images.resumed = Some(init.now);
+        (init.basics.crashes, init.basics.resumed) = (crashes, Some(init.now));
         // Skips the log ids that the crashed image may have used since the commit, because the logger
         // already knows them.
         let asides = u64::from(crashes).saturating_mul(limit::ASIDES_OF_AN_IMAGE);
-        init.helper_outputs = init.helper_outputs.min(u64::MAX.saturating_sub(asides));
+        init.basics.helper_outputs =
+            init.basics.helper_outputs.min(u64::MAX.saturating_sub(asides));
         init.arm(row);
         #[cfg(debug_assertions)]
         {
@@ -162,7 +148,7 @@ impl Init {
             crash_test::strike_in("each rescue", true);
         }
         init.rewatch().map_err(|why| gives_way(mode, why))?;
-        SignalPipe::ring_again(found.rung);
+        signal::ring(found.rung);
         let why = match found.signal {
             0 => "a panic".to_string(),
             signal => format!("signal {signal}"),
@@ -197,11 +183,18 @@ impl Init {
                 wait::unmake(Pid::from_raw(*pid));
             }
         }
-        let serials: Vec<u64> = self.effects.serials().collect();
+        let serials: Vec<u64> = self.pending.effects.serials().collect();
         let starting: BTreeSet<i32> =
             serials.into_iter().filter_map(|serial| self.spawner.reserve(serial)).collect();
         end_helpers(&starting, kept);
-        self.reconcile();
+        self.logger.reconcile();
+        if let Some(control) = &mut self.control {
+            // Their requests may be half done. Closing the connection keeps the clients from
+            // waiting in vain.
+            let waits = |client: &Client| client.follows.is_some() || !client.waits.is_empty();
+            close_without_linger(|| control.clients.retain(|_, client| waits(client)));
+        }
+        self.tracker.look_again();
         let mut ended = Vec::new();
         for input in inputs {
             match input {
@@ -265,7 +258,7 @@ impl Init {
         self.tracker.rewatch();
         self.watch_tracker()?;
         self.watch_logger();
-        self.rewatch_kept();
+        self.runs.store.rewatch(self.poll.registry(), &mut self.basics.tokens);
         let registry = self.poll.registry();
         if let Some(control) = &mut self.control {
             control.rewatch(registry)?;
@@ -288,21 +281,5 @@ impl Init {
             }
         }
         Ok(())
-    }
-}
-
-impl Init {
-    /// Runs once, before the first turn.
-    pub(crate) fn reconcile(&mut self) {
-        if let Some(logger) = &mut self.logger {
-            logger.reconcile();
-        }
-        if let Some(control) = &mut self.control {
-            // Their requests may be half done. Closing the connection keeps the clients from
-            // waiting in vain.
-            let waits = |client: &Client| client.follows.is_some() || !client.waits.is_empty();
-            close_without_linger(|| control.clients.retain(|_, client| waits(client)));
-        }
-        self.tracker.look_again();
     }
 }

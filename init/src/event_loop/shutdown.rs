@@ -25,7 +25,7 @@ impl Init {
         self.ending.begin(how, self.now);
         self.outer.say("STOPPING=1\nSTATUS=stopping\n");
         self.say(Level::Info, format_args!("{}", name(how, self.mode)));
-        self.facts.push_back(Event::Shutdown(how));
+        self.pending.facts.push_back(Event::Shutdown(how));
         self.settle();
     }
 
@@ -85,7 +85,7 @@ impl Init {
         if self.ending.logger_until.is_some() || self.ending.reached.is_some() {
             return;
         }
-        if self.logger.as_mut().is_some_and(|logger| logger.finish(now)) {
+        if self.logger.finish(now) {
             self.ending.logger_until = Some(now.after(limit::LOGGER_FINISH));
         } else {
             self.ending.reach();
@@ -95,8 +95,7 @@ impl Init {
     /// Runs at the end of each turn.
     pub(crate) fn look_at_ending(&mut self) {
         let Some(until) = self.ending.logger_until else { return };
-        let logger_is_gone = self.logger.as_ref().is_none_or(|logger| logger.pid().is_none());
-        if (self.log_is_finished && logger_is_gone) || until <= self.now {
+        if (self.basics.log_is_finished && self.logger.pid().is_none()) || until <= self.now {
             self.ending.reach();
         }
     }
@@ -127,9 +126,9 @@ impl Init {
             None => self.slow_starts(),
         };
         let is_boot = self.ending.asked_at.is_none();
-        let waits = if is_boot { self.said.is_none() } else { !blockers.is_empty() };
+        let waits = if is_boot { self.basics.said.is_none() } else { !blockers.is_empty() };
         // An administrator may be typing in a shell on the console of a boot that waits for long.
-        let pause = if is_boot { self.now.since(self.booted) } else { limit::BLOCKERS };
+        let pause = if is_boot { self.now.since(self.basics.booted) } else { limit::BLOCKERS };
         self.ending.tell_again(waits, pause.max(limit::BLOCKERS), self.now);
         if !waits || self.ending.haste().is_some() {
             return;
@@ -237,14 +236,14 @@ impl Init {
 
     /// Starts the shell. It is restarted whenever it exits, until another goal is set.
     pub(crate) fn emergency_shell(&mut self) {
-        if let Err(error) = self.shell.start(self.now) {
+        if let Err(error) = self.basics.shell.start(self.now) {
             self.say(Level::Error, format_args!("cannot start a shell on the console: {error}"));
         }
     }
 
     /// Handles a reaped child. Returns true if it was the shell.
     pub(crate) fn shell_ended(&mut self, pid: Pid, exit: Exit) -> bool {
-        let ended = self.shell.ended(pid, exit, self.now);
+        let ended = self.basics.shell.ended(pid, exit, self.now);
         if let Some(Err(why)) = ended {
             self.say(Level::Error, format_args!("cannot start a shell on the console: {why}"));
         }
@@ -265,17 +264,10 @@ impl Init {
                 self.say(Level::Info, format_args!("{DEVICE}: {text} {seconds} s"));
             }
             Some(Err(error)) => {
-                let level = if self.said.is_none() { Level::Warning } else { Level::Debug };
+                let level = if self.basics.said.is_none() { Level::Warning } else { Level::Debug };
                 self.say(level, format_args!("{DEVICE}: {error}"));
             }
             None => {}
-        }
-    }
-
-    /// Retries a device that was busy after a crash. The hardware keeps counting down meanwhile.
-    pub(crate) fn watchdog_due(&mut self) {
-        if self.watchdog.is_due(self.now) {
-            self.settle_watchdog();
         }
     }
 }

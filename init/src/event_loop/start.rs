@@ -8,27 +8,31 @@ use crate::base::retry::{retry_now, retry_with_backoff};
 use crate::base::signals::Signals;
 use crate::base::{Level, Mode, clock, limit, token};
 use crate::control::Control;
+use crate::event_loop::loader::log_settings;
 use crate::event_loop::{Init, Own};
-use crate::loader::failed_load::LeftOut;
+use crate::loader::Purpose;
+use crate::loader::child::LoadRequest;
 use crate::notify::Notify;
 use crate::options::Options;
 use crate::output::console_log::ConsoleLog;
 use crate::output::event_log::Record;
 use crate::output::oom_score;
 use crate::process_tracking::Tracker;
-use crate::restore::records::{Head, State};
+use crate::restore::records::{Basics, State};
 use crate::spawn::{Null, Spawner};
+use crate::state::store::Store;
 use crate::state::table::Watched;
 use crate::sys::signal;
 use crate::upgrade::Images;
-use crate::{boot, control, loader};
+use crate::{boot, control, loader, logger};
 use groundstate_units::control::place;
 use groundstate_units::machine::Machine;
+use groundstate_units::unit::settings::Settings;
 use mio::Poll;
 use nix::sys::socket::{Backlog, listen};
-use std::borrow::Cow;
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 
 impl Init {
     /// Fails only without memory, a poll or descriptors.
@@ -44,59 +48,66 @@ impl Init {
         complaints.extend(no_runtime.map(|why| format!("no control socket: {why}")));
         let poll = retry_with_backoff(Poll::new)?;
         // Start the loader first; init prepares the rest while the loader works.
-        let targets = [options.target.as_ref(), kernel.target.as_ref()];
-        let loading = loader::send_without(&paths, mode, targets, LeftOut::default());
+        let wanted = [&options.target, &kernel.target].into_iter().flatten().cloned().collect();
+        let request = LoadRequest::of(&paths, mode, &Purpose::Boot);
+        let loading = loader::send(&LoadRequest { wanted, ..request });
         let (signals, deaf) = retry_with_backoff(|| Signals::listen(poll.registry()))?;
         // The parent may have blocked signals, and the mask survives an exec.
         signal::unblock_all();
         complaints
             .extend(deaf.iter().map(|(n, error)| format!("cannot handle signal {n}: {error}")));
-        let (record, no_record) = record(&options);
-        complaints.extend(no_record);
+        let record = options.record.as_ref().and_then(|path| match File::create(path) {
+            Ok(file) => Some(Record::new(file)),
+            Err(error) => {
+                complaints.push(format!("cannot record to {path}: {error}"));
+                None
+            }
+        });
         let (tracker, no_cgroups) = Tracker::new(mode == Mode::Machine);
-        let head = Head {
+        let basics = Basics {
             booted: clock::now(),
-            own_limits: Cow::Owned(own_limits),
+            own_limits,
             helper_outputs: u64::MAX,
-            kernel_target: Cow::Owned(kernel.target),
-            ..Head::default()
+            kernel_target: kernel.target,
+            ..Basics::default()
         };
         let spawner = retry_with_backoff(Spawner::new)?;
-        let state = State::begins(head, new_machine(mode), tracker, spawner, record);
+        let log = log_settings(&paths, mode, &Settings::default());
+        let logger = retry_with_backoff(|| logger::Handle::new(log.clone(), None))?;
+        let machine = Machine::new(match mode {
+            Mode::Machine => limit::SHUTDOWN_MACHINE,
+            Mode::Container | Mode::Supervisor => limit::SHUTDOWN_CONTAINER,
+        });
+        let state = State::begins(basics, machine, tracker, spawner, logger, record);
         let null = retry_with_backoff(Null::open)?;
-        let images = Images::begins();
+        let images = Images::with(Store::new().ok());
         let own = Own { options, mode, paths, voice, poll, signals, null, images };
         let mut init = Init::with(own, state);
         init.reserve = reserve;
         init.ending.tell_at = Some(init.now.after(limit::SLOW_BOOT));
-        init.complain(&complaints, no_score.as_deref(), no_cgroups.as_deref());
-        retry_with_backoff(|| init.watch_tracker())?;
-        init.make_sockets();
-        init.loading_at_boot(loading);
-        init.start_logger_early();
-        init.arm(0);
-        Ok(init)
-    }
-
-    fn complain(
-        &mut self,
-        complaints: &[String],
-        no_score: Option<&str>,
-        no_cgroups: Option<&str>,
-    ) {
         for complaint in complaints {
-            self.say(Level::Warning, format_args!("{complaint}"));
+            init.say(Level::Warning, format_args!("{complaint}"));
         }
         if let Some(why) = no_score {
             // A failure matters if the user asked for a score. Without one it is normal in a
             // container that lacks the privilege.
-            let asked = self.options.oom_score != oom_score::Own::default();
+            let asked = init.options.oom_score != oom_score::Own::default();
             let level = if asked { Level::Warning } else { Level::Debug };
-            self.say(level, format_args!("cannot set init's own OOM score: {why}"));
+            init.say(level, format_args!("cannot set init's own OOM score: {why}"));
         }
         if let Some(why) = no_cgroups {
-            self.say(Level::Info, format_args!("no cgroups, tracking processes by descent: {why}"));
+            init.say(Level::Info, format_args!("no cgroups, tracking processes by descent: {why}"));
         }
+        retry_with_backoff(|| init.watch_tracker())?;
+        init.make_sockets();
+        init.loading(Purpose::Boot, loading);
+        // The logger is a fork of this process, so it is cheaper before init grows.
+        if let Err(error) = init.logger.start(init.now) {
+            init.say(Level::Error, format_args!("cannot start the logger: {error}"));
+        }
+        init.watch_logger();
+        init.arm(0);
+        Ok(init)
     }
 
     pub(crate) fn watch_tracker(&self) -> io::Result<()> {
@@ -134,22 +145,19 @@ impl Init {
         if let Err(error) = made {
             self.say(Level::Error, format_args!("cannot listen at {path}: {error}"));
         }
-        if self.logger.is_some()
-            && let Some(listener) = self.log_listener()
-            && let Some(logger) = &mut self.logger
-        {
-            logger.listen(listener);
+        if let Some(listener) = self.log_listener(&dir) {
+            self.logger.listen(listener);
         }
     }
 
     /// Opens `log.sock` for the logger.
-    pub(crate) fn log_listener(&mut self) -> Option<std::os::fd::OwnedFd> {
-        let path = place::log_socket(self.paths.runtime_dir.as_deref()?);
+    fn log_listener(&mut self, dir: &str) -> Option<OwnedFd> {
+        let path = place::log_socket(dir);
         // Connections are accepted in order, so a long backlog would delay root.
         let listen_at = || {
             let listener = control::listen(&path)?;
             listen(&listener, Backlog::new(limit::LOG_BACKLOG)?)?;
-            Ok(listener)
+            Ok::<_, io::Error>(listener)
         };
         match retry_now(listen_at) {
             Ok(listener) => Some(listener),
@@ -158,21 +166,5 @@ impl Init {
                 None
             }
         }
-    }
-}
-
-fn new_machine(mode: Mode) -> Machine {
-    Machine::new(match mode {
-        Mode::Machine => limit::SHUTDOWN_MACHINE,
-        Mode::Container | Mode::Supervisor => limit::SHUTDOWN_CONTAINER,
-    })
-}
-
-/// Opens the file of `--record`, or says why it cannot be opened.
-fn record(options: &Options) -> (Option<Record>, Option<String>) {
-    let Some(path) = &options.record else { return (None, None) };
-    match Record::create(path) {
-        Ok(record) => (Some(record), None),
-        Err(error) => (None, Some(format!("cannot record to {path}: {error}"))),
     }
 }

@@ -3,18 +3,17 @@
 
 use crate::base::kernel_cmdline::KernelLine;
 use crate::base::reexec::{arguments_in, environment};
-use crate::base::{Level, Mode, limit};
-use crate::control::{Answered, failed, stopping};
+use crate::base::{Level, Mode, clock, limit};
+use crate::control::{Answered, stopping};
 use crate::event_loop::Init;
 use crate::fd;
-use crate::loader::Asker;
+use crate::loader::{Asker, Purpose};
 use crate::output::console_log;
 use crate::state::store::Store;
-use crate::sys::signal::SignalPipe;
-use crate::sys::{Pid, fault, inbox, inherit, process, signal};
+use crate::sys::{Pid, fault, inbox, inherit, process, signal, wait};
 use crate::trigger::watcher_process::Lookout;
 use crate::upgrade::switch_root::empty;
-use crate::upgrade::{Begins, Passed, Upgrade, Wanted, cannot, switch_root};
+use crate::upgrade::{Passed, Resume, Upgrade, Wanted, cannot, switch_root, word};
 use groundstate_units::control::answer::Failure;
 use groundstate_units::control::place;
 use groundstate_units::spec::Exit;
@@ -27,12 +26,8 @@ impl Init {
     /// Arms crash recovery. `row` is the number of crashes in a row so far.
     pub(crate) fn arm(&mut self, row: u32) {
         self.images.steady_at = (row > 0).then(|| self.now.after(limit::STEADY));
-        (self.images.row, self.images.given) = (row, self.own_limits.given.clone());
-        self.arm_again();
-    }
-
-    fn arm_again(&mut self) {
-        if let Err(error) = self.images.arm() {
+        (self.images.row, self.images.given) = (row, self.basics.own_limits.given.clone());
+        if let Err(error) = self.images.arm(self.basics.crashes) {
             self.say(Level::Warning, format_args!("cannot arm crash recovery: {error}"));
         }
     }
@@ -51,11 +46,9 @@ impl Init {
         // Also when the store cannot be written: otherwise a full inbox would hold inputs in the
         // kernel for ever.
         inbox::committed(inputs);
-        if let Some(logger) = &mut self.logger {
-            logger.unmarked().committed();
-        }
+        self.logger.unmarked().committed();
         self.closing.clear();
-        self.effects.committed();
+        self.pending.effects.committed();
         if self.triggers.has_answers() {
             self.triggers.forget_answers();
         }
@@ -63,16 +56,19 @@ impl Init {
 
     fn store_changes(&mut self) {
         let Some(mut store) = self.images.store.take() else { return };
+        let began = clock::now();
         let staged = self.stage(&mut store);
-        let committed = match staged {
-            true => store.commit().map_err(|error| error.to_string()),
-            false => Err("a record cannot be written".to_string()),
-        };
+        let missing = || io::Error::other("a record cannot be written");
+        let committed = staged.ok_or_else(missing).and_then(|()| store.commit());
         let was_committed = store.is_committed();
         if committed.is_err() {
             store.invalidate();
         }
         self.images.store = Some(store);
+        let commits = &mut self.images.commits;
+        commits.count = commits.count.saturating_add(1);
+        let took = clock::now().since(began).as_nanos();
+        commits.time_ns = commits.time_ns.saturating_add(u64::try_from(took).unwrap_or(u64::MAX));
         match committed {
             Ok(()) => self.loader.unmarked().origin.committed(),
             Err(why) if was_committed => {
@@ -83,29 +79,20 @@ impl Init {
         }
     }
 
-    /// Starts the trial of another binary in this root.
-    pub(crate) fn upgrade(&mut self, asker: Asker, binary: Option<String>) -> Answered {
-        self.begin_upgrade(asker, Wanted::Here(binary))
-    }
-
     /// Starts the trial of a binary. The answer is sent later.
     pub(crate) fn begin_upgrade(&mut self, asker: Asker, wanted: Wanted) -> Answered {
         if self.images.upgrade.is_some() {
             return Err(Failure::new(Failure::BUSY, "an upgrade is under way", "try again"));
         }
         let fail = |error: io::Error| cannot(&format!("cannot try the new binary: {error}"));
-        let state = self.state_copy().map_err(fail)?;
+        self.commit();
+        let store = self.images.store.as_ref().filter(|store| store.is_committed());
+        let store = store.ok_or_else(|| io::Error::other("cannot store the state"));
+        let state = store.and_then(Store::copy).map_err(fail)?;
         let upgrade = Upgrade::begin(asker, &wanted, &state, self.now).map_err(fail)?;
         self.images.upgrade = Some(upgrade);
         self.remember(asker);
         Ok(None)
-    }
-
-    /// A copy of the current state for the binary that is tried.
-    fn state_copy(&mut self) -> io::Result<OwnedFd> {
-        self.commit();
-        let store = self.images.store.as_ref().filter(|store| store.is_committed());
-        store.ok_or_else(|| io::Error::other("cannot store the state"))?.copy()
     }
 
     /// Handles deadlines: a trial that takes too long, and the end of the probation of this image.
@@ -116,7 +103,9 @@ impl Init {
         if proven || steady {
             self.arm(0);
         }
-        if self.images.upgrade.as_ref().is_some_and(|upgrade| upgrade.kill_if_overdue(now)) {
+        if let Some(upgrade) = self.images.upgrade.as_ref().filter(|upgrade| upgrade.until <= now) {
+            // On an unresponsive file system the child may never exit.
+            let _ = wait::kill_made(upgrade.child, 9);
             self.keep_present("the new binary did not confirm in time that it can read the state");
         }
     }
@@ -135,11 +124,7 @@ impl Init {
     fn keep_present(&mut self, why: &str) {
         let Some(upgrade) = self.images.upgrade.take() else { return };
         self.say(Level::Error, format_args!("upgrade failed: {why}"));
-        let asker = upgrade.asker;
-        if self.recall(asker) {
-            let line = failed(asker.id, cannot(why));
-            self.queue(asker.client, &line);
-        }
+        self.answer_later(upgrade.asker, Err(cannot(why)));
     }
 
     /// Runs between two turns: executes the binary that passed its trial. Returns only if that
@@ -154,11 +139,16 @@ impl Init {
         if upgrade.to_root && self.ending.is_under_way() {
             return self.keep_present("a shutdown is in progress");
         }
-        self.images.upgraded = self.images.upgrade.as_ref().map(|upgrade| upgrade.asker);
+        self.basics.upgraded = self.images.upgrade.as_ref().map(|upgrade| upgrade.asker);
         self.say(Level::Info, format_args!("re-executing init"));
         self.voice.flush();
-        let (entered, error) = self.become_it(&passed);
-        self.images.upgraded = None;
+        // New signals stay pending in the kernel; signals already received are passed on.
+        let held = signal::hold();
+        let rung = self.signals.rung();
+        let (entered, error) = self.execute(&passed, rung);
+        signal::ring(rung);
+        drop(held);
+        self.basics.upgraded = None;
         match entered {
             None => self.keep_present(&error),
             Some(old) => {
@@ -171,23 +161,13 @@ impl Init {
         self.next_load();
     }
 
-    /// Executes the binary. Returns the error and, if the new root was entered nevertheless, the
-    /// descriptor of the old root.
-    fn become_it(&mut self, passed: &Passed) -> (Option<Option<OwnedFd>>, String) {
-        // New signals stay pending in the kernel; signals already received are passed on.
-        let held = signal::hold();
-        let rung = self.signals.rung();
-        let outcome = self.execute(passed, rung);
-        SignalPipe::ring_again(rung);
-        drop(held);
-        outcome
-    }
-
     fn connections_go_along(&mut self, go_along: bool) {
         let clients = self.control.iter_mut().flat_map(|control| control.clients.values_mut());
         clients.for_each(|client| client.goes_along = go_along);
     }
 
+    /// Executes the binary. Returns the error and, if the new root was entered nevertheless, the
+    /// descriptor of the old root.
     fn execute(&mut self, passed: &Passed, rung: u64) -> (Option<Option<OwnedFd>>, String) {
         self.connections_go_along(true);
         self.commit();
@@ -196,8 +176,7 @@ impl Init {
         let Some(store) = store.map(Store::number) else {
             return (None, "cannot store the state".to_string());
         };
-        let previous = self.images.binary.as_ref().map_or(-1, AsRawFd::as_raw_fd);
-        let mut word = format!("--resume={store},{previous},{rung}");
+        let previous = self.images.binary.as_ref().map(AsRawFd::as_raw_fd);
         let entered = passed.root.as_ref().map(|root| {
             let old = switch_root::memory_of_old(root.as_fd());
             switch_root::enter(root.as_fd()).map(|()| old)
@@ -206,13 +185,13 @@ impl Init {
             Ok(entered) => entered,
             Err(why) => return (None, why),
         };
-        if let Some(old) = &entered {
-            word.push_str(&Begins::in_root(old.as_ref()).word());
-        }
+        let in_root = entered.is_some();
+        let old = entered.as_ref().and_then(|old| old.as_ref().map(AsRawFd::as_raw_fd));
+        let resume = Resume { store, previous, rung, gave_way: false, in_root, old };
         fd::end_closers();
         console_log::dismiss();
         inherit::keep_all();
-        let words = arguments_in(word, entered.is_some());
+        let words = arguments_in(word("--resume", &resume), in_root);
         let error = process::execute(passed.binary.as_fd(), &words, &environment());
         inherit::keep_none();
         (entered, format!("cannot execute the new binary: {error}"))
@@ -235,11 +214,8 @@ impl Init {
         }
         if self.mode == Mode::Supervisor {
             let text = "a supervisor has no root of its own";
-            return Err(Failure::new(
-                Failure::USAGE,
-                text,
-                "only PID 1 can switch to another root",
-            ));
+            let hint = "only PID 1 can switch to another root";
+            return Err(Failure::new(Failure::USAGE, text, hint));
         }
         let program = program.unwrap_or_else(|| PROGRAM.to_string());
         self.begin_upgrade(asker, Wanted::InRoot(root, program))
@@ -250,20 +226,19 @@ impl Init {
         self.say(Level::Info, format_args!("continuing in the new root"));
         // The previous goal belonged to the initramfs.
         let is_machine = self.mode == Mode::Machine;
-        self.kernel_target = is_machine.then(KernelLine::read).and_then(|line| line.target);
+        self.basics.kernel_target = is_machine.then(KernelLine::read).and_then(|line| line.target);
         self.options.target = None;
-        self.shell.let_go();
-        self.log_files_open = false;
+        self.basics.shell.let_go();
+        self.basics.log_files_open = false;
         // The logger and the lookouts hold files of the old root open.
-        if let Some(logger) = &mut self.logger {
-            logger.replace(self.now);
-        }
+        self.logger.replace(self.now);
         self.triggers.lookouts.values_mut().for_each(Lookout::give_up);
         let socket = self.paths.runtime_dir.as_deref().map(place::control_socket);
         if socket.is_some_and(|path| !Path::new(&path).exists()) {
             self.make_sockets();
         }
-        self.boot_anew();
+        self.loader.boot_anew();
+        self.send_for(Purpose::Boot);
         if let Some(old) = old {
             let emptied = process::fork(&[old.as_fd()], || {
                 let _ = process::set_name(c"init: frees");

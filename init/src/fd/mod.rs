@@ -159,7 +159,8 @@ fn with<T>(work: impl FnOnce(&mut Closing) -> T) -> Option<T> {
 impl Foreign {
     /// All descriptors of one message.
     pub(crate) fn all(fds: Vec<OwnedFd>) -> Vec<Foreign> {
-        fds.into_iter().map(Foreign::of).collect()
+        let foreign = |fd: OwnedFd| Foreign { fd: Rc::new(fd).into(), is_kept: false };
+        fds.into_iter().map(foreign).collect()
     }
 
     /// The descriptors of a message that may be kept. The others will be closed.
@@ -169,10 +170,6 @@ impl Foreign {
         all.retain(Foreign::is_keepable);
         dropped(came.saturating_sub(all.len()));
         all
-    }
-
-    fn of(fd: OwnedFd) -> Foreign {
-        Foreign { fd: Rc::new(fd).into(), is_kept: false }
     }
 
     /// Marks it as kept for a unit. A kept socket is closed directly: its address must be free when

@@ -4,8 +4,8 @@
 use crate::base::paths::Paths;
 use crate::base::{Mode, mount_table};
 use crate::loader::failed_load::{LeftOut, Progress};
-use crate::loader::identity;
 use crate::loader::transfer::{LoadResult, read_memory};
+use crate::loader::{Purpose, identity};
 use groundstate_units::control::answer::Failure;
 use groundstate_units::control::place;
 use groundstate_units::control::source_set::SourceSet;
@@ -22,21 +22,10 @@ use nix::fcntl::OFlag;
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io;
 use std::io::{Read, Write};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// The part of the present generation that is loaded again.
-#[derive(Clone, Copy)]
-pub(crate) enum Part<'a> {
-    /// Everything.
-    Whole,
-    /// Only the files of this source, from the sealed memfd; `None` empties the source.
-    Source(&'a Name, Option<BorrowedFd<'a>>),
-    /// Only the instances of templates.
-    Instances,
-}
 
 /// The task of the child.
 pub(crate) struct LoadRequest<'a> {
@@ -49,24 +38,24 @@ pub(crate) struct LoadRequest<'a> {
     /// True to refuse files that other users own or can write. Not in a container, whose files
     /// often have other owners.
     pub(crate) strict: bool,
-    /// The part to load.
-    pub(crate) part: Part<'a>,
+    /// Tells which part of the previous generation to load again.
+    pub(crate) purpose: &'a Purpose,
     /// Names requested by the operator, which may be instances of templates.
     pub(crate) wanted: Vec<Name>,
     /// Files on which earlier loaders failed.
     pub(crate) left_out: LeftOut,
 }
 
-impl LoadRequest<'_> {
-    /// A request to read everything, for an init of this kind.
-    pub(crate) fn of(paths: &Paths, mode: Mode) -> LoadRequest<'static> {
+impl<'a> LoadRequest<'a> {
+    /// A request for an init of this kind, without a previous generation.
+    pub(crate) fn of(paths: &Paths, mode: Mode, purpose: &'a Purpose) -> LoadRequest<'a> {
         let strict = mode != Mode::Container;
         LoadRequest {
             paths: paths.clone(),
             previous: None,
-            identity: false,
+            identity: mode == Mode::Machine && matches!(purpose, Purpose::Boot),
             strict,
-            part: Part::Whole,
+            purpose,
             wanted: Vec::new(),
             left_out: LeftOut::default(),
         }
@@ -92,15 +81,17 @@ pub(super) fn run(errand: &LoadRequest<'_>, progress: &Progress<'_>) -> LoadResu
         ..Options::system(nix::unistd::geteuid().as_raw())
     };
     let previous = errand.previous.as_deref().map(Generation::unpacked);
-    let changed = match (errand.part, &previous) {
-        (Part::Source(source, body), Some(previous)) => {
+    let changed = match (errand.purpose, &previous) {
+        (Purpose::Put { source, body, .. }, Some(previous)) => {
+            let body = body.as_ref().map(AsFd::as_fd);
             Some(put_source(progress, &options, previous, source, body))
         }
-        (Part::Instances, Some(previous)) => {
+        (Purpose::Instances { .. }, Some(previous)) => {
             let loaded = load::instances(&Disk::new(progress), &options, previous);
             Some(loaded.map(|loaded| loaded.generation))
         }
-        (Part::Whole | Part::Source(_, _) | Part::Instances, _) => None,
+        (_, None) => None,
+        (Purpose::Boot | Purpose::Reload { .. } | Purpose::Plan { .. }, _) => None,
     };
     match changed {
         Some(Ok(generation)) => return LoadResult { generation, ..LoadResult::default() },
@@ -127,7 +118,8 @@ pub(crate) struct Disk<'a> {
 impl<'a> Disk<'a> {
     /// Uses the present mount table.
     pub(super) fn new(progress: &'a Progress<'a>) -> Disk<'a> {
-        let mounts = mount_table::table().ok().filter(|table| mount_table::has_elsewheres(table));
+        let mounts = mount_table::table().ok();
+        let mounts = mounts.filter(|table| mount_table::has_elsewheres_below(table, "/"));
         Disk { mounts, progress }
     }
 }

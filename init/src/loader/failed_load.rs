@@ -1,15 +1,13 @@
 //! Loads that fail or take too long: the file that killed a loader, sources that must wait before
 //! they are loaded again, and loaders that do not exit.
 
-use super::transfer::Parcel;
 use crate::base::limit;
-use crate::sys::Pid;
 use groundstate_units::spec::Exit;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use nix::sys::uio::pwrite;
 use nix::unistd::alarm;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
@@ -106,37 +104,6 @@ impl LeftOut {
     }
 }
 
-// Loaders that survive SIGKILL
-//
-// They wait in the kernel for an unresponsive file system and exit when it responds. Init does not
-// wait for them, but limits their number.
-
-/// Such loaders of this image. A later image reaps them as unknown children.
-#[derive(Default)]
-pub(crate) struct Stragglers(BTreeSet<Pid>);
-
-impl Stragglers {
-    /// Returns true if no further loader may be started.
-    pub(crate) fn are_many(&self) -> bool {
-        self.0.len() >= limit::LOADERS_LEFT
-    }
-
-    /// Returns true if this loader was killed and has not exited.
-    pub(crate) fn has(&self, pid: Pid) -> bool {
-        self.0.contains(&pid)
-    }
-
-    /// Adds a killed loader that has not exited.
-    pub(crate) fn add(&mut self, pid: Pid) {
-        self.0.insert(pid);
-    }
-
-    /// Removes a reaped loader.
-    pub(crate) fn ended(&mut self, pid: Pid) {
-        self.0.remove(&pid);
-    }
-}
-
 // The file in progress
 //
 // The child writes the name of the file that it is reading to the memory for its result, so that
@@ -201,17 +168,14 @@ impl<'a> Progress<'a> {
     }
 }
 
-impl Parcel {
-    /// The file in progress when the child exited without a result.
-    pub(crate) fn file_at_work(&self) -> Option<String> {
-        let Parcel::Memory(memory) = self;
-        let memory = memory.try_clone().map(File::from).ok()?;
-        let mut length = [0; 2];
-        memory.read_exact_at(&mut length, 0).ok()?;
-        let mut text = vec![0; usize::from(u16::from_le_bytes(length)).min(ENTRY - 2)];
-        memory.read_exact_at(&mut text, 2).ok()?;
-        String::from_utf8(text).ok().filter(|text| !text.is_empty())
-    }
+/// The file in progress when the child exited without a result.
+pub(super) fn file_at_work(memory: &OwnedFd) -> Option<String> {
+    let memory = memory.try_clone().map(File::from).ok()?;
+    let mut length = [0; 2];
+    memory.read_exact_at(&mut length, 0).ok()?;
+    let mut text = vec![0; usize::from(u16::from_le_bytes(length)).min(ENTRY - 2)];
+    memory.read_exact_at(&mut text, 2).ok()?;
+    String::from_utf8(text).ok().filter(|text| !text.is_empty())
 }
 
 #[cfg(test)]
@@ -260,14 +224,13 @@ mod tests {
         let memory = memfd::create(c"progress").unwrap();
         let left_out = LeftOut::default();
         let progress = Progress::new(&memory, &left_out);
-        let parcel = Parcel::Memory(memory.try_clone().unwrap().into());
-        assert_eq!(parcel.file_at_work(), None);
+        assert_eq!(file_at_work(&memory), None);
         let long = "x".repeat(2 * ENTRY);
         for path in ["/a.yaml", &long] {
             progress.begin(path);
-            assert_eq!(parcel.file_at_work().as_deref(), path.get(..path.len().min(ENTRY - 2)));
+            assert_eq!(file_at_work(&memory).as_deref(), path.get(..path.len().min(ENTRY - 2)));
             progress.finish();
-            assert_eq!(parcel.file_at_work(), None);
+            assert_eq!(file_at_work(&memory), None);
         }
     }
 

@@ -9,24 +9,23 @@ pub(crate) mod failed_load;
 pub(crate) mod identity;
 pub(crate) mod transfer;
 
-use crate::base::paths::Paths;
-use crate::base::{Mode, limit};
+use crate::base::limit;
 use crate::fd::Foreign;
-use crate::loader::child::{LoadRequest, Part};
-use crate::loader::failed_load::{Death, LeftOut, Progress, SlowSources, Stragglers};
-use crate::loader::transfer::{LoadResult, Origin, Parcel};
+use crate::loader::child::LoadRequest;
+use crate::loader::failed_load::{Death, LeftOut, Progress, SlowSources, file_at_work};
+use crate::loader::transfer::{LoadResult, Origin};
 use crate::output::oom_score;
-use crate::state::carried;
-use crate::sys::{Pid, process, wait};
+use crate::state::carried::{self, KeptFd};
+use crate::sys::{Pid, memfd, process, wait};
 use groundstate_units::machine::event::Event;
 use groundstate_units::spec::Exit;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use nix::sys::resource::Resource;
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// A load in flight.
@@ -34,7 +33,8 @@ use std::time::Duration;
 pub(crate) struct Working {
     #[serde(with = "carried::pid")]
     pid: Pid,
-    parcel: Parcel,
+    /// The memfd that the child fills and seals.
+    memory: KeptFd<OwnedFd>,
     deadline: Time,
     pub(crate) purpose: Purpose,
     #[serde(default)]
@@ -49,9 +49,11 @@ pub(crate) struct Working {
 #[serde(default)]
 pub(crate) struct Loader {
     working: Option<Working>,
-    waiting: Queue,
+    pub(crate) waiting: Queue,
+    /// Killed loaders that have not exited: they wait in the kernel for an unresponsive file system.
+    /// A later image reaps them as unknown children.
     #[serde(skip)]
-    stragglers: Stragglers,
+    stragglers: BTreeSet<Pid>,
     /// Failed attempts of the first load.
     #[serde(skip)]
     boots: u8,
@@ -62,9 +64,9 @@ pub(crate) struct Loader {
     /// started it.
     #[serde(skip)]
     pub(crate) policy_edited: Option<bool>,
-    /// Files on which loaders of the load in flight failed.
+    /// Files on which loaders of the load in flight failed: the next loader skips them.
     #[serde(skip)]
-    left_out: LeftOut,
+    pub(crate) left_out: LeftOut,
     /// Sources that took too long to load.
     #[serde(skip)]
     pub(crate) slow: SlowSources,
@@ -73,20 +75,9 @@ pub(crate) struct Loader {
 }
 
 impl Loader {
-    /// Returns true until the first generation is loaded.
-    pub(crate) fn is_booting(&self) -> bool {
-        let boots = |working: &Working| matches!(working.purpose, Purpose::Boot);
-        self.working.as_ref().is_some_and(boots)
-    }
-
     /// Returns true if a load is in flight.
     pub(crate) fn is_at_work(&self) -> bool {
         self.working.is_some()
-    }
-
-    /// Returns true if the load in flight may install another generation.
-    pub(crate) fn will_change(&self) -> bool {
-        self.working.as_ref().is_some_and(|working| !working.purpose.is_shown_only())
     }
 
     /// The time at which the loader in flight is killed, or abandoned.
@@ -119,46 +110,27 @@ impl Loader {
         self.working.as_ref().map(|working| &working.purpose)
     }
 
-    /// Queues a load. Returns it as an error if the queue is full.
-    pub(crate) fn queue(&mut self, rank: Rank, purpose: Purpose) -> Result<(), Purpose> {
-        self.waiting.push(rank, purpose)
-    }
-
     /// The next queued load, if none is in flight.
     pub(crate) fn next(&mut self) -> Option<Purpose> {
         if self.is_at_work() { None } else { self.waiting.pop() }
     }
 
-    /// Drops queued loads whose client no longer waits.
-    pub(crate) fn drop_unasked(&mut self, waits: impl Fn(Asker) -> bool) {
-        self.waiting.drop_unasked(waits);
-    }
-
-    /// Starts a new load without skipped files.
-    pub(crate) fn leave_out_nothing(&mut self) {
-        self.left_out = LeftOut::default();
-    }
-
-    /// The files that the next loader skips.
-    pub(crate) fn left_out(&self) -> LeftOut {
-        self.left_out.clone()
-    }
-
     /// Returns true if too many killed loaders have not exited.
     pub(crate) fn is_stuck(&self) -> bool {
-        self.stragglers.are_many()
+        self.stragglers.len() >= limit::LOADERS_LEFT
     }
 
     /// Records a forked loader.
     pub(crate) fn started(
         &mut self,
-        (pid, parcel): (Pid, Parcel),
+        (pid, memory): (Pid, OwnedFd),
         purpose: Purpose,
         deadline: Time,
     ) {
         let (killed, gives_way) = (false, false);
         self.policy_edited = Some(false);
-        self.working = Some(Working { pid, parcel, deadline, purpose, killed, gives_way });
+        let memory = memory.into();
+        self.working = Some(Working { pid, memory, deadline, purpose, killed, gives_way });
     }
 
     /// Shortens the deadline of the load in flight, because root has requested another load.
@@ -172,19 +144,20 @@ impl Loader {
 
     /// Returns true if this child is a loader.
     pub(crate) fn knows(&self, pid: Pid) -> bool {
-        self.working.as_ref().is_some_and(|working| working.pid == pid) || self.stragglers.has(pid)
+        self.working.as_ref().is_some_and(|working| working.pid == pid)
+            || self.stragglers.contains(&pid)
     }
 
     /// Handles a reaped loader. Returns `None` if its load is over already.
     pub(crate) fn reaped(&mut self, pid: Pid, exit: Exit) -> Option<Outcome> {
         let Some(working) = self.working.take_if(|working| working.pid == pid) else {
-            self.stragglers.ended(pid);
+            self.stragglers.remove(&pid);
             return None;
         };
         if exit != Exit::Code(0) {
             return Some(Outcome::Died(working, exit));
         }
-        let brought = working.parcel.open();
+        let brought = transfer::unwrap(working.memory.into_inner());
         let brought = brought.map_err(|error| format!("cannot read the loader's result: {error}"));
         Some(Outcome::Brought(working.purpose, Box::new(brought)))
     }
@@ -203,7 +176,7 @@ impl Loader {
         }
         let working = self.working.take()?;
         let pid = working.pid;
-        self.stragglers.add(pid);
+        self.stragglers.insert(pid);
         Some((working, pid))
     }
 
@@ -215,12 +188,12 @@ impl Loader {
         patience: Duration,
         now: Time,
     ) -> Next {
-        let Working { parcel, purpose, killed, gives_way, .. } = load;
+        let Working { memory, purpose, killed, gives_way, .. } = load;
         if killed && gives_way {
             return Next::Wait(purpose);
         }
         let death = Death::of(exit, killed, patience);
-        let file = parcel.file_at_work();
+        let file = file_at_work(&memory);
         let why = death.of_load(file.as_deref());
         if let Purpose::Put { source, .. } = &purpose {
             if !matches!(death, Death::Other(_)) {
@@ -240,7 +213,7 @@ impl Loader {
     /// Starts the attempts of the first load again, in another root.
     pub(crate) fn boot_anew(&mut self) {
         (self.boots, self.since) = (0, None);
-        self.leave_out_nothing();
+        self.left_out = LeftOut::default();
     }
 
     /// Returns true if a failed first load is retried. A load that timed out is not, because it
@@ -254,12 +227,10 @@ impl Loader {
 }
 
 /// Forks the loader.
-pub(crate) fn send(errand: &LoadRequest<'_>) -> io::Result<(Pid, Parcel)> {
-    let (parcel, memory) = Parcel::new()?;
-    let body = match errand.part {
-        Part::Source(_, body) => body,
-        Part::Whole | Part::Instances => None,
-    };
+pub(crate) fn send(errand: &LoadRequest<'_>) -> io::Result<(Pid, OwnedFd)> {
+    let memory = memfd::create(c"generation")?;
+    let body = if let Purpose::Put { body, .. } = errand.purpose { body.as_ref() } else { None };
+    let body = body.map(AsFd::as_fd);
     let kept: Vec<BorrowedFd<'_>> = [memory.as_fd()].into_iter().chain(body).collect();
     let pid = process::fork(&kept, || {
         oom_score::protect_from_oom();
@@ -281,22 +252,7 @@ pub(crate) fn send(errand: &LoadRequest<'_>) -> io::Result<(Pid, Parcel)> {
             Err(_) => 1,
         }
     })?;
-    Ok((pid, parcel))
-}
-
-// The first load, which the boot waits for.
-
-/// Forks the loader for the boot, without the files on which earlier loaders failed; `targets` may be
-/// instances of templates.
-pub(crate) fn send_without(
-    paths: &Paths,
-    mode: Mode,
-    targets: [Option<&Name>; 2],
-    left_out: LeftOut,
-) -> io::Result<(Pid, Parcel)> {
-    let wanted: Vec<Name> = targets.into_iter().flatten().cloned().collect();
-    let identity = mode == Mode::Machine;
-    send(&LoadRequest { identity, wanted, left_out, ..LoadRequest::of(paths, mode) })
+    Ok((pid, memory))
 }
 
 // The queue of loads: their order and their limits. Pure; [`super`] carries them out.
@@ -424,7 +380,7 @@ pub(crate) enum Purpose {
 
 impl Purpose {
     /// Returns true if the load only produces an answer.
-    pub(super) fn is_shown_only(&self) -> bool {
+    pub(crate) fn is_shown_only(&self) -> bool {
         match self {
             Purpose::Boot | Purpose::Reload { .. } | Purpose::Put { .. } => false,
             Purpose::Plan { .. } => true,

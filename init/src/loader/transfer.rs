@@ -7,7 +7,8 @@ use groundstate_units::limit::GENERATION;
 use groundstate_units::machine::reason::Refusal;
 use groundstate_units::text::fields::{self, bytes};
 use groundstate_units::unit::generation::Generation;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fs::File;
 use std::io;
 use std::io::Write;
@@ -15,52 +16,41 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
 /// The result of a loader.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct LoadResult {
     /// Problems that are not about units: the host name, the machine-id.
+    #[serde(default)]
     pub(crate) notes: Vec<String>,
     /// True if more than single units is wrong: a boot installs the result nevertheless, a reload
     /// does not.
+    #[serde(default)]
     pub(crate) refused: bool,
     /// The refusal of a request: nothing changes.
     pub(crate) refusal: Option<Refusal>,
-    /// The loaded generation.
+    /// The loaded generation, which has its own encoding with a proof.
+    #[serde(with = "proven")]
     pub(crate) generation: Generation,
     /// The memfd that it came in.
+    #[serde(skip)]
     pub(crate) memory: Option<OwnedFd>,
 }
 
-/// The encoded result; the generation has its own encoding with a proof.
-#[derive(Serialize, Deserialize)]
-struct Wire {
-    #[serde(default)]
-    notes: Vec<String>,
-    #[serde(default)]
-    refused: bool,
-    refusal: Option<Refusal>,
-    #[serde(with = "bytes")]
-    generation: Vec<u8>,
-}
+/// Encodes a generation with its proof, and checks the proof.
+mod proven {
+    use super::{Deserializer, Error, Generation, Serializer, bytes};
 
-/// PID 1's end.
-#[derive(Serialize, Deserialize)]
-pub(crate) enum Parcel {
-    /// A memfd that the child will seal.
-    Memory(KeptFd<OwnedFd>),
-}
-
-impl Parcel {
-    /// Creates both ends: the child fills and seals the same memfd.
-    pub(crate) fn new() -> io::Result<(Parcel, OwnedFd)> {
-        let memory = memfd::create(c"generation")?;
-        let other = memory.try_clone()?;
-        Ok((Parcel::Memory(memory.into()), other))
+    pub(super) fn serialize<S: Serializer>(
+        generation: &Generation,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        bytes::serialize(&generation.encode(), to)
     }
 
-    /// Decodes the result after the child has exited.
-    pub(crate) fn open(self) -> Result<LoadResult, String> {
-        let Parcel::Memory(memory) = self;
-        unwrap(memory.into_inner())
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Generation, D::Error> {
+        let bytes: Vec<u8> = bytes::deserialize(from)?;
+        let mut generation = Generation::decode(&bytes).map_err(D::Error::custom)?;
+        generation.pack();
+        Ok(generation)
     }
 }
 
@@ -75,11 +65,7 @@ pub(crate) fn unwrap(memory: OwnedFd) -> Result<LoadResult, String> {
 }
 
 pub(crate) fn decode(bytes: &[u8]) -> Result<LoadResult, String> {
-    let wire: Wire = fields::decode(bytes)?;
-    let mut generation = Generation::decode(&wire.generation).map_err(|error| error.to_string())?;
-    generation.pack();
-    let Wire { notes, refused, refusal, .. } = wire;
-    Ok(LoadResult { notes, refused, refusal, generation, memory: None })
+    fields::decode(bytes)
 }
 
 /// Copies the content into init's own memory instead of mapping another process's memory.
@@ -95,13 +81,7 @@ pub(super) fn read_memory(memory: &File, most: usize) -> io::Result<Vec<u8>> {
 
 /// Writes the result and seals the memfd. Runs in the child.
 pub(crate) fn fill(memory: &OwnedFd, delivery: &LoadResult) -> io::Result<()> {
-    let wire = Wire {
-        notes: delivery.notes.clone(),
-        refused: delivery.refused,
-        refusal: delivery.refusal.clone(),
-        generation: delivery.generation.encode(),
-    };
-    let bytes = fields::encode(&wire).map_err(io::Error::other)?;
+    let bytes = fields::encode(delivery).map_err(io::Error::other)?;
     let mut to = File::from(memory.try_clone()?);
     // The entries of files in progress were here.
     to.set_len(0)?;

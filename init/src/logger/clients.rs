@@ -76,7 +76,6 @@ pub(crate) struct Clients {
     listener: Option<UnixListener>,
     by_token: BTreeMap<usize, Client>,
     listener_token: Token,
-    first_token: usize,
     /// True if connections may wait to be accepted.
     accepts: bool,
     /// Clients that may have sent a request.
@@ -122,7 +121,6 @@ impl Clients {
             listener: None,
             by_token: BTreeMap::new(),
             listener_token,
-            first_token: listener_token.0 + 1,
             accepts: false,
             due: BTreeSet::new(),
             served: 0,
@@ -200,35 +198,32 @@ impl Clients {
         let is_ours = credentials::shares_user_namespace(&stream, peer.pid, peer.uid);
         let root = peer.uid == 0 && is_ours;
         let most = limit::CLIENTS - if root { 0 } else { limit::CLIENTS_FOR_ROOT };
-        let tokens = self.first_token..self.first_token + most;
+        let first = self.listener_token.0 + 1;
         let same = self.by_token.values().filter(|client| client.uid == peer.uid).count();
         let has_quota = root || same < limit::CLIENTS_OF_A_UID;
         if !has_quota || self.by_token.len() >= most {
             self.evict(|client| !client.root && (has_quota || client.uid == peer.uid))?;
         }
-        let free = tokens.clone().find(|token| !self.by_token.contains_key(token));
+        let free = (first..first + most).find(|token| !self.by_token.contains_key(token));
         let token = free.ok_or(io::ErrorKind::QuotaExceeded)?;
         let allowed = root
             || is_ours
                 && (peer.uid == nix::unistd::geteuid().as_raw() || self.reads(&stream, peer));
         registry.register(&mut stream, Token(token), Interest::READABLE | Interest::WRITABLE)?;
-        let (asked, answers) = (Vec::new(), Answers::default());
-        self.by_token.insert(
-            token,
-            Client {
-                stream,
-                uid: peer.uid,
-                root,
-                moved: Instant::now(),
-                more: false,
-                refused: (!allowed).then(|| self.readers.may()),
-                asked,
-                answers,
-                follows: None,
-                history: None,
-                last: false,
-            },
-        );
+        let client = Client {
+            stream,
+            uid: peer.uid,
+            root,
+            moved: Instant::now(),
+            more: false,
+            refused: (!allowed).then(|| self.readers.may()),
+            asked: Vec::new(),
+            answers: Answers::default(),
+            follows: None,
+            history: None,
+            last: false,
+        };
+        self.by_token.insert(token, client);
         self.due.insert(token);
         Ok(())
     }
@@ -351,10 +346,10 @@ impl Clients {
         });
     }
 
-    /// Tokens of the clients whose answer is being read from files.
-    pub(crate) fn reading(&self) -> Vec<usize> {
+    /// Notes that answers read from files may go on.
+    pub(crate) fn readers_are_due(&mut self) {
         let reading = self.by_token.iter().filter(|(_, client)| client.history.is_some());
-        reading.map(|(token, _)| *token).collect()
+        self.due.extend(reading.map(|(token, _)| *token));
     }
 }
 
@@ -505,8 +500,8 @@ pub(crate) struct Answers {
     pieces: VecDeque<Piece>,
     /// Bytes of the stored lines in `pieces`.
     bytes: usize,
-    ready: Vec<u8>,
-    sent: usize,
+    /// JSON to send.
+    ready: VecDeque<u8>,
 }
 
 #[derive(Debug)]
@@ -547,23 +542,21 @@ impl Answers {
 
     /// Returns true if everything was sent.
     pub(crate) fn is_empty(&self) -> bool {
-        self.pieces.is_empty() && self.sent == self.ready.len()
+        self.pieces.is_empty() && self.ready.is_empty()
     }
 
     /// The next bytes to send; empty if there are none.
     pub(crate) fn next(&mut self) -> &[u8] {
-        if self.sent == self.ready.len() {
-            self.sent = 0;
-            self.ready.clear();
+        if self.ready.is_empty() {
             self.ready.shrink_to(AHEAD);
             while self.ready.len() < AHEAD && self.render() {}
         }
-        self.ready.get(self.sent..).unwrap_or_default()
+        self.ready.as_slices().0
     }
 
     /// Notes that so many of them were sent.
     pub(crate) fn taken(&mut self, bytes: usize) {
-        self.sent = (self.sent + bytes).min(self.ready.len());
+        self.ready.drain(..bytes.min(self.ready.len()));
     }
 
     /// Converts one line or object to JSON. Returns false if there is none.
@@ -592,10 +585,10 @@ impl Answers {
     }
 }
 
-fn write(to: &mut Vec<u8>, answer: &impl Serialize) {
+fn write(to: &mut VecDeque<u8>, answer: &impl Serialize) {
     // Writing to memory cannot fail, and these types have no maps with invalid keys.
     if serde_json::to_writer(&mut *to, answer).is_ok() {
-        to.push(b'\n');
+        to.push_back(b'\n');
     }
 }
 

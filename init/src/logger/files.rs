@@ -4,6 +4,7 @@
 use super::channel::Settings;
 use super::history::History;
 use super::limit;
+use super::pending_buffer::count_lines;
 use super::sinks::Lines;
 use groundstate_units::control::log_line::{LogLine, file_name};
 use groundstate_units::text::name::Name;
@@ -101,7 +102,7 @@ impl Files {
         let (unit, text) = (&lines.unit, lines.text.as_slice());
         let resting = self.troubles.get(unit).and_then(|trouble| trouble.rest);
         if resting.is_some_and(|until| Instant::now() < until) {
-            self.trouble(unit, count(text), "", None);
+            self.trouble(unit, count_lines(text), "", None);
             return;
         }
         let note = self.troubles.get(unit).map(Trouble::note);
@@ -109,7 +110,7 @@ impl Files {
             // Files are opened again later: the directory may have changed by then.
             self.open.remove(unit);
             self.dir = None;
-            let lost = count(text.get(written..).unwrap_or_default());
+            let lost = count_lines(text.get(written..).unwrap_or_default());
             let rest = Instant::now() + limit::FILE_REST;
             self.trouble(unit, lost, why.desc(), Some(rest));
         }
@@ -125,7 +126,7 @@ impl Files {
         }
         let Some(dir) = self.dir.as_ref().map(AsFd::as_fd) else { return Ok(()) };
         if !self.open.contains_key(unit) {
-            let file = LogFile::open(dir, unit, self.keeping).map_err(none)?;
+            let file = LogFile::open(dir, file_name(unit), self.keeping).map_err(none)?;
             if self.open.len() >= limit::FILES_OPEN
                 && let Some(oldest) =
                     self.open.iter().min_by_key(|(_, open)| open.used).map(|(unit, _)| unit.clone())
@@ -137,14 +138,14 @@ impl Files {
         self.clock += 1;
         let Some(open) = self.open.get_mut(unit) else { return Ok(()) };
         open.used = self.clock;
-        open.file.follow(dir, unit, self.keeping).map_err(none)?;
+        open.file.follow(dir).map_err(none)?;
         let mark = lines.mark.as_ref();
         let (begin, before) = mark.map_or((0, None), |mark| mark.begins(open.file.inode()));
         if let Some(size) = before {
             open.file.take_back(size).map_err(none)?;
         }
         if let Some(note) = note {
-            let noted = open.file.append(dir, unit, note, self.keeping, &mut |_, _, _| {});
+            let noted = open.file.append(dir, note, &mut |_, _, _| {});
             noted.map_err(|torn| none(torn.why))?;
             self.troubles.remove(unit);
         }
@@ -154,7 +155,7 @@ impl Files {
             }
         };
         let rest = text.get(begin..).unwrap_or_default();
-        let appended = open.file.append(dir, unit, rest, self.keeping, &mut told);
+        let appended = open.file.append(dir, rest, &mut told);
         told(rest.len(), 0, 0);
         appended.map_err(|torn| (begin + torn.written, torn.why))
     }
@@ -204,10 +205,6 @@ pub(crate) fn now() -> WallTime {
     WallTime::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-fn count(text: &[u8]) -> u64 {
-    text.iter().fold(0, |lines, byte| lines + u64::from(*byte == b'\n'))
-}
-
 fn keeping(settings: &Settings) -> Keeping {
     Keeping {
         size: settings.log_size.max(1),
@@ -220,10 +217,8 @@ fn keeping(settings: &Settings) -> Keeping {
 /// waits for the logger.
 pub(crate) fn group(name: &str) -> Option<u32> {
     let mut text = String::new();
-    let file = std::fs::OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
-        .open("/etc/group");
+    let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
+    let file = File::options().read(true).custom_flags(flags).open("/etc/group");
     if let Ok(file) = file {
         // An unreadable file counts as empty.
         let _ = file.take(limit::GROUP_FILE).read_to_string(&mut text);
@@ -275,6 +270,8 @@ pub(crate) struct LogFile {
     fd: OwnedFd,
     inode: u64,
     size: u64,
+    name: String,
+    keeping: Keeping,
 }
 
 /// A partial write.
@@ -287,13 +284,8 @@ pub(crate) struct Torn {
 }
 
 impl LogFile {
-    /// Opens or creates the unit's file in `dir`.
-    pub(crate) fn open(
-        dir: BorrowedFd<'_>,
-        unit: &Name,
-        keeping: Keeping,
-    ) -> Result<LogFile, Errno> {
-        let name = file_name(unit);
+    /// Opens or creates the file of this name in `dir`.
+    fn open(dir: BorrowedFd<'_>, name: String, keeping: Keeping) -> Result<LogFile, Errno> {
         match LogFile::open_ours(dir, &name, keeping) {
             Err(None) => {
                 rotate(dir, &name, keeping.keep.max(1))?;
@@ -331,8 +323,8 @@ impl LogFile {
             // This fails without root or membership in the group; then the group has no access.
             let _ = fchown(&fd, None, Some(Gid::from_raw(group)));
         }
-        let mut file =
-            LogFile { fd, inode: found.st_ino, size: u64::try_from(found.st_size).unwrap_or(0) };
+        let (inode, size) = (found.st_ino, u64::try_from(found.st_size).unwrap_or(0));
+        let mut file = LogFile { fd, inode, size, name: name.to_string(), keeping };
         file.end_torn_line().map_err(Some)?;
         Ok(file)
     }
@@ -365,24 +357,25 @@ impl LogFile {
 
     /// Checks the file at the path again. Another program may have removed or renamed the file, as
     /// logrotate does; then a new one is opened. It may also have truncated it.
-    pub(crate) fn follow(
-        &mut self,
-        dir: BorrowedFd<'_>,
-        unit: &Name,
-        keeping: Keeping,
-    ) -> Result<(), Errno> {
-        match fstatat(dir, file_name(unit).as_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
+    fn follow(&mut self, dir: BorrowedFd<'_>) -> Result<(), Errno> {
+        match fstatat(dir, self.name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(found) if found.st_ino == self.inode => {
                 self.size = u64::try_from(found.st_size).unwrap_or(self.size);
+                Ok(())
             }
-            Ok(_) | Err(Errno::ENOENT) => *self = LogFile::open(dir, unit, keeping)?,
-            Err(why) => return Err(why),
+            Ok(_) | Err(Errno::ENOENT) => self.renew(dir),
+            Err(why) => Err(why),
         }
+    }
+
+    /// Continues with a new file.
+    fn renew(&mut self, dir: BorrowedFd<'_>) -> Result<(), Errno> {
+        *self = LogFile::open(dir, self.name.clone(), self.keeping)?;
         Ok(())
     }
 
     /// Truncates the file to a previous size: lines added by a killed logger are added again.
-    pub(crate) fn take_back(&mut self, size: u64) -> Result<(), Errno> {
+    fn take_back(&mut self, size: u64) -> Result<(), Errno> {
         if size < self.size {
             ftruncate(&self.fd, i64::try_from(size).map_err(|_| Errno::EFBIG)?)?;
             self.size = size;
@@ -392,26 +385,23 @@ impl LogFile {
 
     /// Appends whole lines and rotates if needed. Before each write it calls `told` with the bytes
     /// written so far, and the file and its size.
-    pub(crate) fn append(
+    fn append(
         &mut self,
         dir: BorrowedFd<'_>,
-        unit: &Name,
         lines: &[u8],
-        keeping: Keeping,
         told: &mut dyn FnMut(usize, u64, u64),
     ) -> Result<(), Torn> {
         let mut rest = lines;
         while !rest.is_empty() {
             let written = lines.len() - rest.len();
-            let room = keeping.size.saturating_sub(self.size);
+            let room = self.keeping.size.saturating_sub(self.size);
             let mut fits = whole_lines(rest, usize::try_from(room).unwrap_or(usize::MAX));
             if fits == 0 {
                 if self.size > 0 {
                     // A later logger then finds another file, and does not truncate it.
                     told(written, self.inode, self.size);
-                    let fresh = rotate(dir, &file_name(unit), keeping.keep)
-                        .and_then(|()| LogFile::open(dir, unit, keeping));
-                    *self = fresh.map_err(|why| Torn { written, why })?;
+                    let rotated = rotate(dir, &self.name, self.keeping.keep);
+                    rotated.and_then(|()| self.renew(dir)).map_err(|why| Torn { written, why })?;
                     continue;
                 }
                 fits = rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |at| at + 1);
@@ -419,7 +409,7 @@ impl LogFile {
             let (now, later) = rest.split_at_checked(fits).unwrap_or((rest, &[]));
             told(written, self.inode, self.size);
             self.write_lines(now)
-                .map_err(|torn| Torn { written: written + torn.written, why: torn.why })?;
+                .map_err(|torn| Torn { written: written + torn.written, ..torn })?;
             rest = later;
         }
         Ok(())

@@ -12,9 +12,8 @@ use groundstate_units::text::wall_clock::WallTime;
 use mio::Waker;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
-use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Take};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -173,8 +172,10 @@ impl Reader {
     fn new(unit: &Name, text: Text, most: u64, since: Option<WallTime>) -> io::Result<Reader> {
         let from: Box<dyn BufRead> = match text {
             Text::Memory(mut text) => {
-                let from = start_of_last(&mut &*text, text.len() as u64, most)?.unwrap_or(0);
-                text.drain(..usize::try_from(from).unwrap_or(0));
+                let mut ends = text.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
+                let before = usize::try_from(most).ok().and_then(|most| ends.nth(most));
+                let from = before.map_or(0, |(at, _)| at + 1);
+                text.drain(..from);
                 Box::new(io::Cursor::new(text))
             }
             Text::Files(files) => {
@@ -203,96 +204,39 @@ impl Reader {
     }
 }
 
-/// Several files, one after the other.
-struct Chain(VecDeque<Take<File>>);
-
-impl Read for Chain {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while let Some(part) = self.0.front_mut() {
-            match part.read(buffer) {
-                Ok(0) => self.0.pop_front(),
-                other => return other,
-            };
-        }
-        Ok(0)
-    }
-}
-
 /// The last `most` lines of consecutive files.
-fn last_of(files: Vec<(File, u64)>, most: u64) -> io::Result<Chain> {
-    let mut chain = VecDeque::new();
+fn last_of(files: Vec<(File, u64)>, most: u64) -> io::Result<Box<dyn Read>> {
+    let mut all: Box<dyn Read> = Box::new(io::empty());
     let mut left = most;
     for (mut file, size) in files.into_iter().rev() {
         if left == 0 {
             break;
         }
-        let (from, lines) = match start_of_last(&mut Positioned(&file), size, left)? {
-            Some(from) => (from, left),
-            None => (0, count(&file, size)?),
-        };
+        let (from, lines) = start_of_last(&file, size, left)?;
         left = left.saturating_sub(lines);
         file.seek(SeekFrom::Start(from))?;
-        chain.push_front(file.take(size - from));
+        all = Box::new(file.take(size - from).chain(all));
     }
-    Ok(Chain(chain))
+    Ok(all)
 }
 
-/// Data that can be read backwards.
-trait ReadAt {
-    fn read_at(&mut self, buffer: &mut [u8], at: u64) -> io::Result<()>;
-}
-
-struct Positioned<'a>(&'a File);
-
-impl ReadAt for Positioned<'_> {
-    fn read_at(&mut self, buffer: &mut [u8], at: u64) -> io::Result<()> {
-        self.0.read_exact_at(buffer, at)
-    }
-}
-
-impl ReadAt for &[u8] {
-    fn read_at(&mut self, buffer: &mut [u8], at: u64) -> io::Result<()> {
-        let at = usize::try_from(at).unwrap_or(usize::MAX);
-        let found = self.get(at..).and_then(|rest| rest.get(..buffer.len()));
-        buffer.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
-        Ok(())
-    }
-}
-
-/// The offset of the last `most` lines. Returns `None` if there are fewer.
-fn start_of_last(text: &mut impl ReadAt, size: u64, most: u64) -> io::Result<Option<u64>> {
-    if most == 0 {
-        return Ok(Some(size));
-    }
+/// The offset of the last `most` lines of a file, and the number of lines from there on.
+fn start_of_last(file: &File, size: u64, most: u64) -> io::Result<(u64, u64)> {
     let (mut end, mut newlines) = (size, 0);
     let mut block = vec![0; limit::HISTORY_BUFFER];
     while end > 0 {
         let start = end.saturating_sub(block.len() as u64);
         block.truncate(usize::try_from(end - start).unwrap_or(0));
-        text.read_at(&mut block, start)?;
+        file.read_exact_at(&mut block, start)?;
         for (at, byte) in block.iter().enumerate().rev() {
-            newlines += u64::from(*byte == b'\n');
-            if *byte == b'\n' && newlines == most.saturating_add(1) {
-                return Ok(Some(start + at as u64 + 1));
+            if *byte == b'\n' && newlines == most {
+                return Ok((start + at as u64 + 1, most));
             }
+            newlines += u64::from(*byte == b'\n');
         }
         end = start;
     }
-    Ok(None)
-}
-
-/// Counts the lines of a file.
-fn count(file: &File, size: u64) -> io::Result<u64> {
-    let mut lines = 0;
-    let mut block = vec![0; limit::HISTORY_BUFFER];
-    let mut at = 0;
-    while at < size {
-        block.truncate(usize::try_from(size - at).unwrap_or(usize::MAX));
-        file.read_exact_at(&mut block, at)?;
-        lines += block.iter().fold(0, |lines, byte| lines + u64::from(*byte == b'\n'));
-        at += block.len() as u64;
-    }
-    Ok(lines)
+    Ok((0, newlines))
 }
 
 #[cfg(test)]

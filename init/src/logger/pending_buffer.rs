@@ -11,7 +11,6 @@ use super::limit;
 use crate::state::carried::KeptFd;
 use crate::sys::{device, memfd};
 use groundstate_units::text::fields::{self, bytes};
-use groundstate_units::text::log_level::DAEMON;
 use groundstate_units::text::name::Name;
 use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, splice, tee};
 use serde::de::DeserializeOwned;
@@ -82,17 +81,6 @@ pub(super) struct Progress {
     size: u64,
 }
 
-/// A record in the ring.
-#[derive(Serialize, Deserialize)]
-struct Record {
-    unit: Name,
-    target: Name,
-    #[serde(default)]
-    tag: String,
-    #[serde(default, with = "bytes")]
-    text: Vec<u8>,
-}
-
 /// Writes a part of the head in one step of the kernel, because it lies within one page.
 fn put<T: Serialize>(memory: &File, at: u64, value: &T) -> io::Result<()> {
     let bytes = fields::encode(value).map_err(Error::other)?;
@@ -106,27 +94,42 @@ fn get<T: DeserializeOwned + Default>(memory: &File, at: u64) -> T {
     found.map(|(value, _)| value).unwrap_or_default()
 }
 
-/// Stored lines of one run, for all lanes.
-#[derive(Debug)]
+/// Stored lines of one run, for all lanes. Those for files are a record in the ring.
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Lines {
     pub(crate) unit: Name,
     /// The name that echo shows.
     pub(crate) target: Name,
     /// The name in other logs; empty means the unit's name.
+    #[serde(default)]
     pub(crate) tag: String,
     /// The facility for other logs.
+    #[serde(default)]
     pub(crate) facility: u8,
     /// In stored form.
+    #[serde(default, with = "bytes")]
     pub(crate) text: Vec<u8>,
     /// The record that keeps them until they are written.
+    #[serde(skip)]
     pub(super) mark: Option<Mark>,
 }
 
 impl Lines {
     /// The number of lines.
     pub(crate) fn count(&self) -> u64 {
-        self.text.iter().fold(0, |lines, byte| lines + u64::from(*byte == b'\n'))
+        count_lines(&self.text)
     }
+
+    /// Other lines of the same origin.
+    pub(super) fn with(&self, text: Vec<u8>) -> Lines {
+        let (unit, target, tag) = (self.unit.clone(), self.target.clone(), self.tag.clone());
+        Lines { unit, target, tag, facility: self.facility, text, mark: None }
+    }
+}
+
+/// The number of lines in stored form.
+pub(super) fn count_lines<'a>(bytes: impl IntoIterator<Item = &'a u8>) -> u64 {
+    bytes.into_iter().fold(0, |lines, byte| lines + u64::from(*byte == b'\n'))
 }
 
 /// Marks a record as done when its lines are dropped.
@@ -213,14 +216,11 @@ impl Intake {
         let progress: Progress = get(&self.memory, PROGRESS_AT);
         let (mut at, mut left) = (self.head.first, Vec::new());
         while at < self.head.end {
-            let Some((record, after)) = self.record(at) else { break };
+            let Some((mut lines, after)) = self.record(at) else { break };
             if at >= progress.record {
                 let before = (at == progress.record).then_some(progress);
-                let mark = self.mark(at, after, before);
-                let Record { unit, target, tag, text } = record;
-                // They go to files, which have no facility.
-                let facility = DAEMON;
-                left.push(Lines { unit, target, tag, facility, text, mark: Some(mark) });
+                lines.mark = Some(self.mark(at, after, before));
+                left.push(lines);
             }
             at = after;
         }
@@ -236,24 +236,22 @@ impl Intake {
         Mark { memory: Arc::clone(&self.memory), record: at, done, before }
     }
 
-    fn record(&self, at: u64) -> Option<(Record, u64)> {
-        let mut length = [0; 8];
-        self.ring(at, 8, |place, range| {
-            let part = length.get_mut(range).ok_or(ErrorKind::InvalidData)?;
-            self.memory.read_exact_at(part, place)
-        })
-        .ok()?;
-        let length = u64::from_le_bytes(length);
+    fn record(&self, at: u64) -> Option<(Lines, u64)> {
+        let length = u64::from_le_bytes(*self.read(at, 8)?.first_chunk()?);
         if length > limit::STAGE {
             return None;
         }
+        let bytes = self.read(at + 8, length)?;
+        Some((fields::decode(&bytes).ok()?, at + 8 + length))
+    }
+
+    fn read(&self, at: u64, length: u64) -> Option<Vec<u8>> {
         let mut bytes = vec![0; usize::try_from(length).ok()?];
-        self.ring(at + 8, length, |place, range| {
+        let read = self.ring(at, length, |place, range| {
             let part = bytes.get_mut(range).ok_or(ErrorKind::InvalidData)?;
             self.memory.read_exact_at(part, place)
-        })
-        .ok()?;
-        Some((fields::decode(&bytes).ok()?, at + 8 + length))
+        });
+        read.ok().map(|()| bytes)
     }
 
     /// Calls `piece` for the one or two parts of a range of the ring.
@@ -295,13 +293,7 @@ impl Intake {
     /// error, nothing was removed.
     pub(super) fn take(&mut self, pipe: &OwnedFd, bytes: usize, lines: &Lines) -> io::Result<Mark> {
         self.forget_done();
-        let record = Record {
-            unit: lines.unit.clone(),
-            target: lines.target.clone(),
-            tag: lines.tag.clone(),
-            text: lines.text.clone(),
-        };
-        let record = fields::encode(&record).map_err(Error::other)?;
+        let record = fields::encode(lines).map_err(Error::other)?;
         let length = record.len() as u64;
         let at = self.head.end;
         let after = at + 8 + length;

@@ -106,13 +106,8 @@ impl Stash {
     /// Passes the read ends to `see`, one message at a time, until it returns false.
     pub(crate) fn show(&self, mut see: impl FnMut(&[ReadEnd]) -> bool) {
         // On an error, they are shown the next time.
-        let _ = self.look_through(|ends| see(&ends));
+        let _ = look_into(self.out.as_fd(), |ends| see(&ends));
         let _ = self.table.chunks(limit::FDS_A_MESSAGE).all(see);
-    }
-
-    /// Passes copies of each message's read ends, in order, until `see` returns false.
-    fn look_through(&self, see: impl FnMut(Vec<ReadEnd>) -> bool) -> io::Result<()> {
-        look_into(self.out.as_fd(), see)
     }
 
     /// Removes the oldest message.
@@ -132,7 +127,7 @@ impl Stash {
     /// runs.
     pub(crate) fn recount(&mut self) -> BTreeSet<RunId> {
         let (mut runs, mut messages, mut held) = (BTreeSet::new(), 0, 0);
-        let counted = self.look_through(|ends| {
+        let counted = look_into(self.out.as_fd(), |ends| {
             messages += 1;
             held += ends.len();
             runs.extend(ends.iter().map(|end| end.run));
@@ -151,7 +146,7 @@ impl Stash {
         let most = self.most.saturating_add(limit::FDS_A_MESSAGE);
         while left > 0 {
             let (mut packed, mut count) = (Vec::new(), 0);
-            let looked = self.look_through(|ends| {
+            let looked = look_into(self.out.as_fd(), |ends| {
                 let ends: Vec<_> = ends.into_iter().filter(|end| alive(end.run)).collect();
                 let fits = count < left && packed.len() + ends.len() <= limit::FDS_A_MESSAGE;
                 if fits {
@@ -181,7 +176,8 @@ pub(crate) fn look_into(
     out: BorrowedFd<'_>,
     mut see: impl FnMut(Vec<ReadEnd>) -> bool,
 ) -> io::Result<()> {
-    socket::look_from_the_first(out)?;
+    // Each look starts with the oldest message: socket(7).
+    socket::set_option(out, libc::SOL_SOCKET, libc::SO_PEEK_OFF, 0)?;
     let mut buffer = [0; BUFFER];
     loop {
         let got = match socket::look(out, &mut buffer) {

@@ -6,9 +6,7 @@ use super::channel::{Order, Report, RunLog, Settings, decode, send_reports};
 use super::clients::{Clients, Readers};
 use super::pending_buffer::{Intake, Stage};
 use super::query::{self, Context};
-use super::sinks::Lines;
-use super::sinks::Out;
-use super::sinks::Room;
+use super::sinks::{Lines, Out, Room};
 use super::stream::Stream;
 use super::units::Units;
 use super::{files, limit};
@@ -22,6 +20,7 @@ use mio::{Events, Poll, Token, Waker};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -50,7 +49,7 @@ pub(crate) fn run(
     // Like init, it should be the OOM killer's last victim.
     crate::output::oom_score::protect_from_oom();
     // Without this, a missing reader would kill the logger instead of failing write(2).
-    let _ = sys::signal::ignore(libc::SIGPIPE as u8);
+    let _ = sys::signal::ignore(Signal::SIGPIPE);
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o027));
     let ended = orders
         .try_clone()
@@ -106,15 +105,8 @@ pub(super) struct Logger {
     /// Buffers for one read, and for the lines it completes.
     pub(super) buffer: Vec<u8>,
     pub(super) lines: Vec<u8>,
-    finish: Option<Finish>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Finish {
-    /// PID 1 has requested it.
-    Asked,
-    /// PID 1 is gone.
-    Alone,
+    /// True if PID 1 has requested the end, or is gone.
+    is_finishing: bool,
 }
 
 impl Logger {
@@ -150,14 +142,14 @@ impl Logger {
             out: Out::new(settings, Arc::new(waker)),
             buffer: Vec::new(),
             lines: Vec::new(),
-            finish: None,
+            is_finishing: false,
         })
     }
 
     fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(256);
         let mut wait = None;
-        while self.finish.is_none() {
+        while !self.is_finishing {
             match self.poll.poll(&mut events, wait) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
                 _ => {}
@@ -165,11 +157,7 @@ impl Logger {
             for event in &events {
                 match event.token() {
                     ORDERS => self.take_orders(),
-                    LANES => {
-                        for client in self.clients.reading() {
-                            self.clients.is_due(client);
-                        }
-                    }
+                    LANES => self.clients.readers_are_due(),
                     LISTENER => self.clients.has_callers(),
                     token if token.0 < FIRST_PIPE => self.clients.is_due(token.0),
                     token => self.may_read(token.0),
@@ -204,7 +192,7 @@ impl Logger {
         loop {
             let got = sys::socket::receive(self.orders.as_fd(), &mut buffer);
             if sys::socket::is_over(&got) {
-                self.finish.get_or_insert(Finish::Alone);
+                self.is_finishing = true;
                 return;
             }
             let Ok(mut got) = got else { break };
@@ -238,7 +226,7 @@ impl Logger {
                         self.close(number);
                     }
                 }
-                Some(Order::Finish) => self.finish = Some(Finish::Asked),
+                Some(Order::Finish) => self.is_finishing = true,
                 // Only PID 1 writes here, and it is the same program.
                 None => {}
             }
@@ -434,17 +422,13 @@ impl Logger {
             self.publish(unit, log);
         }
         self.out.finish();
-        if self.finish == Some(Finish::Asked) {
-            self.reports.push_back(Report::Finished);
-            send_reports(&self.orders, &mut self.reports);
-        }
+        // PID 1 may be gone.
+        self.reports.push_back(Report::Finished);
+        send_reports(&self.orders, &mut self.reports);
     }
-}
 
-// Pipes whose lines go to log files
-
-impl Logger {
-    /// Reads the whole lines in a pipe. Returns `None` if it must be read in the other way.
+    /// Reads the whole lines in a pipe whose lines go to a log file. Returns `None` if it must be
+    /// read in the other way.
     pub(super) fn read_staged(&mut self, number: usize) -> Option<bool> {
         let (pipe, intake) = (self.pipes.get_mut(&number)?, self.intake.as_mut()?);
         let seen = match intake.look(&pipe.fd, &mut self.buffer) {

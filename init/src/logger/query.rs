@@ -4,6 +4,7 @@
 use super::clients::{Clients, Follow};
 use super::history::{History, Source};
 use super::limit;
+use super::pending_buffer::count_lines;
 use super::sinks::Out;
 use super::units::Units;
 use groundstate_units::control::answer::Failure;
@@ -23,7 +24,7 @@ pub(super) struct Context<'a> {
 
 /// Serves the clients that are due: root first, then the others within the time of this turn. The
 /// next turn continues with the rest.
-pub(crate) fn serve_all(log: &mut Context<'_>) {
+pub(super) fn serve_all(log: &mut Context<'_>) {
     let mut until = None;
     for (client, root) in log.clients.order() {
         if !root {
@@ -64,21 +65,14 @@ fn logs(log: &mut Context<'_>, client: usize, query: LogQuery) -> Result<(), Fai
     if query.targets.len() > limit::QUERY_TARGETS {
         return Err(usage(format!("more than {} targets at once", limit::QUERY_TARGETS)));
     }
-    let since = match query.since.as_deref().map(|text| (text, WallTime::parse(text))) {
-        None => None,
-        Some((_, Some(wall))) => Some(wall),
-        Some((text, None)) => {
-            return Err(usage(format!(
-                "{text:?} is not a time of the form {}",
-                WallTime::default()
-            )));
-        }
+    let parse = |text: &String| {
+        let form = WallTime::default();
+        WallTime::parse(text)
+            .ok_or_else(|| usage(format!("{text:?} is not a time of the form {form}")))
     };
-    let names = query
-        .targets
-        .iter()
-        .map(|text| Name::new(text).map_err(|why| usage(format!("{text:?}: {why}"))));
-    let names = names.collect::<Result<Vec<Name>, Failure>>()?;
+    let since = query.since.as_ref().map(parse).transpose()?;
+    let name = |text: &String| Name::new(text).map_err(|why| usage(format!("{text:?}: {why}")));
+    let names = query.targets.iter().map(name).collect::<Result<Vec<Name>, Failure>>()?;
     let most = match (query.n, since) {
         (Some(n), _) => n.min(limit::QUERY_LINES),
         (None, Some(_)) => limit::QUERY_LINES,
@@ -145,8 +139,7 @@ impl Wanted {
                 let Some(unit) = log.units.get_mut(*number) else { return true };
                 let lines = unit.tail.lines();
                 let first = lines.split(|byte| *byte == b'\n').next().and_then(LogLine::parse);
-                let enough =
-                    lines.iter().filter(|byte| **byte == b'\n').count() as u64 >= self.most;
+                let enough = count_lines(lines) >= self.most;
                 let early = first.zip(self.since).is_some_and(|(line, since)| line.time < since);
                 enough || early || !unit.in_file
             })

@@ -171,11 +171,8 @@ impl Out {
         }
         if let Some(lost) = self.dropped.remove(&way) {
             let text = files::note(&format!("{lost} lines of all units lost"));
-            let (unit, target) = (lines.unit.clone(), lines.target.clone());
             let bytes = text.len();
-            let (tag, facility) = (lines.tag.clone(), lines.facility);
-            let note = Lines { unit, target, tag, facility, text, mark: None };
-            lane.push(Arc::new(note), bytes);
+            lane.push(Arc::new(lines.with(text)), bytes);
         }
         lane.push(Arc::clone(lines), lines.text.len());
     }
@@ -453,9 +450,7 @@ impl Terminal {
 
     /// Uses /dev/console.
     pub(crate) fn console() -> Terminal {
-        let flags = libc::O_NOCTTY | libc::O_NONBLOCK | libc::O_CLOEXEC;
-        let file = File::options().write(true).custom_flags(flags).open("/dev/console");
-        Terminal { fd: file.ok().map(OwnedFd::from), raw: false, shown: Vec::new() }
+        Terminal { fd: device("/dev/console").map(OwnedFd::from), raw: false, shown: Vec::new() }
     }
 
     /// Writes the lines; may block.
@@ -482,6 +477,12 @@ impl Terminal {
         }
         self.shown.shrink_to(limit::READ);
     }
+}
+
+/// Opens a device for writing.
+fn device(path: &str) -> Option<File> {
+    let flags = libc::O_NOCTTY | libc::O_NONBLOCK | libc::O_CLOEXEC;
+    File::options().write(true).custom_flags(flags).open(path).ok()
 }
 
 /// Writes all bytes and waits if the descriptor is not writable.
@@ -512,8 +513,7 @@ pub(crate) enum Records {
 impl Records {
     /// Opens /dev/kmsg; `None` inside if that fails.
     pub(crate) fn kernel() -> Records {
-        let flags = libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_NOCTTY;
-        Records::Kernel(File::options().write(true).custom_flags(flags).open("/dev/kmsg").ok())
+        Records::Kernel(device("/dev/kmsg"))
     }
 
     /// Sends each line as a record.

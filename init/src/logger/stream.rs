@@ -86,9 +86,7 @@ impl Stream {
         self.long = continued;
         ready
     }
-}
 
-impl Stream {
     /// Determines the level of a line that consists of the kept part and `rest`. Returns the length
     /// of its level prefix.
     fn begin_line(&mut self, rest: &[u8]) -> usize {

@@ -25,6 +25,7 @@ use groundstate_units::text::fields;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -32,10 +33,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// PID 1's side of the logger.
-fn delay() -> Duration {
-    limit::RESTART_DELAY
-}
-
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Handle {
     settings: Settings,
@@ -52,8 +49,8 @@ pub(crate) struct Handle {
     predecessor: Option<Pid>,
     /// The time of the next start, if none is running.
     pub(super) start_at: Option<Time>,
-    /// The pause before the next start.
-    #[serde(default = "delay")]
+    /// The last pause before a start; zero after a steady run.
+    #[serde(default)]
     delay: Duration,
     pub(super) stash: Stash,
     /// Lines that a logger has read and not written.
@@ -90,7 +87,7 @@ impl Handle {
             link: None,
             predecessor: None,
             start_at: None,
-            delay: limit::RESTART_DELAY,
+            delay: Duration::ZERO,
             stash: Stash::new()?,
             // Without a stage, a killed logger loses lines that it has not written.
             stage: Stage::new().ok(),
@@ -138,7 +135,7 @@ impl Handle {
         kept.extend(stage.iter().flat_map(|stage| stage.fds()));
         let pid = sys::process::fork(&kept, || {
             // A file size limit then fails a write instead of killing the logger.
-            let _ = sys::signal::ignore(sys::signal::XFSZ);
+            let _ = sys::signal::ignore(Signal::SIGXFSZ);
             process::run(&theirs, listener, stage, self.settings.clone())
         })?;
         Ok((pid, ours))
@@ -295,19 +292,13 @@ impl Handle {
     pub(crate) fn reports(&mut self, now: Time) -> Vec<Report> {
         let mut reports = std::mem::take(&mut self.crowd.said);
         while let Some(report) = self.link.as_mut().and_then(|link| link.hear()) {
-            match report {
-                Report::Ready(run) => {
-                    if let Some(log) = self.runs.get_mut(&run) {
-                        log.ready_grep = None;
-                    }
-                }
-                Report::Ended(run) => self.over(run),
-                Report::Drained(_)
-                | Report::Finished
-                | Report::Pong(_)
-                | Report::Trouble(..)
-                | Report::Crowded(_)
-                | Report::Lost(_) => {}
+            if let Report::Ready(run) = report
+                && let Some(log) = self.runs.get_mut(&run)
+            {
+                log.ready_grep = None;
+            }
+            if let Report::Ended(run) = report {
+                self.over(run);
             }
             reports.push(report);
         }
@@ -397,7 +388,7 @@ impl Handle {
         let Some(link) = self.link.take_if(|link| link.pid == pid) else { return false };
         if !self.finishing {
             if now.since(link.started) >= limit::STEADY {
-                self.delay = limit::RESTART_DELAY;
+                self.delay = Duration::ZERO;
                 self.start_at = Some(now);
             } else {
                 self.later(now);
@@ -427,8 +418,8 @@ impl Handle {
     }
 
     fn later(&mut self, now: Time) {
+        self.delay = (self.delay * 2).clamp(limit::RESTART_DELAY, limit::RESTART_DELAY_MAX);
         self.start_at = Some(now.after(self.delay));
-        self.delay = (self.delay * 2).min(limit::RESTART_DELAY_MAX);
     }
 }
 

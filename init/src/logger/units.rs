@@ -1,6 +1,7 @@
 //! The units that the logger knows: their targets and their tails.
 
 use super::channel::RunLog;
+use super::pending_buffer::count_lines;
 use super::sinks::Lines;
 use super::{files, limit};
 use groundstate_units::spec::Log;
@@ -27,6 +28,15 @@ pub(crate) struct Unit {
     pub(crate) runs: usize,
     /// Number of lines that were dropped before the lane of files.
     pub(crate) lost: u64,
+}
+
+impl Unit {
+    /// Stored lines of it, for the lanes.
+    fn lines(&self, text: Vec<u8>) -> Lines {
+        let target = self.targets.first().unwrap_or(&self.name).clone();
+        let (unit, tag, facility) = (self.name.clone(), self.tag.clone(), self.facility);
+        Lines { unit, target, tag, facility, text, mark: None }
+    }
 }
 
 /// All units. Numbers are never reused.
@@ -60,22 +70,18 @@ impl Units {
         }
         let number = self.next;
         self.next += 1;
-        let tail = Tail::default();
-        let (name, targets) = (name.clone(), Arc::new([]));
         self.by_name.insert(name.clone(), number);
-        self.by_number.insert(
-            number,
-            Unit {
-                name,
-                targets,
-                tag: String::new(),
-                facility: DAEMON,
-                tail,
-                in_file: true,
-                runs: 0,
-                lost: 0,
-            },
-        );
+        let unit = Unit {
+            name: name.clone(),
+            targets: Arc::new([]),
+            tag: String::new(),
+            facility: DAEMON,
+            tail: Tail::default(),
+            in_file: true,
+            runs: 0,
+            lost: 0,
+        };
+        self.by_number.insert(number, unit);
         let (before, after) = (share(self.by_number.len() - 1), share(self.by_number.len()));
         if after < before {
             self.by_number.values_mut().for_each(|unit| unit.tail.shrink(after));
@@ -104,9 +110,7 @@ impl Units {
         let share = share(self.by_number.len());
         let unit = self.by_number.get_mut(&number)?;
         unit.tail.push(text, share);
-        let target = unit.targets.first().unwrap_or(&unit.name).clone();
-        let (name, tag, facility) = (unit.name.clone(), unit.tag.clone(), unit.facility);
-        Some(Lines { unit: name, target, tag, facility, text: text.to_vec(), mark: None })
+        Some(unit.lines(text.to_vec()))
     }
 
     /// All tails, to be written once files may be opened, with a note about evicted lines.
@@ -121,9 +125,7 @@ impl Units {
             };
             text.extend_from_slice(unit.tail.lines());
             if !text.is_empty() {
-                let target = unit.targets.first().unwrap_or(&unit.name).clone();
-                let (unit, tag, facility) = (unit.name.clone(), String::new(), unit.facility);
-                backlog.push(Lines { unit, target, tag, facility, text, mark: None });
+                backlog.push(unit.lines(text));
             }
         }
         backlog
@@ -177,7 +179,7 @@ impl Tail {
             let Some(end) = first_line(new.iter()) else { break };
             let Some(rest) = new.get(end..).filter(|rest| !rest.is_empty()) else { break };
             // All present lines are older still.
-            self.evicted += count_lines(self.bytes.iter()) + 1;
+            self.evicted += count_lines(&self.bytes) + 1;
             self.bytes.clear();
             new = rest;
         }
@@ -199,9 +201,7 @@ impl Tail {
 
     /// Reduces the tail to a smaller share.
     pub(crate) fn shrink(&mut self, share: usize) {
-        if self.bytes.len() > share {
-            self.trim(share);
-        }
+        self.trim(share);
         self.bytes.shrink_to(share);
     }
 
@@ -225,10 +225,6 @@ impl Tail {
 fn first_line<'a>(bytes: impl Iterator<Item = &'a u8>) -> Option<usize> {
     let mut bytes = bytes;
     bytes.position(|byte| *byte == b'\n').map(|at| at + 1)
-}
-
-fn count_lines<'a>(bytes: impl Iterator<Item = &'a u8>) -> u64 {
-    bytes.fold(0, |lines, byte| lines + u64::from(*byte == b'\n'))
 }
 
 #[cfg(test)]

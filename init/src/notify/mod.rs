@@ -56,9 +56,6 @@ pub(crate) struct Notify {
     /// Read but not handled, at most one turn's share.
     #[serde(default)]
     waiting: VecDeque<Datagram>,
-    /// Number of changes of `waiting`.
-    #[serde(skip)]
-    moves: u64,
     #[serde(skip)]
     allowance: Allowance,
     /// Dropping this value removes the path. False for a value that was only read from another
@@ -83,7 +80,7 @@ impl Notify {
     fn open() -> io::Result<OwnedFd> {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let opened = open_socket(AddressFamily::Unix, SockType::Datagram, flags, None)?;
-        socket::pass_credentials(&opened)?;
+        setsockopt(&opened, sockopt::PassCred, &true)?;
         // Room for a burst; the kernel's default applies if this is refused.
         let _ = setsockopt(&opened, sockopt::RcvBuf, &(8 * 1024 * 1024));
         Ok(opened)
@@ -113,14 +110,14 @@ impl Notify {
         let (waiting, former) = (VecDeque::new(), None);
         let (socket, allowance) = (socket.into(), Allowance::default());
         let (ready, is_ours) = (true, true);
-        Notify { socket, former, path, ready, dropped: 0, waiting, moves: 0, allowance, is_ours }
+        Notify { socket, former, path, ready, dropped: 0, waiting, allowance, is_ours }
     }
 
     /// Binds a new socket at the same path, because the file may have been removed or replaced. The
     /// previous socket stays until the next call, for services that are connected or about to send.
     pub(crate) fn bind_anew(&mut self, registry: &Registry) -> io::Result<()> {
         let fresh = Notify::bound(registry, &self.path)?;
-        self.read_ahead();
+        self.read_ahead(limit::NOTIFICATIONS_A_TURN);
         let former = std::mem::replace(&mut *self.socket, fresh);
         close_without_linger(|| self.former = Some(former));
         self.ready = true;
@@ -141,23 +138,25 @@ impl Notify {
     /// Reads waiting datagrams for the next turn. In a burst of starts, ready services would
     /// otherwise wait for room in the socket's queue, which holds ten by default.
     pub(crate) fn fetch(&mut self) {
-        self.read_ahead();
+        self.read_ahead(limit::NOTIFICATIONS_A_TURN);
         fd::close_left();
     }
 
-    fn read_ahead(&mut self) {
-        // Unusable datagrams count too, because their number is unbounded.
-        for _ in self.waiting.len()..limit::NOTIFICATIONS_A_TURN {
-            if !inbox::has_room() {
+    /// Reads datagrams until this number waits. Unusable ones count too, because their number is
+    /// unbounded.
+    fn read_ahead(&mut self, most: usize) {
+        for _ in 0..limit::NOTIFICATIONS_A_TURN {
+            // The socket is read again once a commit has made room in the inbox.
+            if self.waiting.len() >= most || !inbox::has_room() {
                 return;
             }
             match self.once() {
-                Ok(Some(datagram)) => {
-                    self.waiting.push_back(datagram);
-                    self.moves = self.moves.wrapping_add(1);
-                }
+                Ok(Some(datagram)) => self.waiting.push_back(datagram),
                 Ok(None) => self.dropped = self.dropped.saturating_add(1),
-                Err(_) => return,
+                Err(_) => {
+                    self.ready = false;
+                    return;
+                }
             }
         }
     }
@@ -170,7 +169,7 @@ impl Notify {
     /// The time at which waiting datagrams may be read, if the rate delays them.
     pub(crate) fn deadline(&self) -> Option<Time> {
         let waits = self.ready || !self.waiting.is_empty();
-        waits.then(|| self.allowance.deadline()).flatten()
+        self.allowance.rests_until.filter(|_| waits)
     }
 
     /// The next datagram. Returns `None` if none waits or the rate is used up.
@@ -190,33 +189,17 @@ impl Notify {
 
     /// The next datagram, or `None` for now.
     fn receive(&mut self) -> Option<Datagram> {
-        let fetched = self.waiting.pop_front();
-        if fetched.is_some() {
-            self.moves = self.moves.wrapping_add(1);
-            return fetched;
+        if self.waiting.is_empty() {
+            // All datagrams are handled: release the buffer.
+            self.waiting = VecDeque::new();
+            self.read_ahead(1);
         }
-        // All datagrams are handled: release the buffer.
-        self.waiting = VecDeque::new();
-        for _ in 0..limit::NOTIFICATIONS_A_TURN {
-            // The socket is read again once a commit has made room in the inbox.
-            if !inbox::has_room() {
-                return None;
-            }
-            match self.once() {
-                Ok(Some(datagram)) => return Some(datagram),
-                Ok(None) => self.dropped = self.dropped.saturating_add(1),
-                Err(_) => {
-                    self.ready = false;
-                    return None;
-                }
-            }
-        }
-        None
+        self.waiting.pop_front()
     }
 
-    /// The parts of the record that [`Notify::fetch`] and the receiving calls change.
-    pub(crate) fn taken(&self) -> (u64, u64) {
-        (self.dropped, self.moves)
+    /// The parts of the record that the receiving calls change.
+    pub(crate) fn taken(&self) -> (u64, usize) {
+        (self.dropped, self.waiting.len())
     }
 
     /// Number of datagrams read ahead.
@@ -279,6 +262,7 @@ struct Allowance {
     left: i64,
     /// The time up to which the rate was credited.
     at: Time,
+    /// The end of the pause.
     rests_until: Option<Time>,
 }
 
@@ -320,11 +304,6 @@ impl Allowance {
     fn rests(&self, now: Time) -> bool {
         self.rests_until.is_some_and(|until| now < until)
     }
-
-    /// The end of the pause.
-    fn deadline(&self) -> Option<Time> {
-        self.rests_until
-    }
 }
 
 // Parses the datagrams of the notify socket as sd_notify(3) defines them. Pure: bytes in,
@@ -351,8 +330,6 @@ pub(crate) enum Statement {
     WatchdogEvery(Duration),
     /// EXTEND_TIMEOUT_USEC=…
     ExtendTimeout(Duration),
-    /// ERRNO=…
-    Errno(i32),
     /// FDSTORE=1: store the passed descriptors.
     Store,
     /// FDSTOREREMOVE=1: remove the descriptors of this name.
@@ -390,7 +367,6 @@ fn statement(line: &[u8]) -> Option<Statement> {
         b"FDSTOREREMOVE" => (value == b"1").then_some(Statement::StoreRemove),
         b"FDNAME" => fd_name(value).map(Statement::StoreName),
         b"FDPOLL" => (value == b"0").then_some(Statement::StoreUnwatched),
-        b"ERRNO" => number(value).and_then(|n| i32::try_from(n).ok()).map(Statement::Errno),
         _ => None,
     }
 }
@@ -478,7 +454,7 @@ mod tests {
         let (mut allowance, begin) = (Allowance::default(), Time::from_nanos(1_000_000_000));
         assert_eq!(read(&mut allowance, begin, 1), MOST);
         let after = begin.after(Duration::from_millis(1));
-        assert!(!allowance.has(after) && allowance.deadline() > Some(after));
+        assert!(!allowance.has(after) && allowance.rests_until > Some(after));
         let in_a_second = read(&mut allowance, after, 1000);
         assert!((7500..=8192).contains(&in_a_second), "{in_a_second}");
         // After an idle second one burst is read again.
@@ -496,7 +472,7 @@ mod tests {
         }
         let after = begin.after(Duration::from_millis(100));
         assert_eq!(read(&mut allowance, after, 100), 0);
-        let rested = allowance.deadline().expect("it rests");
+        let rested = allowance.rests_until.expect("it rests");
         assert!(rested < after.after(Duration::from_millis(400)), "not for longer than its bound");
         assert!(!allowance.rests(rested) && allowance.has(rested), "it has something then");
     }
@@ -523,7 +499,6 @@ mod message_tests {
                 Statement::WatchdogPing,
                 Statement::Reloading,
                 Statement::Stopping,
-                Statement::Errno(2),
                 Statement::WatchdogTrigger,
             ]
         );

@@ -15,9 +15,10 @@ use groundstate_units::text::time::Time;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::Signal::{self, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGXFSZ};
 use nix::sys::socket::{MsgFlags, getsockopt, send, sockopt};
 use nix::sys::stat::{Mode as FileMode, SFlag, fstat};
-use nix::unistd::{getpid, write};
+use nix::unistd::{getpid, isatty, write};
 use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -28,12 +29,11 @@ use std::{fmt, io};
 
 /// The destination of lines.
 enum Outlet {
-    /// Opened by init itself, with O_NONBLOCK.
+    /// Opened by init itself, with O_NONBLOCK, or inherited stderr if that is a file in memory:
+    /// never blocks.
     Own(OwnedFd),
     /// /dev/kmsg, which needs a priority.
     Kernel(OwnedFd),
-    /// Inherited stderr, a file in memory: never blocks.
-    File,
     /// Inherited stderr, a file on a disk, on a remote file system, or of unknown kind: may block
     /// for ever.
     Scribe,
@@ -44,6 +44,9 @@ enum Outlet {
     /// No destination.
     None,
 }
+
+/// How a socket is written to: without waiting, and without SIGPIPE.
+const NOW: MsgFlags = MsgFlags::MSG_DONTWAIT.union(MsgFlags::MSG_NOSIGNAL);
 
 /// Writes init's log lines.
 pub(crate) struct ConsoleLog {
@@ -86,19 +89,10 @@ impl ConsoleLog {
     }
 
     fn with(outlet: Outlet) -> ConsoleLog {
-        let is_terminal = match &outlet {
-            Outlet::Own(fd) => nix::unistd::isatty(fd.as_fd()).unwrap_or(false),
-            Outlet::Kernel(_)
-            | Outlet::File
-            | Outlet::Scribe
-            | Outlet::Socket
-            | Outlet::Shared
-            | Outlet::None => false,
-        };
         ConsoleLog {
+            is_terminal: matches!(&outlet, Outlet::Own(fd) if isatty(fd).unwrap_or(false)),
             outlet,
             unsaid: Vec::new(),
-            is_terminal,
             least: Level::Info,
             allowance: limit::LINES_AT_ONCE,
             counted_from: Time::ZERO,
@@ -144,27 +138,17 @@ impl ConsoleLog {
         let mut line = format!("groundstate: {text}").into_bytes();
         line.truncate(libc::PIPE_BUF - 8);
         line.extend_from_slice(if self.is_terminal { b"\r\n" } else { b"\n" });
-        // A line that cannot be written is lost and counted.
-        let said = match &self.outlet {
-            Outlet::Own(_) | Outlet::File | Outlet::Scribe | Outlet::Shared => {
-                if self.unsaid.len() + line.len() > libc::PIPE_BUF {
-                    self.flush();
-                }
-                self.unsaid.append(&mut line);
-                true
-            }
-            Outlet::Kernel(fd) => {
-                let mut with = format!("<{}>", level.priority()).into_bytes();
-                with.append(&mut line);
-                write(fd, &with).is_ok()
-            }
-            Outlet::Socket => {
-                let how = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-                send(std::io::stderr().as_fd().as_raw_fd(), &line, how).is_ok()
-            }
-            Outlet::None => true,
-        };
-        self.not_said = self.not_said.saturating_add(u64::from(!said));
+        if let Outlet::Kernel(fd) = &self.outlet {
+            let mut with = format!("<{}>", level.priority()).into_bytes();
+            with.append(&mut line);
+            // A line that cannot be written is lost and counted.
+            self.not_said = self.not_said.saturating_add(u64::from(write(fd, &with).is_err()));
+            return;
+        }
+        if self.unsaid.len() + line.len() > libc::PIPE_BUF {
+            self.flush();
+        }
+        self.unsaid.append(&mut line);
     }
 
     /// Writes the pending lines. Called before each wait, so that a burst of lines is one write.
@@ -175,10 +159,10 @@ impl ConsoleLog {
         let stderr = std::io::stderr();
         let written = match &self.outlet {
             Outlet::Own(fd) => write(fd, &self.unsaid),
-            Outlet::File => write(stderr.as_fd(), &self.unsaid),
             Outlet::Scribe => say(&self.unsaid),
+            Outlet::Socket => send(stderr.as_raw_fd(), &self.unsaid, NOW),
             Outlet::Shared => write_now(stderr.as_fd(), &self.unsaid),
-            Outlet::Kernel(_) | Outlet::Socket | Outlet::None => Ok(self.unsaid.len()),
+            Outlet::Kernel(_) | Outlet::None => Ok(self.unsaid.len()),
         };
         let rest = self.unsaid.get(written.unwrap_or(0)..).unwrap_or_default();
         let lines = rest.iter().fold(0, |lines: u64, byte| lines + u64::from(*byte == b'\n'));
@@ -211,7 +195,10 @@ fn stderr_outlet() -> Outlet {
     }
     let Ok(status) = fstat(stderr.as_fd()) else { return Outlet::None };
     if SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG {
-        return if ground == Some(FsKind::Memory) { Outlet::File } else { by_scribe() };
+        if ground != Some(FsKind::Memory) {
+            return by_scribe();
+        }
+        return stderr.as_fd().try_clone_to_owned().map_or(Outlet::None, Outlet::Own);
     }
     let how = OFlag::O_WRONLY | OFlag::O_NOCTTY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
     match open("/proc/self/fd/2", how, FileMode::empty()) {
@@ -220,8 +207,9 @@ fn stderr_outlet() -> Outlet {
     }
 }
 
+/// Makes this process log through a writer from now on.
 fn by_scribe() -> Outlet {
-    is_needed();
+    SPEAKER.get_or_init(getpid);
     Outlet::Scribe
 }
 
@@ -245,8 +233,7 @@ fn write_now(fd: BorrowedFd<'_>, bytes: &[u8]) -> nix::Result<usize> {
 // closer ([`crate::fd`]) that cannot be killed may still have that end open.
 
 /// Signals that the writer ignores, so that it ends with init and not before the last line.
-const NOT_HEEDED: [i32; 6] =
-    [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGPIPE, libc::SIGXFSZ];
+const NOT_HEEDED: [Signal; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGXFSZ];
 
 /// The process that logs through the writer. Its children may block, and write to stderr directly.
 static SPEAKER: OnceLock<Pid> = OnceLock::new();
@@ -254,11 +241,6 @@ static SPEAKER: OnceLock<Pid> = OnceLock::new();
 thread_local! {
     /// The socket to the writer. `None` if no writer runs.
     static PRESENT: RefCell<Option<UnixStream>> = const { RefCell::new(None) };
-}
-
-/// Makes this process log through a writer from now on.
-pub(crate) fn is_needed() {
-    SPEAKER.get_or_init(getpid);
 }
 
 /// Starts the writer, if this process needs one. Called before the first turn of the event loop.
@@ -288,11 +270,9 @@ pub(crate) fn say(lines: &[u8]) -> nix::Result<usize> {
 fn say_by(present: &mut Option<UnixStream>, lines: &[u8]) -> nix::Result<usize> {
     let socket = match present.take() {
         Some(socket) => socket,
-        None => start_writer()
-            .map_err(|why| Errno::from_raw(why.raw_os_error().unwrap_or(libc::EAGAIN)))?,
+        None => start_writer().map_err(|why| Errno::try_from(why).unwrap_or(Errno::EAGAIN))?,
     };
-    let how = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-    let said = if lines.is_empty() { Ok(0) } else { send(socket.as_raw_fd(), lines, how) };
+    let said = if lines.is_empty() { Ok(0) } else { send(socket.as_raw_fd(), lines, NOW) };
     if !matches!(said, Err(Errno::EPIPE | Errno::ECONNRESET)) {
         *present = Some(socket);
     }
@@ -311,9 +291,7 @@ fn write_on(mut lines: &UnixStream) -> u8 {
     // The name is only shown by ps(1), so a failure is ignored.
     let _ = process::set_name(c"groundstate-say");
     oom_score::protect_from_oom();
-    for number in NOT_HEEDED {
-        let _ = signal::ignore(u8::try_from(number).unwrap_or_default());
-    }
+    NOT_HEEDED.into_iter().for_each(|signal| drop(signal::ignore(signal)));
     let mut buffer = [0; libc::PIPE_BUF];
     loop {
         match lines.read(&mut buffer) {

@@ -3,7 +3,6 @@
 //! lines that were dropped; gaps in the numbers show it.
 
 use crate::base::limit;
-use crate::state::carried;
 use crate::state::table::Table;
 use groundstate_units::machine::action::{Action, Note, Outcome};
 use groundstate_units::machine::event::{Event, RunId};
@@ -12,94 +11,49 @@ use groundstate_units::text::fields::is_default;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 use std::io::{BufWriter, Write};
 use std::time::Duration;
 
-/// One line.
-#[derive(Clone, Debug, PartialEq)]
+/// One line, in compact form, because thousands are kept. Its number is its key.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Entry {
-    /// From 1, without gaps.
-    pub(crate) seq: u64,
-    /// CLOCK_REALTIME.
-    pub(crate) wall: Duration,
+    /// CLOCK_REALTIME in nanoseconds.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) wall: u64,
     /// CLOCK_MONOTONIC.
     pub(crate) at: Time,
-    /// `state`, `fire`, or for init itself `boot`, `set-target` …
-    pub(crate) event: &'static str,
-    /// The trigger that fired.
-    pub(crate) trigger: Option<Name>,
-    /// The change; `None` if the line is about init itself.
-    pub(crate) note: Option<Note>,
-    /// The number of the line that caused this one.
-    pub(crate) cause: Option<u64>,
-}
-
-/// A line in compact form, because thousands are kept.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct Kept {
-    /// Nanoseconds.
+    /// The number of the line that caused this one; 0 if there is none.
     #[serde(default, skip_serializing_if = "is_default")]
-    wall: u64,
-    at: Time,
-    /// 0 if there is none.
-    #[serde(default, skip_serializing_if = "is_default")]
-    cause: u64,
-    said: Said,
+    pub(crate) cause: u64,
+    pub(crate) said: Said,
 }
-
-/// A word of a fixed set.
-type Word = &'static str;
 
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Said {
     /// About init itself.
-    Own(#[serde(deserialize_with = "carried::word::deserialize")] Word),
-    /// About a unit. The run is 0 if there is none.
-    Unit {
-        name: Name,
-        #[serde(default, skip_serializing_if = "is_default")]
-        run: u64,
-        #[serde(default)]
-        from: State,
-        #[serde(default)]
-        to: State,
-        #[serde(default, skip_serializing_if = "is_default")]
-        reason: Option<Box<Reason>>,
-    },
+    Own(Cow<'static, str>),
+    /// About a unit.
+    Unit(Change),
     /// A trigger fired and caused a change.
     Fired(Name),
 }
 
-/// The cause of a step, if it is a line of its own.
-#[derive(Debug)]
-pub(crate) enum Occasion {
-    /// About init itself: a word of a fixed set.
-    Own(&'static str),
-    /// This trigger fired; a line only if the step changed a unit.
-    Fired(Name),
-}
-
-impl Kept {
-    fn entry(&self, seq: u64) -> Entry {
-        let mut trigger = None;
-        let (event, note) = match &self.said {
-            Said::Own(event) => (*event, None),
-            Said::Fired(name) => {
-                trigger = Some(name.clone());
-                ("fire", None)
-            }
-            Said::Unit { name, run, from, to, reason } => {
-                let run = (*run != 0).then_some(RunId(*run));
-                let reason = reason.as_deref().cloned();
-                ("state", Some(Note { unit: name.clone(), run, from: *from, to: *to, reason }))
-            }
-        };
-        let cause = (self.cause != 0).then_some(self.cause);
-        let wall = Duration::from_nanos(self.wall);
-        Entry { seq, wall, at: self.at, event, trigger, note, cause }
-    }
+/// A change of a unit.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Change {
+    pub(crate) name: Name,
+    /// 0 if there is none.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) run: u64,
+    #[serde(default)]
+    pub(crate) from: State,
+    #[serde(default)]
+    pub(crate) to: State,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) reason: Option<Box<Reason>>,
 }
 
 /// Sorts the changes of a step: those of its subject first, and independent changes before
@@ -116,7 +70,7 @@ pub(crate) fn cause_first(notes: &mut [Note], subject: Option<&Name>) {
 #[serde(default)]
 pub(crate) struct History {
     #[serde(skip)]
-    pub(crate) kept: Table<u64, Kept>,
+    pub(crate) kept: Table<u64, Entry>,
     last: u64,
     /// The last line of each active run; it may contain some ended runs too.
     #[serde(skip)]
@@ -133,39 +87,36 @@ impl History {
     }
 
     /// The lines after `seq` that are still kept, oldest first.
-    pub(crate) fn after(&self, seq: u64) -> impl Iterator<Item = Entry> {
-        let kept = self.kept.range(seq.saturating_add(1)..);
-        kept.map(|(seq, kept)| kept.entry(*seq))
+    pub(crate) fn after(&self, seq: u64) -> impl Iterator<Item = (&u64, &Entry)> {
+        self.kept.range(seq.saturating_add(1)..)
     }
 
-    /// Adds the changes of one step. `occasion` is a line too, and the cause of the changes.
+    /// Adds the changes of one step. `occasion` is a line too, and the cause of the changes; the
+    /// firing of a trigger is one only if the step changed a unit.
     /// `about` is the run that the step is about: its last line causes the first line here, which
     /// causes the others. Runs that are not `up` are removed eventually.
     pub(crate) fn add(
         &mut self,
         at: Time,
         wall: Duration,
-        occasion: Option<Occasion>,
+        occasion: Option<Said>,
         about: Option<RunId>,
         notes: Vec<Note>,
         up: impl Fn(RunId) -> bool,
     ) {
-        let occasion = match occasion {
-            Some(Occasion::Own(word)) => Some(Said::Own(word)),
-            Some(Occasion::Fired(name)) => (!notes.is_empty()).then_some(Said::Fired(name)),
-            None => None,
-        };
+        let changes_nothing = notes.is_empty();
+        let occasion = occasion.filter(|said| !matches!(said, Said::Fired(_)) || !changes_nothing);
         let mut cause = about.and_then(|run| self.of_run.get(&run).copied());
         let wall = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX);
         let mut first = true;
         let changes = notes.into_iter().map(|note| {
             let Note { unit: name, run, from, to, reason } = note;
             let run = run.map_or(0, |run| run.0);
-            Said::Unit { name, run, from, to, reason: reason.map(Box::new) }
+            Said::Unit(Change { name, run, from, to, reason: reason.map(Box::new) })
         });
         for said in occasion.into_iter().chain(changes) {
             self.last = self.last.saturating_add(1);
-            if let Said::Unit { run: run @ 1.., .. } = &said {
+            if let Said::Unit(Change { run: run @ 1.., .. }) = &said {
                 self.of_run.insert(RunId(*run), self.last);
             }
             if self.kept.len() >= limit::EVENTS
@@ -173,7 +124,7 @@ impl History {
             {
                 self.kept.remove(&first);
             }
-            self.kept.insert(self.last, Kept { wall, at, cause: cause.unwrap_or(0), said });
+            self.kept.insert(self.last, Entry { wall, at, cause: cause.unwrap_or(0), said });
             if first {
                 (cause, first) = (Some(self.last), false);
             }
@@ -208,39 +159,19 @@ struct Line<'a> {
     refused: &'a Option<Refusal>,
 }
 
-/// The open file.
-pub(crate) struct Record {
-    to: BufWriter<File>,
-}
+/// The open file. It is flushed at the end of each turn of the loop, and for the next image.
+pub(crate) type Record = BufWriter<File>;
 
-impl Record {
-    /// Creates or truncates the file.
-    pub(crate) fn create(path: &str) -> io::Result<Record> {
-        Ok(Record { to: BufWriter::new(File::create(path)?) })
-    }
-
-    /// The open file with everything flushed, for the next image.
-    pub(crate) fn file(&mut self) -> io::Result<&File> {
-        self.to.flush()?;
-        Ok(self.to.get_ref())
-    }
-
-    /// Continues with the file of an earlier image.
-    pub(crate) fn go_on(file: File) -> Record {
-        Record { to: BufWriter::new(file) }
-    }
-
-    /// Writes one step.
-    pub(crate) fn write(&mut self, now: Time, event: &Event, outcome: &Outcome) -> io::Result<()> {
-        let line = Line { now, event, actions: &outcome.actions, refused: &outcome.refused };
-        serde_json::to_writer(&mut self.to, &line)?;
-        self.to.write_all(b"\n")
-    }
-
-    /// Flushes at the end of each turn of the loop.
-    pub(crate) fn flush(&mut self) -> io::Result<()> {
-        self.to.flush()
-    }
+/// Writes one step.
+pub(crate) fn record(
+    to: &mut Record,
+    now: Time,
+    event: &Event,
+    outcome: &Outcome,
+) -> io::Result<()> {
+    let line = Line { now, event, actions: &outcome.actions, refused: &outcome.refused };
+    serde_json::to_writer(&mut *to, &line)?;
+    to.write_all(b"\n")
 }
 
 #[cfg(test)]
@@ -266,8 +197,8 @@ mod tests {
         let mut history = History::default();
         add(&mut history, None, vec![note(1), note(2)]);
         add(&mut history, Some(2), vec![note(2), note(3)]);
-        let causes: Vec<_> = history.after(0).map(|entry| (entry.seq, entry.cause)).collect();
-        assert_eq!(causes, [(1, None), (2, Some(1)), (3, Some(2)), (4, Some(3))]);
+        let causes: Vec<_> = history.after(0).map(|(seq, entry)| (*seq, entry.cause)).collect();
+        assert_eq!(causes, [(1, 0), (2, 1), (3, 2), (4, 3)]);
     }
 
     #[test]
@@ -296,16 +227,16 @@ mod tests {
         add(&mut history, None, vec![note(1)]);
         let fired = |history: &mut History, notes| {
             let name = Name::new("tick").expect("a name");
-            let fired = Some(Occasion::Fired(name));
+            let fired = Some(Said::Fired(name));
             history.add(Time::ZERO, Duration::ZERO, fired, Some(RunId(1)), notes, |_| true);
         };
         fired(&mut history, vec![note(2)]);
         fired(&mut history, Vec::new());
-        let lines: Vec<_> = history.after(1).collect();
-        let told: Vec<_> = lines.iter().map(|line| (line.event, line.cause)).collect();
-        assert_eq!(told, [("fire", Some(1)), ("state", Some(2))]);
-        let trigger = lines.first().and_then(|line| line.trigger.as_ref());
-        assert_eq!(trigger.map(Name::as_str), Some("tick"));
+        let lines: Vec<_> = history.after(1).map(|(_, entry)| (&entry.said, entry.cause)).collect();
+        let [(Said::Fired(trigger), 1), (Said::Unit(_), 2)] = lines.as_slice() else {
+            panic!("a firing and a change");
+        };
+        assert_eq!(trigger.as_str(), "tick");
     }
 
     #[test]
@@ -315,7 +246,7 @@ mod tests {
             add(&mut history, None, vec![note(1)]);
         }
         assert_eq!(history.after(0).count(), limit::EVENTS);
-        assert_eq!(history.after(0).next().map(|entry| entry.seq), Some(6));
+        assert_eq!(history.after(0).next().map(|(seq, _)| *seq), Some(6));
         assert_eq!(history.after(history.last()).count(), 0);
     }
     #[test]
@@ -330,7 +261,7 @@ mod tests {
         }
         add(&mut history, Some(1), vec![note(10_000)]);
         let last = history.after(history.last() - 1).next().expect("a line");
-        assert_eq!(last.cause, Some(1), "one that is up is remembered however long it is");
+        assert_eq!(last.1.cause, 1, "one that is up is remembered however long it is");
     }
 
     #[test]

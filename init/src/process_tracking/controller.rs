@@ -142,7 +142,7 @@ pub(super) fn set(parent: BorrowedFd<'_>, name: &str, file: &str, text: &str) ->
 /// Converts percentages of the machine's resources and paths of disks to numbers.
 fn meant(file: &str, text: &str) -> io::Result<String> {
     if let Some(percentage) = text.strip_suffix('%') {
-        let whole = if file.starts_with("memory.") { memory()? } else { processes()? };
+        let whole = if file.starts_with("memory.") { machine_memory()? } else { processes()? };
         let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
         let hundredths = hundredths(percentage).ok_or_else(invalid)?;
         let part = u128::from(whole) * u128::from(hundredths) / 10_000;
@@ -168,7 +168,8 @@ fn first_number(text: &str) -> io::Result<u64> {
     number.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODATA))
 }
 
-pub(super) fn memory() -> io::Result<u64> {
+/// The machine's memory in bytes.
+pub(crate) fn machine_memory() -> io::Result<u64> {
     Ok(first_number(&std::fs::read_to_string("/proc/meminfo")?)?.saturating_mul(1024))
 }
 
@@ -237,7 +238,7 @@ mod tests {
 
     #[test]
     fn parts_are_of_what_there_is() {
-        let whole = memory().unwrap();
+        let whole = machine_memory().unwrap();
         let half: u64 = meant("memory.max", "50%").unwrap().parse().unwrap();
         assert!(half.abs_diff(whole / 2) <= 1);
         let tenth: u64 = meant("pids.max", "12.5%").unwrap().parse().unwrap();

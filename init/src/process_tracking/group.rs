@@ -48,16 +48,13 @@ pub(crate) fn short(unit: &str) -> String {
     unit.chars().take(NAME).collect()
 }
 
-/// Creates the cgroup of a run. If an earlier init left one of that name with an unkillable
-/// process, another name is used.
+/// Creates the cgroup of a run.
 pub(super) fn make_for(
     parent: BorrowedFd<'_>,
     slice: &str,
     unit: &str,
     run: RunId,
 ) -> io::Result<String> {
-    const NAMES: u32 = 8;
-    let unit = short(unit);
     let mut above = String::new();
     for name in slice.split('/').filter(|name| !name.is_empty()) {
         let path = format!("{above}{name}");
@@ -66,25 +63,15 @@ pub(super) fn make_for(
             Err(error) => return Err(error.into()),
         }
     }
-    let mut last = io::Error::from_raw_os_error(libc::EEXIST);
-    for number in 0..NAMES {
-        let name = match number {
-            0 => format!("{above}{unit}.{}", run.0),
-            _ => format!("{above}{unit}.{}-{number}", run.0),
-        };
-        match make(parent, &name) {
-            Ok(()) => return Ok(name),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
-            Err(error) => return Err(error),
-        }
-    }
-    Err(last)
+    let name = format!("{above}{}.{}", short(unit), run.0);
+    make(parent, &name)?;
+    Ok(name)
 }
 
 /// The run that a cgroup of this name was made for.
 pub(super) fn run_of(name: &str) -> Option<RunId> {
-    let (_, end) = name.rsplit_once('.')?;
-    end.split('-').next()?.parse().ok().map(RunId)
+    let (_, run) = name.rsplit_once('.')?;
+    run.parse().ok().map(RunId)
 }
 
 /// Opens a cgroup so that a process can be cloned into it.
@@ -118,32 +105,34 @@ pub(super) fn is_populated(parent: BorrowedFd<'_>, name: &str) -> io::Result<boo
 
 /// The present processes of the cgroup and of all below it.
 pub(super) fn processes(parent: BorrowedFd<'_>, name: &str) -> BTreeSet<i32> {
-    let mut found = BTreeSet::new();
-    for path in tree(parent, name) {
-        // A threaded cgroup has no list (EOPNOTSUPP): the one above lists its processes.
-        let text = read(parent, &format!("{path}/cgroup.procs"), PROCS).unwrap_or_default();
-        // 0 stands for a process of another pid namespace.
-        found.extend(text.lines().filter_map(|l| l.parse::<i32>().ok()).filter(|pid| *pid > 0));
-    }
-    found
+    tree(parent, name).iter().flat_map(|path| own_processes(parent, path)).collect()
 }
 
 /// The processes in the cgroup itself.
 pub(super) fn own_processes(parent: BorrowedFd<'_>, name: &str) -> BTreeSet<i32> {
+    // A threaded cgroup has no list (EOPNOTSUPP): the one above lists its processes.
     let text = read(parent, &format!("{name}/cgroup.procs"), PROCS).unwrap_or_default();
+    // 0 stands for a process of another pid namespace.
     text.lines().filter_map(|l| l.parse::<i32>().ok()).filter(|pid| *pid > 0).collect()
 }
 
-/// Signals those of these processes that are in the cgroup or below it now. `shown` is the path of
+/// Signals all processes in the cgroup and below it, except `except`. `shown` is the path of
 /// `parent` in /proc/PID/cgroup.
-fn signal_these(parent: BorrowedFd<'_>, shown: &str, name: &str, pids: &[i32], number: u8) {
+pub(super) fn signal(
+    parent: BorrowedFd<'_>,
+    shown: &str,
+    name: &str,
+    number: u8,
+    except: Option<Pid>,
+) {
+    let except = except.map(Pid::as_raw);
     let mut unseen = Vec::new();
-    for pid in pids {
-        let held = Held::of(*pid);
+    for pid in processes(parent, name).into_iter().filter(|pid| Some(*pid) != except) {
+        let held = Held::of(pid);
         match is_in(shown, name, held.pid) {
             Some(true) => held.signal(number),
             Some(false) => {}
-            None => unseen.push(*pid),
+            None => unseen.push(pid),
         }
     }
     for some in unseen.chunks(AT_A_TIME) {
@@ -167,20 +156,6 @@ fn is_in(shown: &str, name: &str, pid: Pid) -> Option<bool> {
     let below = path.strip_prefix(shown).and_then(|path| path.strip_prefix('/'));
     let rest = below.and_then(|below| below.strip_prefix(name));
     Some(rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
-}
-
-/// Signals all processes in the cgroup and below it, except `except`.
-pub(super) fn signal(
-    parent: BorrowedFd<'_>,
-    shown: &str,
-    name: &str,
-    number: u8,
-    except: Option<Pid>,
-) {
-    let except = except.map(Pid::as_raw);
-    let all: Vec<i32> =
-        processes(parent, name).into_iter().filter(|pid| Some(*pid) != except).collect();
-    signal_these(parent, shown, name, &all, number);
 }
 
 /// Removes a cgroup without processes and child cgroups. Returns true also if it does not exist.
@@ -254,7 +229,7 @@ pub(super) fn write(parent: BorrowedFd<'_>, path: &str, text: &str) -> io::Resul
 // after pidfd_open is the same process.
 
 /// Processes held at a time while a list is searched.
-pub(super) const AT_A_TIME: usize = 64;
+const AT_A_TIME: usize = 64;
 
 /// A process held by a pidfd.
 pub(super) struct Held {

@@ -11,7 +11,7 @@ mod process_tree;
 mod tests;
 mod tracker;
 
-pub(crate) use controller::Wish;
+pub(crate) use controller::{Wish, machine_memory};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 pub(crate) use tracker::Tracker;

@@ -7,7 +7,6 @@ mod marked;
 
 use super::Tracker;
 use super::controller::Wish;
-use crate::spawn::ExecResult;
 use crate::spawn::tests::{PATIENCE, Running, is_alone, plain, start, ways};
 use crate::sys::{Pid, process, wait};
 use groundstate_units::machine::event::RunId;
@@ -36,7 +35,7 @@ fn run(tracker: &mut Tracker, run: RunId, script: &str) -> Running {
     let way = ways().last().unwrap();
     let mut running = start(way, &plain(), &words, |request| request.place = place).unwrap();
     tracker.started(run, running.pid);
-    assert_eq!(running.verdict(), ExecResult::Executed);
+    assert_eq!(running.verdict(), Ok(()));
     running
 }
 
@@ -301,14 +300,14 @@ fn a_child_in_a_frozen_cgroup_holds_up_nobody_and_can_be_killed() {
         let mut running =
             start(way, &plain(), &["/bin/true"], |request| request.place = Some(place)).unwrap();
         tracker.started(RUN, running.pid);
-        assert_eq!(running.report.verdict(), ExecResult::Pending);
+        assert_eq!(running.report.verdict(), None);
         // The next child is not delayed.
         let mut next = start(way, &plain(), &["/bin/true"], |_| {}).unwrap();
-        assert_eq!(next.verdict(), ExecResult::Executed);
-        assert_eq!(running.report.verdict(), ExecResult::Pending);
+        assert_eq!(next.verdict(), Ok(()));
+        assert_eq!(running.report.verdict(), None);
         tracker.kill(RUN);
         let verdict = running.verdict();
-        assert!(matches!(verdict, ExecResult::Failed(_)), "{way:?} {verdict:?}");
+        assert!(verdict.is_err(), "{way:?} {verdict:?}");
         end(&mut tracker, running);
         assert!(tracker.is_empty(RUN));
         tracker.forget(RUN);

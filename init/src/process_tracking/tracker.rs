@@ -7,6 +7,7 @@
 mod cgroup_settings;
 
 use crate::base::procfs::Stat;
+use crate::base::retry::retry_now;
 use crate::base::{limit, procfs};
 use crate::process_tracking::controller::Wish;
 use crate::process_tracking::group::{Hierarchy, LEFTOVERS};
@@ -94,9 +95,7 @@ impl Tracker {
     /// there are no cgroups, if so.
     pub(crate) fn new(may_mount: bool) -> (Tracker, Option<String>) {
         // A transient failure must not leave init without cgroups for its lifetime.
-        let tries = 1..limit::ASKED_AT_ONCE;
-        let found = tries.into_iter().find_map(|_| Hierarchy::find(may_mount).ok());
-        match found.map_or_else(|| Hierarchy::find(may_mount), Ok) {
+        match retry_now(|| Hierarchy::find(may_mount)) {
             Ok(hierarchy) => (Tracker::with(Some(hierarchy)), None),
             Err(why) => (Tracker::with(None), Some(why)),
         }
@@ -109,9 +108,14 @@ impl Tracker {
     }
 
     pub(super) fn with(hierarchy: Option<Hierarchy>) -> Tracker {
+        let mut tracker = Tracker { hierarchy, ..Tracker::default() };
+        tracker.open_inotify();
+        tracker
+    }
+
+    pub(super) fn open_inotify(&mut self) {
         let flags = InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK;
-        let inotify = hierarchy.as_ref().and_then(|_| Inotify::init(flags).ok());
-        Tracker { hierarchy, inotify, ..Tracker::default() }
+        self.inotify = self.hierarchy.as_ref().and_then(|_| Inotify::init(flags).ok());
     }
 
     /// The descriptor to poll; when it is readable, call [`Tracker::emptied`]. `None` without
@@ -287,7 +291,9 @@ impl Tracker {
         let empty = self.look(run) || {
             // The watch is set before the second look, so that a change in between is noticed by
             // one of them.
-            self.watch(run);
+            if let Some(name) = self.runs.get(&run).and_then(|tracked| tracked.cgroup.clone()) {
+                self.watch_cgroup(&name);
+            }
             self.look(run)
         };
         if let Some(tracked) = self.runs.get_mut(&run) {
@@ -430,13 +436,6 @@ impl Tracker {
 // in it. All watches share one descriptor.
 
 impl Tracker {
-    pub(super) fn watch(&mut self, run: RunId) {
-        let Some(name) = self.runs.get(&run).and_then(|tracked| tracked.cgroup.clone()) else {
-            return;
-        };
-        self.watch_cgroup(&name);
-    }
-
     pub(super) fn watch_cgroup(&mut self, name: &str) {
         if self.watches.values().any(|watched| **watched == *name) {
             return;
@@ -521,14 +520,9 @@ impl Tracker {
         } else {
             let is_new = self.leftovers.insert(name.clone());
             self.watch_cgroup(&name);
-            if !is_new {
-                return;
-            }
-            // It may have become empty before the watch was set.
-            let parent = self.hierarchy.as_ref().map(AsFd::as_fd);
-            if parent.is_some_and(|parent| group::remove(parent, &name).is_ok()) {
-                self.leftovers.remove(&name);
-                self.unwatch(&name);
+            if is_new {
+                // It may have become empty before the watch was set.
+                self.discard(name);
             }
         }
     }

@@ -6,85 +6,63 @@ pub(crate) mod records;
 
 use crate::base::reexec::{arguments, environment};
 use crate::base::{limit, procfs};
-use crate::logger::Handle;
-use crate::restore::records::{Components, State};
+use crate::restore::records::State;
 use crate::state::store::Store;
 use crate::sys::{Pid, inherit, process, signal, socket, wait};
-use crate::upgrade::{PASSED, PASSED_ROOT};
+use crate::upgrade::{Check, PASSED, Rescue, read_word, word};
 use groundstate_units::spec::Exit;
 use nix::unistd::alarm;
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::process::ExitCode;
 
-/// The numbers of `--resume` and `--check-resume`.
-pub(crate) fn numbers(word: &str) -> Result<Vec<u64>, String> {
-    let one = |text: &str| {
-        let number = if text == "-1" { Ok(u64::MAX) } else { text.parse::<u64>() };
-        number.map_err(|error| format!("{word}: {error}"))
-    };
-    word.split(',').map(one).collect()
-}
-
-pub(crate) fn inherited(numbers: &[u64], at: usize) -> Option<OwnedFd> {
-    let number = numbers.get(at).and_then(|number| RawFd::try_from(*number).ok())?;
+/// Takes over a descriptor of the previous image.
+pub(crate) fn inherited(number: RawFd) -> Option<OwnedFd> {
     inherit::take(number).ok()
 }
 
-pub(crate) fn open_store(file: Option<OwnedFd>) -> Result<Store, String> {
-    Store::open(file.ok_or("no saved state")?)
+pub(crate) fn open_store(number: RawFd) -> Result<Store, String> {
+    Store::open(inherited(number).ok_or("no saved state")?)
 }
 
 /// Checks whether this image can read the state (`--check-resume`), without side effects.
 pub(crate) fn check(word: &str) -> ExitCode {
-    let numbers = numbers(word).unwrap_or_default();
-    let said = inherited(&numbers, 1);
-    let store = open_store(inherited(&numbers, 0));
-    let (status, text) = match store.and_then(|store| State::read(&store)) {
-        Ok(state) => {
-            // After an upgrade init decodes a definition only when it starts the next command of its run.
-            let unreadable = state
-                .runs
-                .iter()
-                .find(|(_, running)| running.spec().is_none())
-                .map(|(_, running)| running.name.clone());
-            // The descriptors belong to the other image.
-            std::mem::forget(state);
-            match unreadable {
-                Some(unit) => {
-                    let why = format!("it cannot read the state: the definition of {unit}");
-                    (ExitCode::from(65), why)
-                }
-                None if numbers.len() > 2 => (ExitCode::SUCCESS, PASSED_ROOT.to_string()),
-                None => (ExitCode::SUCCESS, PASSED.to_string()),
-            }
-        }
-        Err(why) => (ExitCode::from(65), format!("it cannot read the state: {why}")),
+    let Check { store, said } = read_word(word).unwrap_or_default();
+    let said = inherited(said);
+    let read = open_store(store).and_then(|store| State::read(&store)).and_then(|state| {
+        // After an upgrade init decodes a definition only when it starts the next command of its run.
+        let unreadable = state.runs.iter().find(|(_, running)| running.spec().is_none());
+        let unreadable =
+            unreadable.map(|(_, running)| format!("the definition of {}", running.name));
+        // The descriptors belong to the other image.
+        std::mem::forget(state);
+        unreadable.map_or(Ok(()), Err)
+    });
+    let text = match &read {
+        Ok(()) => PASSED.to_string(),
+        Err(why) => format!("it cannot read the state: {why}"),
     };
     // Without a socket it was called by hand.
-    let told = said.map(|said| socket::send(said.as_fd(), text.as_bytes(), &[]));
-    if told.is_some_and(|told| told.is_ok()) { status } else { ExitCode::from(65) }
+    let told = said.is_some_and(|said| socket::send(said.as_fd(), text.as_bytes(), &[]).is_ok());
+    if read.is_ok() && told { ExitCode::SUCCESS } else { ExitCode::from(65) }
 }
 
-/// Executes the newer binary that `word` of `--rescue` names, if this image cannot read the state.
-/// The newer binary is then out of probation. Returns if this image is to continue.
-pub(crate) fn go_on_as_newer(word: &str, numbers: &[u64]) {
-    // Behind the first four come limits of three numbers each.
-    let newer = numbers.len().checked_sub(1).filter(|last| *last >= 4 && last % 3 == 1);
-    let newer = newer.and_then(|last| inherited(numbers, last));
-    let (Some(newer), Some((word, _))) = (newer, word.rsplit_once(',')) else { return };
+/// Executes the newer binary that `--rescue` names, if this image cannot read the state. The newer
+/// binary is then out of probation. Returns if this image is to continue.
+pub(crate) fn go_on_as_newer(rescue: &Rescue) {
+    let Some(newer) = rescue.newer.and_then(inherited) else { return };
     // In a child, because a failed read closes descriptors of the state.
     let reader = process::fork_whole(|| {
         alarm::set(u32::try_from(limit::UPGRADE_TRIAL.as_secs()).unwrap_or(1));
-        let store = open_store(inherited(numbers, 0));
+        let store = open_store(rescue.store);
         u8::from(store.and_then(|store| State::read(&store)).map(std::mem::forget).is_err())
     });
     if reader.and_then(wait::await_end).is_ok_and(|exit| exit == Exit::Code(0)) {
         return;
     }
     inherit::keep_all();
-    let word = format!("--rescue={word}");
-    let _ = process::execute(newer.as_fd(), &arguments(word), &environment());
+    let words = arguments(word("--rescue", &Rescue { newer: None, ..rescue.clone() }));
+    let _ = process::execute(newer.as_fd(), &words, &environment());
     inherit::keep_none();
 }
 
@@ -105,42 +83,38 @@ fn helper(pid: Pid, since: u64) -> Option<String> {
     is_fork.then(|| procfs::shown(pid).map(|(name, _)| name).unwrap_or_default())
 }
 
-/// The committed state, without an unknown logger.
+/// The committed state. Kills a logger that was started after the commit, so that the state does
+/// not know it. When its connection is closed, it would read the rest of the pipes, of which the
+/// next logger has read parts. Killed, it loses nothing ([`crate::logger`]). It may be in the middle
+/// of a write, so the next logger waits for its exit.
 pub(crate) fn state(store: &Store) -> Result<State, String> {
     let mut state = State::read(store)?;
-    let Components { logger, pending, .. } = &mut state.components;
-    if let Some(logger) = logger {
-        end_unknown_logger(logger, pending.kept);
+    if let Some(pid) = end_those(state.components.pending.kept, |_, name| name == LOGGER) {
+        state.logger.wait_for(pid);
     }
     Ok(state)
 }
 
-/// Kills a logger that was started after the commit, so that the state does not know it. When its
-/// connection is closed, it would read the rest of the pipes, of which the next logger has read
-/// parts. Killed, it loses nothing ([`crate::logger`]). It may be in the middle of a write, so the
-/// next logger waits for its exit.
-fn end_unknown_logger(logger: &mut Handle, kept: u64) {
+/// Kills helpers that the crashed image forked and did not commit, if `is_it` accepts them. Returns
+/// the last one.
+fn end_those(kept: u64, is_it: impl Fn(Pid, &str) -> bool) -> Option<Pid> {
+    let mut last = None;
     for pid in procfs::children().into_iter().map(Pid::from_raw) {
-        if !wait::is_made(pid) && helper(pid, kept).as_deref() == Some(LOGGER) {
-            // A failed kill means that it has exited already.
-            let _ = signal::kill(pid, KILL);
-            wait::made_before([pid.as_raw()]);
-            logger.wait_for(pid);
-        }
-    }
-}
-
-/// Kills helpers that the crashed image forked and did not commit, because their work will be
-/// repeated. `starting` are children that effects of the committed state start.
-pub(crate) fn end_helpers(starting: &BTreeSet<i32>, kept: u64) {
-    for pid in procfs::children().into_iter().map(Pid::from_raw) {
-        let is_known = wait::is_made(pid) || starting.contains(&pid.as_raw());
-        let ends = |name: String| COME_TO_AN_END.contains(&&*name);
-        if !is_known && !helper(pid, kept).is_none_or(ends) {
+        if !wait::is_made(pid) && helper(pid, kept).is_some_and(|name| is_it(pid, &name)) {
             // A failed kill means that it has exited already.
             let _ = signal::kill(pid, KILL);
             // Until it is reaped, it does not count as an orphan of a run.
             wait::made_before([pid.as_raw()]);
+            last = Some(pid);
         }
     }
+    last
+}
+
+/// Kills the other helpers, because their work will be repeated. `starting` are children that
+/// effects of the committed state start.
+pub(crate) fn end_helpers(starting: &BTreeSet<i32>, kept: u64) {
+    end_those(kept, |pid, name| {
+        !starting.contains(&pid.as_raw()) && !COME_TO_AN_END.contains(&name)
+    });
 }

@@ -15,6 +15,7 @@ use crate::service::effects::Effects;
 use crate::service::fd_store::Store;
 use crate::service::run_table::{Looks, Reaped, Running, Runs};
 use crate::shutdown::Ending;
+use crate::shutdown::emergency_shell::EmergencyShell;
 use crate::spawn::{KeptGround, Spawner};
 use crate::state::event_in_progress::Suspects;
 use crate::state::kind::Kind;
@@ -36,13 +37,13 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_with::apply;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::mem::ManuallyDrop;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-/// Small values.
+/// Small values, and what the state names of other parts.
 #[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Head<'a> {
@@ -52,29 +53,42 @@ pub(crate) struct Head<'a> {
     /// Settings of it that were changed after the load.
     pub(crate) exit_with: Cow<'a, Option<Name>>,
     pub(crate) policy: Cow<'a, Policy>,
-    /// As in [`crate::event_loop::Init`].
-    pub(crate) booted: Time,
-    pub(crate) on_the_wall: Cow<'a, OnTheWall>,
     #[serde_with(skip_apply)]
-    pub(crate) tokens: Tokens,
-    pub(crate) reports: Cow<'a, VecDeque<usize>>,
-    pub(crate) own_limits: Cow<'a, OwnLimits>,
-    pub(crate) log_is_finished: bool,
-    pub(crate) log_files_open: bool,
+    pub(crate) basics: Cow<'a, Basics>,
     pub(crate) record: Option<RawFd>,
-    pub(crate) idle: Cow<'a, BTreeSet<RunId>>,
-    pub(crate) helper_outputs: u64,
-    pub(crate) unheard: u64,
-    pub(crate) said: Option<System>,
-    pub(crate) shell: Option<i32>,
-    pub(crate) shell_again: Option<Time>,
-    pub(crate) kernel_target: Cow<'a, Option<Name>>,
-    pub(crate) crashes: u32,
-    pub(crate) resumed: Option<Time>,
-    /// The client that waits for the answer to its upgrade request.
-    pub(crate) upgraded: Option<Asker>,
     /// True if the kernel kills children that are cloned into a cgroup.
     pub(crate) no_joining: bool,
+}
+
+/// Small values that init uses as their record holds them.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Basics {
+    /// The start time of init.
+    pub(crate) booted: Time,
+    pub(crate) on_the_wall: OnTheWall,
+    #[serde_with(skip_apply)]
+    pub(crate) tokens: Tokens,
+    /// Tokens of exec reports that were not readable yet when the child was cloned, oldest first.
+    pub(crate) reports: VecDeque<usize>,
+    pub(crate) own_limits: OwnLimits,
+    pub(crate) log_is_finished: bool,
+    pub(crate) log_files_open: bool,
+    /// Counts down the log ids of helper commands outside a start, each of which has its own pipe.
+    pub(crate) helper_outputs: u64,
+    /// Number of notify messages that were refused.
+    pub(crate) messages_refused: u64,
+    /// The last system state reported to the outer manager.
+    pub(crate) said: Option<System>,
+    pub(crate) shell: EmergencyShell,
+    /// Goal of the kernel command line.
+    pub(crate) kernel_target: Option<Name>,
+    /// Number of crashes that init has survived.
+    pub(crate) crashes: u32,
+    /// The time at which init continued after the last crash.
+    pub(crate) resumed: Option<Time>,
+    /// The client whose upgrade is about to happen or has just happened.
+    pub(crate) upgraded: Option<Asker>,
 }
 
 /// A pending order of one event.
@@ -88,14 +102,19 @@ pub(crate) enum Order {
 
 /// Values that change with each commit: pending work, and the position of the commit.
 #[derive(Default, Serialize, Deserialize)]
-pub(crate) struct Pending<F = VecDeque<Event>, E = Effects, R = VecDeque<Reaped>> {
+pub(crate) struct Pending {
+    /// Facts that the machine has not processed.
     #[serde(default)]
-    pub(crate) facts: F,
+    pub(crate) facts: VecDeque<Event>,
+    /// Starts and signals that wait for a commit.
     #[serde(default)]
-    pub(crate) effects: E,
+    pub(crate) effects: Effects,
+    /// Reaped processes that have not been reported to their runs.
     #[serde(default)]
-    pub(crate) reaped: R,
+    pub(crate) reaped: VecDeque<Reaped>,
+    /// The number of the last input before the commit.
     pub(crate) inputs: u64,
+    /// Number of turns of the loop.
     #[serde(default)]
     pub(crate) wakeups: u64,
     /// The time of the commit, as in [`crate::base::clock::ticks`].
@@ -112,7 +131,6 @@ pub(crate) struct Components {
     pub(crate) control: Option<Control>,
     /// The notify socket. Dropping it removes its file.
     pub(crate) notify: Option<Notify>,
-    pub(crate) logger: Option<logger::Handle>,
     pub(crate) loader: Loader,
     pub(crate) history: History,
     pub(crate) timings: Timings,
@@ -131,6 +149,7 @@ pub(crate) struct Parts {
     store: Store,
     looks: Looks,
     ground: KeptGround,
+    logger: logger::Handle,
 }
 
 /// The whole state, decoded, with all its descriptors taken over.
@@ -139,6 +158,7 @@ pub(crate) struct State {
     pub(crate) machine: Machine,
     pub(crate) runs: Runs,
     pub(crate) spawner: Spawner,
+    pub(crate) logger: logger::Handle,
     pub(crate) record: Option<Record>,
 }
 
@@ -150,10 +170,8 @@ impl Parts {
         }
         let mut tracker: Tracker = of(store, Kind::Tracker)?;
         tracker.know_again(store.read_table(Kind::Tracked)?, store.read_table(Kind::ProcessTree)?);
-        let mut logger: Option<logger::Handle> = store.read(Kind::Logger)?;
-        if let Some(logger) = &mut logger {
-            logger.runs = Table::of(store.read_table(Kind::Log)?);
-        }
+        let mut logger: logger::Handle = of(store, Kind::Logger)?;
+        logger.runs = Table::of(store.read_table(Kind::Log)?);
         let mut history: History = of(store, Kind::History)?;
         history.kept = Table::of(store.read_table(Kind::Event)?);
         history.of_run = Table::of(store.read_table(Kind::LastEvent)?);
@@ -179,7 +197,6 @@ impl Parts {
             tracker,
             control: store.read(Kind::Control)?,
             notify: store.read(Kind::Notify)?,
-            logger,
             loader: of(store, Kind::Loader)?,
             history,
             timings,
@@ -187,7 +204,7 @@ impl Parts {
             ending: of(store, Kind::Ending)?,
             suspects: of(store, Kind::Suspects)?,
         };
-        Ok(Parts { components, machine, children, runs, store: kept, looks, ground })
+        Ok(Parts { components, machine, children, runs, store: kept, looks, ground, logger })
     }
 
     /// The machine, if it is consistent with its units.
@@ -210,15 +227,17 @@ impl Parts {
 impl State {
     /// The state at the first start.
     pub(crate) fn begins(
-        head: Head<'static>,
+        basics: Basics,
         machine: Machine,
         tracker: Tracker,
         spawner: Spawner,
+        logger: logger::Handle,
         record: Option<Record>,
     ) -> State {
+        let head = Head { basics: Cow::Owned(basics), ..Head::default() };
         let components =
             Components { head, tracker, triggers: Triggers::new(), ..Components::default() };
-        State { components, machine, runs: Runs::default(), spawner, record }
+        State { components, machine, runs: Runs::default(), spawner, logger, record }
     }
 
     /// Reads and combines the records. Descriptors are handled as in [`Parts::read`].
@@ -238,9 +257,10 @@ impl State {
         let spawner = Spawner::again(parts.ground, reports.map(|started| &mut started.report))
             .map_err(|error| format!("cannot map the spawn slots: {error}"))?;
         let record = head.record.map(inherit::take).transpose();
-        let record = record.ok().flatten().map(|fd| Record::go_on(File::from(fd)));
+        let record = record.ok().flatten().map(|fd| Record::new(File::from(fd)));
         wait::made_before(parts.children.into_keys());
-        Ok(State { components: parts.components, machine, runs, spawner, record })
+        let Parts { components, logger, .. } = parts;
+        Ok(State { components, machine, runs, spawner, logger, record })
     }
 }
 

@@ -56,21 +56,15 @@ struct Ends {
 }
 
 impl Store {
-    fn len(&self) -> usize {
-        self.units.values().map(|shelf| shelf.kept.len()).sum()
-    }
-
     /// Returns true if another descriptor of that name would exceed a limit of the unit or of all.
     fn is_full(&self, unit: &Name, most: u16, name: &str) -> bool {
         let of_unit = self.units.get(unit).map_or(&[][..], |shelf| &shelf.kept);
         let names: usize = of_unit.iter().map(|kept| kept.name.len() + 1).sum();
         of_unit.len() >= usize::from(most)
             || names + name.len() + 1 > limit::STORED_NAMES
-            || self.len() >= limit::STORED
+            || self.units.values().map(|shelf| shelf.kept.len()).sum::<usize>() >= limit::STORED
     }
-}
 
-impl Store {
     /// The descriptors passed to a start of the unit, after its sockets. Descriptors that are kept
     /// only until their run ends are skipped, because the next run may start in the turn in which
     /// that run ended.
@@ -82,14 +76,10 @@ impl Store {
     }
 
     fn close(&mut self, unit: &Name, which: impl Fn(&Kept) -> bool) {
-        if !self.units.contains_key(unit) {
-            return;
-        }
-        let Store { units, ends, .. } = self;
-        let (Some(shelf), ends) = (units.get_mut(unit), ends.as_ref()) else { return };
+        let Some(shelf) = self.units.get_mut(unit) else { return };
         let stays = |kept: &Kept| {
             let goes = which(kept);
-            if let Some(ends) = ends.filter(|_| goes && kept.watched.is_some()) {
+            if let Some(ends) = self.ends.as_ref().filter(|_| goes && kept.watched.is_some()) {
                 // The service may hold a copy, so closing this descriptor would leave it
                 // registered.
                 let _ = ends.epoll.delete(&kept.fd);

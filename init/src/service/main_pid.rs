@@ -6,7 +6,7 @@ use crate::sys::{Pid, signal, wait};
 use groundstate_units::machine::event::RunId;
 use std::os::fd::AsFd;
 
-pub(crate) const KILL: u8 = 9;
+const KILL: u8 = 9;
 
 impl Runs {
     /// Sends a signal to the main process, or to the process of the current command. Returns `None`
@@ -16,9 +16,7 @@ impl Runs {
         let is_script = running.procedure.is_script();
         let named = running.main.as_ref().filter(|_| !is_script || running.current.is_none());
         Some(match named {
-            // Our own child keeps its pid until it is reaped.
-            Some(Main::Child(pid)) => wait::kill_made(Pid::from_raw(*pid), number),
-            Some(Main::Other { pidfd, .. }) => signal::pidfd_kill(pidfd.as_fd(), number),
+            Some(main) => main.signal(number),
             None => wait::kill_made(Pid::from_raw(running.current?), number),
         })
     }
@@ -28,7 +26,7 @@ impl Runs {
         let Some(running) = self.get(run) else { return };
         running.lines.iter().for_each(|(pid, _)| kill_line(*pid));
         if let Some(main) = running.main.as_ref().filter(|main| main.lives()) {
-            kill_main(main);
+            let _ = main.signal(KILL);
         }
     }
 
@@ -39,22 +37,19 @@ impl Runs {
         if self.made(pid) == Some(of) {
             return true;
         }
-        let main = self.get(of).and_then(|running| running.main.as_ref());
-        !matches!(main, Some(Main::Other { pidfd, .. }) if signal::has_ended(pidfd.as_fd()))
+        !self.main(of).is_some_and(Main::is_gone)
     }
 
     /// Notes that the process behind a watched pidfd has exited.
     pub(crate) fn main_ready(&mut self, token: usize) {
-        let run = self.watched(token).and_then(|run| self.get(run));
-        let main = run.and_then(|running| running.main.as_ref());
+        let main = self.watched(token).and_then(|run| self.main(run));
         if matches!(main, Some(Main::Other { token: at, .. }) if *at == token) {
             self.mains_ended.push(token);
         }
     }
 
     pub(crate) fn is_main(&self, run: RunId, pid: i32) -> bool {
-        let main = self.get(run).and_then(|running| running.main.as_ref());
-        main.is_some_and(|main| main.pid() == pid)
+        self.main(run).is_some_and(|main| main.pid() == pid)
     }
 
     pub(crate) fn is_told_to_stop(&self, run: RunId) -> bool {
@@ -62,16 +57,19 @@ impl Runs {
     }
 }
 
-pub(crate) fn kill_main(main: &Main) {
-    let _ = match main {
-        Main::Child(pid) => wait::kill_made(Pid::from_raw(*pid), KILL),
-        Main::Other { pidfd, .. } => signal::pidfd_kill(pidfd.as_fd(), KILL),
-    };
+impl Main {
+    /// Signals the process. Our own child keeps its pid until it is reaped.
+    pub(crate) fn signal(&self, number: u8) -> std::io::Result<()> {
+        match self {
+            Main::Child(pid) => wait::kill_made(Pid::from_raw(*pid), number),
+            Main::Other { pidfd, .. } => signal::pidfd_kill(pidfd.as_fd(), number),
+        }
+    }
 }
 
 /// Kills a command's process, if it is still an unreaped child: the table may hold its pid after
 /// that.
-pub(crate) fn kill_line(pid: i32) {
+fn kill_line(pid: i32) {
     let _ = wait::kill_made(Pid::from_raw(pid), KILL);
 }
 

@@ -5,7 +5,7 @@
 //! A file that is not in memory is read by a child, because its file system may not respond.
 
 use crate::base::limit;
-use crate::base::mount_table::{Mount, open_on};
+use crate::base::mount_table::open_on;
 use crate::state::carried::KeptFd;
 use crate::sys::{Pid, wait};
 use groundstate_units::spec::Exit;
@@ -16,120 +16,77 @@ use nix::fcntl::OFlag;
 use nix::sys::stat::{SFlag, fstat};
 use nix::unistd::{UnlinkatFlags, read, unlinkat};
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::borrow::Cow;
 use std::os::fd::OwnedFd;
 
 /// The content of a pid file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Said {
     /// The file is missing or still empty.
     Nothing,
     /// A pid greater than 1.
     Pid(i32),
-    /// Invalid.
-    Wrong(Fault),
+    /// Invalid: what is wrong with the file, in words that follow its name.
+    Wrong(Cow<'static, str>),
 }
 
-/// The reason why a pid file is invalid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Fault {
-    /// A symbolic link.
-    Link,
-    /// The path crosses into another file system.
-    Elsewhere,
-    /// open(2) failed.
-    Closed,
-    /// Not a regular file.
-    NoFile,
-    /// read(2) failed.
-    Unreadable,
-    /// More than [`limit::PID_FILE`] bytes.
-    Long,
-    /// Not a number.
-    NoNumber,
-    /// The pid of init, or an impossible one.
-    NoService,
+impl Said {
     /// Its file system did not respond in time, or no child could be started.
-    Silent,
-}
+    pub(crate) const SILENT: Said =
+        Said::Wrong(Cow::Borrowed("is on a file system that does not respond"));
 
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Fault::Link => "is a symbolic link",
-            Fault::Elsewhere => "leads to another file system",
-            Fault::Closed => "cannot be opened",
-            Fault::NoFile => "is not a regular file",
-            Fault::Unreadable => "cannot be read",
-            Fault::Long => "is longer than a pid",
-            Fault::NoNumber => "does not hold one number",
-            Fault::NoService => "does not hold the pid of a service",
-            Fault::Silent => "is on a file system that does not respond",
-        })
+    const fn wrong(what: &'static str) -> Said {
+        Said::Wrong(Cow::Borrowed(what))
     }
 }
 
-/// The process that reads the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum By {
-    /// PID 1, only for a file in memory.
-    Init,
-    /// A child, which may block.
-    Child,
-}
-
-impl By {
-    fn may_ask(self, mount: &Mount<'_>) -> bool {
-        self == By::Child || mount.is_memory()
-    }
-}
-
-/// Reads the pid file, without following links and at most [`limit::PID_FILE`] bytes.
-pub(crate) fn look(path: &str, by: By) -> Said {
+/// Reads the pid file, without following links and at most [`limit::PID_FILE`] bytes. Only a child
+/// may block; PID 1 reads no file outside of memory.
+pub(crate) fn look(path: &str, may_block: bool) -> Said {
     let how = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
-    let file = match open_on(path, how, |mount| by.may_ask(mount)) {
+    let file = match open_on(path, how, |mount| may_block || mount.is_memory()) {
         Ok(file) => file,
         Err(Errno::ENOENT) => return Said::Nothing,
-        Err(Errno::ELOOP) => return Said::Wrong(Fault::Link),
-        Err(Errno::EXDEV) => return Said::Wrong(Fault::Elsewhere),
-        Err(_) => return Said::Wrong(Fault::Closed),
+        Err(Errno::ELOOP) => return Said::wrong("is a symbolic link"),
+        Err(Errno::EXDEV) => return Said::wrong("leads to another file system"),
+        Err(_) => return Said::wrong("cannot be opened"),
     };
     let regular = fstat(&file).is_ok_and(|status| {
         SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG
     });
     if !regular {
-        return Said::Wrong(Fault::NoFile);
+        return Said::wrong("is not a regular file");
     }
     let mut bytes = [0u8; limit::PID_FILE + 1];
     match read(&file, &mut bytes) {
         Ok(length) => meaning(bytes.get(..length).unwrap_or_default()),
-        Err(_) => Said::Wrong(Fault::Unreadable),
+        Err(_) => Said::wrong("cannot be read"),
     }
 }
 
 fn meaning(bytes: &[u8]) -> Said {
     if bytes.len() > limit::PID_FILE {
-        return Said::Wrong(Fault::Long);
+        return Said::wrong("is longer than a pid");
     }
     let text = bytes.trim_ascii();
     if text.is_empty() {
         return Said::Nothing;
     }
     if !text.iter().all(u8::is_ascii_digit) {
-        return Said::Wrong(Fault::NoNumber);
+        return Said::wrong("does not hold one number");
     }
     let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<i32>().ok());
     match number {
         Some(pid) if pid > 1 => Said::Pid(pid),
-        _ => Said::Wrong(Fault::NoService),
+        _ => Said::wrong("does not hold the pid of a service"),
     }
 }
 
-/// Removes the pid file of an earlier run.
-pub(crate) fn remove(path: &str, by: By) -> Result<(), Errno> {
+/// Removes the pid file of an earlier run. `may_block` as in [`look`].
+pub(crate) fn remove(path: &str, may_block: bool) -> Result<(), Errno> {
     let Some((parent, name)) = path.rsplit_once('/') else { return Err(Errno::EINVAL) };
     let how = OFlag::O_PATH | OFlag::O_DIRECTORY;
-    let removed = open_on(&format!("{parent}/"), how, |mount| by.may_ask(mount))
+    let removed = open_on(&format!("{parent}/"), how, |mount| may_block || mount.is_memory())
         .and_then(|parent| unlinkat(&parent, name, UnlinkatFlags::NoRemoveDir));
     match removed {
         Ok(()) | Err(Errno::ENOENT) => Ok(()),
@@ -178,7 +135,7 @@ impl Look {
         let mut bytes = [0; ANSWER];
         let length = read(&self.answer, &mut bytes).unwrap_or(0);
         let said = bytes.get(..length).and_then(|said| fields::decode(said).ok());
-        said.unwrap_or(Said::Wrong(Fault::Silent))
+        said.unwrap_or(Said::SILENT)
     }
 
     /// Abandons the look. A kill that fails means that the child has exited.
@@ -204,14 +161,14 @@ mod tests {
             (b" 42 \n", Said::Pid(42)),
             (b"", Said::Nothing),
             (b"\n", Said::Nothing),
-            (b"0", Said::Wrong(Fault::NoService)),
-            (b"1\n", Said::Wrong(Fault::NoService)),
-            (b"-5", Said::Wrong(Fault::NoNumber)),
-            (b"2147483648", Said::Wrong(Fault::NoService)),
-            (b"12\n13\n", Said::Wrong(Fault::NoNumber)),
-            (b"42 junk", Said::Wrong(Fault::NoNumber)),
-            (b"4\x002", Said::Wrong(Fault::NoNumber)),
-            (&[b'1'; 33], Said::Wrong(Fault::Long)),
+            (b"0", Said::wrong("does not hold the pid of a service")),
+            (b"1\n", Said::wrong("does not hold the pid of a service")),
+            (b"-5", Said::wrong("does not hold one number")),
+            (b"2147483648", Said::wrong("does not hold the pid of a service")),
+            (b"12\n13\n", Said::wrong("does not hold one number")),
+            (b"42 junk", Said::wrong("does not hold one number")),
+            (b"4\x002", Said::wrong("does not hold one number")),
+            (&[b'1'; 33], Said::wrong("is longer than a pid")),
         ];
         for (bytes, said) in table {
             assert_eq!(meaning(bytes), said, "{bytes:?}");
@@ -225,15 +182,15 @@ mod tests {
         let at = |name: &str| dir.join(name).to_str().expect("text").to_string();
         nix::unistd::mkfifo(dir.join("fifo").as_path(), Mode::S_IRWXU).expect("a fifo");
         std::os::unix::fs::symlink("/proc/1/stat", dir.join("link")).expect("a link");
-        assert_eq!(look(&at("fifo"), By::Child), Said::Wrong(Fault::NoFile));
-        assert_eq!(look(&at("link"), By::Child), Said::Wrong(Fault::Link));
-        assert_eq!(look(dir.to_str().expect("text"), By::Child), Said::Wrong(Fault::NoFile));
-        assert_eq!(look(&at("none"), By::Child), Said::Nothing);
+        assert_eq!(look(&at("fifo"), true), Said::wrong("is not a regular file"));
+        assert_eq!(look(&at("link"), true), Said::wrong("is a symbolic link"));
+        assert_eq!(look(dir.to_str().expect("text"), true), Said::wrong("is not a regular file"));
+        assert_eq!(look(&at("none"), true), Said::Nothing);
         std::fs::write(dir.join("stale"), "77\n").expect("written");
-        assert_eq!(look(&at("stale"), By::Child), Said::Pid(77));
-        remove(&at("stale"), By::Child).expect("removed");
-        remove(&at("stale"), By::Child).expect("already gone");
-        assert_eq!(look(&at("stale"), By::Child), Said::Nothing);
+        assert_eq!(look(&at("stale"), true), Said::Pid(77));
+        remove(&at("stale"), true).expect("removed");
+        remove(&at("stale"), true).expect("already gone");
+        assert_eq!(look(&at("stale"), true), Said::Nothing);
         std::fs::remove_dir_all(&dir).expect("removed");
     }
 }

@@ -4,11 +4,11 @@ use crate::base::procfs;
 use crate::service::fd_store::Store;
 use crate::service::pid_file::Look;
 use crate::service::sequence::{Alarm, CommandKind, CommandSequence, Outcome};
-use crate::spawn::{ExecResult, Report};
+use crate::spawn::{ExecResult, Report, failure};
 use crate::state::carried::KeptFd;
 use crate::state::table::{Table, Watched};
 use crate::sys::{Pid, signal, wait};
-use groundstate_units::machine::event::RunId;
+use groundstate_units::machine::event::{ExecFailure, RunId};
 use groundstate_units::spec::{Exit, NotifyAccess, Run};
 use groundstate_units::text::fields::is_default;
 use groundstate_units::text::name::Name;
@@ -121,6 +121,11 @@ impl Runs {
 
     pub(crate) fn get_mut(&mut self, run: RunId) -> Option<&mut Running> {
         self.by_id.get_mut(&run).map(Box::as_mut)
+    }
+
+    /// The main process of this run.
+    pub(crate) fn main(&self, run: RunId) -> Option<&Main> {
+        self.get(run)?.main.as_ref()
     }
 
     /// All runs, ordered by id.
@@ -245,8 +250,7 @@ impl Runs {
     /// Returns true if the main process recorded under that pid has exited and another process has
     /// the pid.
     fn is_strangers(&self, pid: i32, run: RunId) -> bool {
-        let main = self.get(run).and_then(|running| running.main.as_ref());
-        main.is_none_or(Main::is_gone)
+        self.main(run).is_none_or(Main::is_gone)
             && procfs::stat(Pid::from_raw(pid)).is_some_and(|stat| !stat.ended)
     }
 
@@ -283,6 +287,11 @@ impl Runs {
     /// Notes that a run has a deadline.
     pub(crate) fn time(&mut self, run: RunId) {
         self.timed.insert(run);
+    }
+
+    /// The runs that have, or had, a deadline.
+    pub(crate) fn timed(&self) -> impl Iterator<Item = (RunId, &Running)> {
+        self.timed.iter().filter_map(|run| Some((*run, self.get(*run)?)))
     }
 
     /// The earliest deadline of a run.
@@ -485,12 +494,6 @@ impl Running {
         self.spec.clone().or_else(|| Run::decode(&self.definition).map(Rc::new))
     }
 
-    /// Adds an exec report. Most runs have at most one at a time, hence the exact capacity.
-    pub(crate) fn report(&mut self, started: Started) {
-        self.reports.reserve_exact(1);
-        self.reports.push(started);
-    }
-
     /// Takes the exec report that matches, because its result is known.
     pub(crate) fn reported(&mut self, is_it: impl Fn(&Started) -> bool) -> Option<Started> {
         let at = self.reports.iter().position(is_it)?;
@@ -499,6 +502,13 @@ impl Running {
             self.reports = Vec::new();
         }
         Some(started)
+    }
+
+    /// The result of a start after the child's exit.
+    fn verdict(&self, started: &mut Started) -> Option<ExecResult<ExecFailure>> {
+        let Err(broken) = started.report.at_exit() else { return Some(Ok(())) };
+        let spec = self.spec()?;
+        Some(Err(failure(self.name.as_str(), &spec, started.part.of(&spec), broken)))
     }
 
     /// The command that init started as this process.
@@ -519,11 +529,11 @@ impl Runs {
     pub(crate) fn reap(&mut self, pid: Pid, exit: Exit) -> Option<Reaped> {
         let run = self.of(pid.as_raw())?;
         let running = self.get_mut(run)?;
-        let started = running.reported(|started| started.pid == pid.as_raw());
-        if let Some(started) = &started {
+        let mut started = running.reported(|started| started.pid == pid.as_raw());
+        let verdict = started.as_mut().and_then(|started| running.verdict(started));
+        if let Some(started) = started {
             self.unwatch(started.token);
         }
-        let verdict = started.map(|mut started| started.report.at_exit());
         let (run, part) = self.disown(pid.as_raw())?;
         let has_handed_on = self.has_handed_on(run, part);
         let name = self.get(run)?.name.clone();
@@ -540,7 +550,7 @@ pub(crate) struct Reaped {
     pub(crate) run: RunId,
     pub(crate) part: CommandKind,
     pub(crate) exit: Exit,
-    pub(crate) verdict: Option<ExecResult>,
+    pub(crate) verdict: Option<ExecResult<ExecFailure>>,
     /// True if another main process had replaced it before it was reaped.
     #[serde(default)]
     pub(crate) has_handed_on: bool,
@@ -567,7 +577,9 @@ pub(crate) fn exit_words(exit: Exit) -> (&'static str, String) {
 mod tests {
     use super::*;
     use crate::service::sequence::CommandSequence;
+    use groundstate_units::machine::event::Stage;
     use groundstate_units::spec::{Kind, Live, Run};
+    use groundstate_units::text::fields;
     use groundstate_units::unit::settings::Settings;
     use std::fs::File;
     use std::os::fd::OwnedFd;
@@ -688,6 +700,21 @@ mod tests {
         assert_eq!(speaker(&runs, Some(one)), Some((other, Some(CommandKind::Start(0)))));
         runs.is_told(NOBODYS);
         assert_eq!(speaker(&runs, None), Some((one, None)));
+    }
+
+    #[test]
+    fn exec_result_of_a_reaped_process_is_the_same_in_the_next_image() {
+        let path = "/bin/daemon".to_string();
+        let failure = ExecFailure { stage: Stage::Execve, errno: libc::ENOENT, path };
+        for verdict in [None, Some(Ok(())), Some(Err(failure))] {
+            let name = Name::new("web").unwrap();
+            let (part, exit) = (CommandKind::Start(0), Exit::Code(127));
+            let (pid, run) = (42, RunId(7));
+            let one = Reaped { name, pid, run, part, exit, verdict, has_handed_on: false };
+            let bytes = fields::encode(&one).unwrap();
+            let again: Reaped = fields::decode(&bytes).unwrap();
+            assert_eq!(again.verdict, one.verdict);
+        }
     }
 
     #[test]

@@ -1,24 +1,23 @@
-//! A shell on the console of a machine, if its goal and emergency target both fail
-//! ([`EmergencyShell`]) or init cannot restore its state ([`Shell`]).
+//! A shell on the console of a machine, if its goal and emergency target both fail or init cannot
+//! restore its state ([`crate::crash`]).
 //!
 //! sulogin(8) asks for root's password. Without sulogin there is no shell, unless the kernel
 //! command line has `groundstate.shell=open`: a user at the console is not root.
 
 use crate::base::kernel_cmdline::KernelLine;
 use crate::base::limit;
-use crate::shutdown;
-use crate::sys::wait::Ended;
+use crate::state::carried;
 use crate::sys::{Pid, device, process};
 use groundstate_units::spec::Exit;
 use groundstate_units::text::time::Time;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
-use nix::poll::{PollTimeout, poll};
 use nix::sys::stat::Mode as FileMode;
+use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout};
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::time::Duration;
 
 /// Programs that ask for root's password.
 const LOGINS: [&str; 2] = ["/sbin/sulogin", "/usr/sbin/sulogin"];
@@ -55,18 +54,11 @@ fn console(path: &str) -> io::Result<OwnedFd> {
     Ok(console)
 }
 
-/// Forks a child that becomes the shell. Only the child can block, on a hung console or a dead root
-/// file system.
-fn begin(programs: &[&str], console: &str, pause: Duration) -> io::Result<Pid> {
-    process::fork(&[], || {
-        rest(pause);
-        become_shell(programs, console)
-    })
-}
-
-/// The emergency shell of the event loop.
-#[derive(Clone, Copy, Debug, Default)]
+/// The emergency shell of the event loop and of the caretaker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct EmergencyShell {
+    #[serde(with = "carried::maybe_pid")]
     pid: Option<Pid>,
     /// The time of the restart; [`Time::NEVER`] means as soon as it has exited. `None` if it is not
     /// restarted.
@@ -74,19 +66,14 @@ pub(crate) struct EmergencyShell {
 }
 
 impl EmergencyShell {
-    /// The shell that an earlier image has started.
-    pub(crate) fn of(pid: Option<i32>, again: Option<Time>) -> EmergencyShell {
-        EmergencyShell { pid: pid.map(Pid::from_raw), again }
-    }
-
-    /// The values for the next image.
-    pub(crate) fn parts(&self) -> (Option<i32>, Option<Time>) {
-        (self.pid.map(Pid::as_raw), self.again)
-    }
-
     /// Restarts the shell whenever it exits.
     pub(crate) fn keep(&mut self) {
         self.again = Some(Time::NEVER);
+    }
+
+    /// Starts the shell at this time.
+    pub(crate) fn restart_at(&mut self, at: Time) {
+        self.again = Some(at);
     }
 
     /// Ends the restarts, because another goal was set.
@@ -106,15 +93,18 @@ impl EmergencyShell {
 
     /// Starts the shell. After an error it is retried after a pause.
     pub(crate) fn start(&mut self, now: Time) -> io::Result<()> {
-        let programs = programs(KernelLine::read().has_open_shell);
-        match begin(&programs, CONSOLE, Duration::ZERO) {
-            Ok(pid) => self.pid = Some(pid),
-            Err(error) => {
-                self.pause(now);
-                return Err(error);
-            }
+        self.begin(programs(KernelLine::read().has_open_shell), CONSOLE, now)
+    }
+
+    /// Forks a child that becomes the shell. Only the child can block, on a hung console or a dead
+    /// root file system.
+    fn begin(&mut self, programs: Vec<&str>, console: &str, now: Time) -> io::Result<()> {
+        let begun = process::fork(&[], || become_shell(&programs, console));
+        match &begun {
+            Ok(pid) => self.pid = Some(*pid),
+            Err(_) => self.pause(now),
         }
-        Ok(())
+        begun.map(drop)
     }
 
     /// Handles a reaped child. Returns `None` if it was not the shell, and an error if no program
@@ -139,55 +129,6 @@ impl EmergencyShell {
     }
 }
 
-/// The shell of the caretaker. It is restarted whenever it exits.
-pub(crate) struct Shell {
-    programs: Vec<&'static str>,
-    console: &'static str,
-    /// The pause before the next start.
-    pause: Duration,
-    pid: Option<Pid>,
-    /// True if no shell can be started.
-    is_given_up: bool,
-}
-
-impl Shell {
-    /// On the machine's console, started by [`Shell::turn`].
-    pub(crate) fn of_the_machine() -> Shell {
-        Shell::on(CONSOLE, programs(KernelLine::read().has_open_shell))
-    }
-
-    fn on(console: &'static str, programs: Vec<&'static str>) -> Shell {
-        Shell { programs, console, pause: Duration::ZERO, pid: None, is_given_up: false }
-    }
-
-    /// Starts the shell unless it is running. Returns false if that failed and is to be retried.
-    pub(crate) fn turn(&mut self) -> bool {
-        if self.pid.is_none() && !self.is_given_up {
-            self.pid = begin(&self.programs, self.console, self.pause).ok();
-        }
-        self.pid.is_some() || self.is_given_up
-    }
-
-    /// Handles a reaped child.
-    pub(crate) fn reaped(&mut self, ended: Ended) {
-        if self.pid.take_if(|of| *of == ended.pid).is_some() {
-            self.pause = limit::SHELL_PAUSE;
-            if ended.exit == Exit::Code(NO_PROGRAM) {
-                self.is_given_up = true;
-                let why = why_none(self.programs.len() > LOGINS.len());
-                shutdown::console(&format!("cannot start a shell on the console: {why}"));
-            }
-        }
-    }
-}
-
-/// Pauses in the child, because the caretaker has no timers.
-fn rest(pause: Duration) {
-    let pause = PollTimeout::try_from(pause).unwrap_or(PollTimeout::ZERO);
-    // A signal may end the pause early.
-    let _ = poll(&mut [], pause);
-}
-
 /// Becomes the shell. Returns the exit status on a failure: an errno, or [`NO_PROGRAM`].
 fn become_shell(programs: &[&str], path: &str) -> u8 {
     let _ = nix::unistd::setsid();
@@ -195,26 +136,22 @@ fn become_shell(programs: &[&str], path: &str) -> u8 {
         device::make_plain(console.as_fd());
         // This fails if the console is not a terminal.
         let _ = device::take(console.as_fd(), true);
-        Ok([console.try_clone()?, console.try_clone()?, console])
+        dup2_stdin(&console)?;
+        dup2_stdout(&console)?;
+        Ok(dup2_stderr(&console)?)
     });
     let status = |error: &io::Error| {
         let errno = error.raw_os_error().and_then(|errno| u8::try_from(errno).ok());
         errno.filter(|errno| *errno < NO_PROGRAM).unwrap_or(NO_PROGRAM - 1)
     };
-    let [input, output, errors] = match stdio {
-        Ok(stdio) => stdio,
-        Err(error) => return status(&error),
-    };
+    if let Err(error) = stdio {
+        return status(&error);
+    }
     for program in programs {
-        let copies = || Ok([input.try_clone()?, output.try_clone()?, errors.try_clone()?]);
-        let [input, output, errors] = match copies() {
-            Ok(copies) => copies,
-            Err(error) => return status(&error),
-        };
         let mut command = Command::new(program);
         command.args(program.ends_with("busybox").then_some("sh"));
         command.env_clear().envs([("HOME", "/root"), ("PATH", PATH), ("TERM", "linux")]);
-        let error = command.current_dir("/").stdin(input).stdout(output).stderr(errors).exec();
+        let error = command.current_dir("/").exec();
         let is_missing = [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied];
         if !is_missing.contains(&error.kind()) {
             return status(&error);
@@ -258,20 +195,27 @@ mod tests {
         let path = ttyname(&pty.slave).unwrap().to_string_lossy().into_owned();
         let (mut terminal, console) = (File::from(pty.master), String::leak(path));
         // A missing program is skipped.
-        let mut shell = Shell::on(console, vec!["/none/such", "/bin/sh"]);
-        assert!(shell.turn());
-        let first = shell.pid.unwrap();
+        let begin = |shell: &mut EmergencyShell| {
+            shell.begin(vec!["/none/such", "/bin/sh"], console, Time::ZERO).unwrap();
+            shell.pid.unwrap()
+        };
+        let mut shell = EmergencyShell { pid: None, again: Some(Time::ZERO) };
+        assert!(shell.is_due(Time::ZERO));
+        shell.keep();
+        let first = begin(&mut shell);
         // The shell reads, writes, and leads the terminal's session: /dev/tty exists.
         terminal.write_all(b"echo $((40 + 2))-$HOME >/dev/tty; exit 3\n").unwrap();
         read_until(&mut terminal, "42-/root");
         let exit = wait::await_end(first).unwrap();
         assert_eq!(exit, Exit::Code(3));
-        shell.reaped(Ended { pid: Pid::from_raw(first.as_raw() + 1), exit });
-        assert!(shell.turn());
-        assert_eq!(shell.pid, Some(first), "it was another's end");
-        shell.reaped(Ended { pid: first, exit });
-        assert!(shell.turn());
-        let second = shell.pid.filter(|pid| *pid != first).unwrap();
+        let other = Pid::from_raw(first.as_raw() + 1);
+        assert_eq!(shell.ended(other, exit, Time::ZERO), None, "it was another's end");
+        assert_eq!((shell.pid, shell.deadline()), (Some(first), None));
+        assert_eq!(shell.ended(first, exit, Time::ZERO), Some(Ok(())));
+        let due = Time::ZERO.after(limit::SHELL_PAUSE);
+        assert_eq!(shell.deadline(), Some(due));
+        assert!(!shell.is_due(Time::ZERO) && shell.is_due(due));
+        let second = begin(&mut shell);
         terminal.write_all(b"echo again-$((6 * 7)); exit\n").unwrap();
         read_until(&mut terminal, "again-42");
         wait::await_end(second).unwrap();
@@ -283,16 +227,16 @@ mod tests {
         for (program, console, expected) in
             [("/bin/sh", "/none/such", Exit::Code(2)), ("/none/such", "/dev/null", none_is_there)]
         {
-            let mut shell = Shell::on(console, vec![program]);
-            assert!(shell.turn());
+            let mut shell = EmergencyShell { pid: None, again: Some(Time::ZERO) };
+            shell.keep();
+            shell.begin(vec![program], console, Time::ZERO).unwrap();
             let pid = shell.pid.unwrap();
             let exit = wait::await_end(pid).unwrap();
             assert_eq!(exit, expected);
-            shell.reaped(Ended { pid, exit });
+            let ended = shell.ended(pid, exit, Time::ZERO);
             // A console may appear later; a missing program is tried only once.
-            assert!(shell.turn());
-            assert_eq!(shell.pid.is_none(), expected == none_is_there);
-            shell.pid.map(wait::await_end);
+            assert_eq!(ended.unwrap().is_err(), expected == none_is_there);
+            assert_eq!(shell.deadline().is_none(), expected == none_is_there);
         }
     }
 }

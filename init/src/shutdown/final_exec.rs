@@ -10,18 +10,18 @@ use crate::base::{clock, limit};
 use crate::fd;
 use crate::output::console_log::ConsoleLog;
 use crate::output::parent_notify::Outer;
-use crate::shutdown::watchdog::Watchdog;
-use crate::shutdown::{End, Haste};
-use crate::sys::{fault, memfd, process, wait};
+use crate::shutdown::watchdog::{Passed, Watchdog};
+use crate::shutdown::{End, Haste, exit_of};
+use crate::sys::{fault, memfd, process};
 use groundstate_units::machine::event::Shutdown;
 use groundstate_units::spec::Exit;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::{AccessFlags, access, chdir, execv, pivot_root};
+use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, CString};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::time::Duration;
 
 /// The directory of the initramfs for the shutdown.
 const INITRAMFS: &str = "/run/initramfs";
@@ -48,39 +48,30 @@ pub(crate) fn image_is_deleted() -> bool {
     fs::read_link("/proc/self/exe").is_ok_and(|path| is_so(&path.to_string_lossy()))
 }
 
-/// The argument for the next image of an end. `fed` describes its watchdog.
-fn end_word(end: &End, crashes: u32, fed: &str) -> String {
-    let how = match end.how {
-        Shutdown::Exit(code) => code.to_string(),
-        how @ (Shutdown::Poweroff | Shutdown::Reboot | Shutdown::Halt) => {
-            word(how).to_string_lossy().into_owned()
-        }
-    };
-    let haste = match end.haste {
-        None => "in-order",
-        Some(Haste::Kill) => "kill",
-        Some(Haste::AtOnce) => "at-once",
-    };
-    format!("--end={how},{haste},{crashes},{fed}")
+/// An end, for the image that continues it.
+#[derive(Serialize, Deserialize)]
+struct Rest {
+    how: Shutdown,
+    haste: Option<Haste>,
+    #[serde(default)]
+    crashes: u32,
+    watchdog: Option<Passed>,
 }
 
-/// Parses that argument; unknown words get the mildest meaning.
+/// The argument for the next image of an end.
+fn end_word(end: &End, crashes: u32, watchdog: Option<Passed>) -> String {
+    let rest = Rest { how: end.how, haste: end.haste, crashes, watchdog };
+    // These types have no maps with invalid keys.
+    format!("--end={}", serde_json::to_string(&rest).unwrap_or_default())
+}
+
+/// Parses that argument; an invalid one gets the mildest meaning.
 fn end_of(mode: Mode, word: &str) -> End {
-    let mut fields = word.splitn(4, ',');
-    let how = match fields.next().unwrap_or_default() {
-        "reboot" => Shutdown::Reboot,
-        "halt" => Shutdown::Halt,
-        code => code.parse().map_or(Shutdown::Poweroff, Shutdown::Exit),
-    };
-    let haste = match fields.next().unwrap_or_default() {
-        "kill" => Some(Haste::Kill),
-        "at-once" => Some(Haste::AtOnce),
-        _ => None,
-    };
-    let crashes = fields.next().and_then(|number| number.parse().ok()).unwrap_or(0);
+    let mildest = Rest { how: Shutdown::Poweroff, haste: None, crashes: 0, watchdog: None };
+    let Rest { how, haste, crashes, watchdog } = serde_json::from_str(word).unwrap_or(mildest);
     // After repeated crashes, it goes straight to the kernel.
     let haste = if crashes > limit::CRASHES_IN_A_ROW { Some(Haste::AtOnce) } else { haste };
-    let watchdog = Watchdog::again(fields.next().unwrap_or_default(), clock::now());
+    let watchdog = watchdog.and_then(|passed| Watchdog::again(passed, clock::now()));
     let outer = Outer::at(std::env::var("NOTIFY_SOCKET").ok().as_deref());
     End { how, mode, outer, haste, watchdog, crashes }
 }
@@ -89,8 +80,8 @@ fn end_of(mode: Mode, word: &str) -> End {
 /// here, because its descriptors are being closed.
 pub(crate) fn arm(end: &End) {
     let Some(binary) = reexec::own_binary() else { return };
-    let fed = end.watchdog.as_ref().map(Watchdog::word).unwrap_or_default();
-    let word = end_word(end, end.crashes.saturating_add(1), &fed);
+    let passed = end.watchdog.as_ref().map(Watchdog::passed);
+    let word = end_word(end, end.crashes.saturating_add(1), passed);
     // If this fails, a crash restores the state of the units.
     let _ = fault::arm(binary.as_fd(), None, reexec::arguments(word), reexec::environment());
     // The descriptor must stay open for this image's lifetime.
@@ -106,22 +97,11 @@ pub(crate) fn go_on_in_memory(end: &mut End) {
     };
     // A child copies, because reading may block on the disk.
     let Ok(child) = process::fork(&[memory.as_fd()], || u8::from(copy().is_err())) else { return };
-    let until = clock::now().after(limit::IMAGE_COPY);
-    while clock::now() < until {
-        if let Some(watchdog) = &mut end.watchdog {
-            watchdog.feed(clock::now());
-        }
-        match wait::reap(child) {
-            Ok(None) => clock::pause(Duration::from_millis(2)),
-            Ok(Some(ended)) if ended.exit == Exit::Code(0) => {
-                let fed = end.watchdog.as_ref().and_then(Watchdog::hand_on).unwrap_or_default();
-                let word = CString::new(end_word(end, end.crashes, &fed)).unwrap_or_default();
-                // It returns if memory is short; then init continues as it is.
-                let _ = process::execute(memory.as_fd(), &[c"init".to_owned(), word], &[]);
-                return;
-            }
-            Ok(Some(_)) | Err(_) => return,
-        }
+    if exit_of(child, limit::IMAGE_COPY, &mut end.watchdog) == Some(Exit::Code(0)) {
+        let passed = end.watchdog.as_ref().and_then(Watchdog::hand_on);
+        let word = CString::new(end_word(end, end.crashes, passed)).unwrap_or_default();
+        // It returns if memory is short; then init continues as it is.
+        let _ = process::execute(memory.as_fd(), &[c"init".to_owned(), word], &[]);
     }
 }
 
@@ -185,7 +165,7 @@ mod tests {
             let watchdog = None;
             let end =
                 End { how, mode: Mode::Machine, outer: Outer::at(None), haste, watchdog, crashes };
-            let word = end_word(&end, end.crashes, "");
+            let word = end_word(&end, end.crashes, None);
             let word = word.strip_prefix("--end=").unwrap();
             let next = end_of(Mode::Machine, word);
             (next.how, next.haste, next.crashes)

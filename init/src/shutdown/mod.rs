@@ -188,36 +188,29 @@ impl End {
     fn kill_rest(&mut self, patience: Duration) {
         let (mode, watchdog) = (self.mode, &mut self.watchdog);
         let work = || u8::from(!end(patience, mode));
-        for _ in 0..limit::REAPS_A_TURN {
-            if !matches!(wait::reap_any(), Ok(Some(_))) {
-                break;
-            }
-        }
+        let ended = std::iter::from_fn(|| wait::reap_any().ok()?);
+        let _ = ended.take(limit::REAPS_A_TURN).count();
         let asked = signal::kill_everybody(0);
         if asked.is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH)) {
             // No process is left.
             return;
         }
         let Ok(child) = process::fork(&[], work) else { return end_all(patience, watchdog) };
-        let until = clock::now().after(patience.saturating_add(limit::KILL_REST));
-        while clock::now() < until {
-            watchdog.iter_mut().for_each(|watchdog| watchdog.feed(clock::now()));
-            match wait::reap_any() {
-                Ok(Some(ended)) if ended.pid == child => match ended.exit {
-                    Exit::Code(0) => return,
-                    Exit::Code(_) | Exit::Signal { .. } => return end_all(patience, watchdog),
-                },
-                Ok(Some(_)) => {}
-                Ok(None) | Err(_) => clock::pause(Duration::from_millis(2)),
-            }
+        let most = patience.saturating_add(limit::KILL_REST);
+        let ended = feed_until(most, watchdog, || {
+            std::iter::from_fn(|| wait::reap_any().ok()?).find(|ended| ended.pid == child)
+        });
+        match ended.map(|ended| ended.exit) {
+            Some(Exit::Code(0)) => {}
+            Some(Exit::Code(_) | Exit::Signal { .. }) => end_all(patience, watchdog),
+            None => kill_all(watchdog),
         }
-        kill_all(watchdog);
     }
 
     /// Unmounts the file systems, which are no longer needed.
     fn unmount(&mut self) {
         console("unmounting file systems");
-        unmount::with_deadline(self.watchdog.as_mut());
+        unmount::with_deadline(&mut self.watchdog);
         final_exec::to_initramfs(self.how);
     }
 
@@ -257,23 +250,38 @@ fn kill_all(watchdog: &mut Option<Watchdog>) {
 }
 
 fn reap_for(patience: Duration, watchdog: &mut Option<Watchdog>) {
-    let until = clock::now().after(patience);
+    feed_until(patience, watchdog, || {
+        while let Ok(Some(_)) = wait::reap_any() {}
+        signal::kill_everybody(0).err()
+    });
+}
+
+/// The exit of a child of the final steps. Returns `None` if it does not come in time.
+fn exit_of(child: Pid, most: Duration, watchdog: &mut Option<Watchdog>) -> Option<Exit> {
+    let ended = feed_until(most, watchdog, || wait::reap(child).transpose());
+    Some(ended?.ok()?.exit)
+}
+
+/// Repeats `step` until it has an outcome or the time is up, and feeds the watchdog meanwhile.
+fn feed_until<T>(
+    most: Duration,
+    watchdog: &mut Option<Watchdog>,
+    mut step: impl FnMut() -> Option<T>,
+) -> Option<T> {
+    let until = clock::now().after(most);
     while clock::now() < until {
         watchdog.iter_mut().for_each(|watchdog| watchdog.feed(clock::now()));
-        match wait::reap_any() {
-            Ok(Some(_)) => {}
-            Ok(None) if signal::kill_everybody(0).is_err() => return,
-            Ok(None) | Err(_) => clock::pause(Duration::from_millis(5)),
+        let outcome = step();
+        if outcome.is_some() {
+            return outcome;
         }
+        clock::pause(PAUSE);
     }
+    None
 }
 
 pub(crate) fn console(text: &str) {
-    crate::output::console_log::ConsoleLog::console().say(
-        clock::now(),
-        Level::Info,
-        format_args!("{text}"),
-    );
+    ConsoleLog::console().say(clock::now(), Level::Info, format_args!("{text}"));
 }
 
 /// Waits for ever: if PID 1 of a machine exited, the kernel would panic.

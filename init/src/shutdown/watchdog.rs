@@ -10,7 +10,7 @@ use groundstate_units::text::time::Time;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
@@ -26,6 +26,9 @@ pub(crate) struct Watchdog {
     patience: Duration,
     fed: Time,
 }
+
+/// A device for the next image: its descriptor and its timeout in seconds.
+pub(crate) type Passed = (RawFd, u64);
 
 impl Watchdog {
     fn open(asked: Duration, now: Time) -> io::Result<Watchdog> {
@@ -54,22 +57,21 @@ impl Watchdog {
         }
     }
 
-    /// Keeps the device open over the next exec and returns a description for the next image.
-    pub(crate) fn hand_on(&self) -> Option<String> {
+    /// Keeps the device open over the next exec and describes it for the next image.
+    pub(crate) fn hand_on(&self) -> Option<Passed> {
         fcntl(&self.device, FcntlArg::F_SETFD(FdFlag::empty())).ok()?;
-        Some(self.word())
+        Some(self.passed())
     }
 
     /// Describes the device for the next image. An exec still closes the device.
-    pub(crate) fn word(&self) -> String {
-        format!("{},{}", self.device.as_raw_fd(), self.patience.as_secs())
+    pub(crate) fn passed(&self) -> Passed {
+        (self.device.as_raw_fd(), self.patience.as_secs())
     }
 
     /// The device that the previous image passed on.
-    pub(crate) fn again(word: &str, now: Time) -> Option<Watchdog> {
-        let (number, seconds) = word.split_once(',')?;
-        let patience = Duration::from_secs(seconds.parse::<u64>().ok()?.max(1));
-        let device = File::from(inherit::take(number.parse().ok()?).ok()?);
+    pub(crate) fn again((number, seconds): Passed, now: Time) -> Option<Watchdog> {
+        let patience = Duration::from_secs(seconds.max(1));
+        let device = File::from(inherit::take(number).ok()?);
         let mut watchdog = Watchdog { device, asked: patience, patience, fed: now };
         watchdog.write();
         Some(watchdog)
@@ -167,7 +169,7 @@ mod tests {
         let word = watchdog.hand_on().unwrap();
         // As an exec does.
         std::mem::forget(watchdog);
-        let mut again = Watchdog::again(&word, now).unwrap();
+        let mut again = Watchdog::again(word, now).unwrap();
         assert_eq!(seen.metadata().unwrap().len(), 1);
         again.feed(now.after(patience / 8));
         assert_eq!(
@@ -176,6 +178,6 @@ mod tests {
         );
         again.feed(now.after(patience / 4));
         assert_eq!(seen.metadata().unwrap().len(), 2);
-        assert!(Watchdog::again("9999,8", now).is_none() && Watchdog::again("x", now).is_none());
+        assert!(Watchdog::again((9999, 8), now).is_none());
     }
 }

@@ -9,13 +9,13 @@ use crate::spawn::environment::{Environment, Passed};
 use crate::spawn::{condition, descriptor, directory, environment};
 use crate::sys::child::WITHOUT_INTERPRETER;
 use crate::sys::child_setup::{Limit, Orders, Rights, Step};
-use crate::sys::{Pid, device, process};
+use crate::sys::{Pid, device, process, signal};
 use groundstate_units::machine::event::{ExecFailure, Stage};
 use groundstate_units::spec::{
-    EnvFile, ExecLine, Ids, Particular, Piece, Prefixes, ResourceLimit, Run, Stdio,
+    Condition, ExecLine, Ids, Particular, Piece, Prefixes, ResourceLimit, Run, Schedule, Stdio,
 };
 use groundstate_units::unit::exec_line::{Unexpanded, expand};
-use serde::{Deserialize, Serialize};
+use groundstate_units::unit::resource::resource_name;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -24,14 +24,15 @@ use std::rc::Rc;
 /// Orders whose words and environment are not built yet.
 #[derive(Debug)]
 pub(super) struct CommandBuilder {
-    env: Environment,
-    env_files: Vec<EnvFile>,
-    last: Vec<(String, String)>,
-    unset: Vec<String>,
-    watched: bool,
+    run: Rc<Run>,
     line: ExecLine,
+    /// True for the unit's first process, which checks the conditions.
+    first: bool,
+    /// The unit's user and group, also if this command runs as another user.
+    owner: Owner,
     main_pid: Option<u32>,
-    outfit: Option<ChildSetup>,
+    env: Environment,
+    last: Vec<(String, String)>,
     orders: Orders,
 }
 
@@ -39,10 +40,9 @@ impl CommandBuilder {
     pub(super) fn new(
         request: &Request<'_>,
         ids: Option<&Ids>,
-        said: &Said,
-    ) -> Result<CommandBuilder, ExecFailure> {
+    ) -> Result<CommandBuilder, SetupError> {
         let particular = request.run.particular.as_deref();
-        let nul = |step| said.failure((step, libc::EINVAL, 0));
+        let nul = |step| (step, libc::EINVAL, 0);
         let (prefixes, limits) = (request.line.prefixes, request.run.limits.iter().map(limit));
         let whole = prefixes.has(Prefixes::PRIVILEGED);
         let own_user = whole || prefixes.has(Prefixes::OWN_USER);
@@ -59,56 +59,51 @@ impl CommandBuilder {
             uid: who.and_then(|ids| ids.uid),
             rights: particular.filter(|_| !whole).and_then(|p| rights(p, own_user)),
             root: root.map(CString::new).transpose().map_err(|_| nul(Step::Root))?,
-            dir: CString::new(working_dir(request.run, ids)).map_err(|_| nul(Step::WorkingDir))?,
+            dir: CString::new(working_dir(request.run)).map_err(|_| nul(Step::WorkingDir))?,
             dir_optional: particular.is_some_and(|p| p.working_dir_optional),
             umask: request.run.umask,
         };
-        let owner = Owner { uid: ids.and_then(|ids| ids.uid), gid: ids.and_then(|ids| ids.gid) };
-        let outfit = particular.filter(|p| has_work(p, request.first)).map(|particular| {
-            ChildSetup { particular: particular.clone(), asks: request.first, owner }
-        });
         Ok(CommandBuilder {
-            env: environment(request, ids),
-            env_files: request.run.env_file.clone(),
-            last: last(request),
-            unset: particular.map(|p| p.env_unset.clone()).unwrap_or_default(),
-            watched: particular.is_some_and(|p| p.watchdog.is_some()),
+            run: request.run.clone(),
             line: request.line.clone(),
+            first: request.first,
+            owner: Owner { uid: ids.and_then(|ids| ids.uid), gid: ids.and_then(|ids| ids.gid) },
             main_pid: request.main_pid.and_then(|pid| u32::try_from(pid.as_raw()).ok()),
-            outfit,
+            env: environment(request, ids),
+            last: last(request),
             orders,
         })
     }
 
     /// Returns true if a forked child must finish it.
     pub(super) fn waits(&self) -> bool {
-        !self.env_files.is_empty()
-            || self.outfit.is_some()
-            || self.watched
+        let particular = self.run.particular.as_ref();
+        !self.run.env_file.is_empty()
+            || particular.is_some_and(|p| p.watchdog.is_some() || has_work(p, self.first))
             || self.orders.rights.is_some()
             || self.orders.root.is_some()
     }
 
     /// Applies the child settings, reads the env-files, and builds words and environment.
     pub(super) fn finish(mut self) -> Result<Orders, SetupError> {
-        if let Some(outfit) = &self.outfit {
-            outfit.wear()?;
+        let particular = self.run.particular.as_ref();
+        if let Some(particular) = particular.filter(|p| has_work(p, self.first)) {
+            wear(particular, self.first, self.owner)?;
         }
-        for (index, file) in (0..).zip(&self.env_files) {
+        for (index, file) in (0..).zip(&self.run.env_file) {
             match environment::read(&file.path) {
                 Ok(pairs) => self.env.extend(&pairs),
                 Err(_) if file.optional && !std::path::Path::new(&file.path).exists() => {}
-                Err(error) => {
-                    let errno = error.raw_os_error().unwrap_or(libc::EIO);
-                    return Err((Step::EnvFile, errno, index));
-                }
+                Err(error) => return Err(broken(Step::EnvFile, &error, index)),
             }
         }
         self.env.extend(&self.last);
-        if self.watched {
-            self.env.set("WATCHDOG_PID", &std::process::id().to_string());
+        if let Some(particular) = particular {
+            if particular.watchdog.is_some() {
+                self.env.set("WATCHDOG_PID", &std::process::id().to_string());
+            }
+            particular.env_unset.iter().for_each(|text| self.env.unset(text));
         }
-        self.unset.iter().for_each(|text| self.env.unset(text));
         let lookup = |name: &str| self.env.get(name).map(str::to_string);
         let words = expand(&self.line, &lookup, self.main_pid)
             .map_err(|broken| (Step::ExecLine, errno(broken), 0))?;
@@ -140,7 +135,7 @@ fn has_work(particular: &Particular, first: bool) -> bool {
     (first && !(particular.conditions.is_empty() && particular.wait_file.is_empty()))
         || !particular.directories.is_empty()
         || particular.stdio != Stdio::default()
-        || particular.schedule != groundstate_units::spec::Schedule::default()
+        || particular.schedule != Schedule::default()
         || particular.ignore_sigpipe
 }
 
@@ -161,7 +156,7 @@ fn environment(request: &Request<'_>, ids: Option<&Ids>) -> Environment {
     let particular = request.run.particular.as_deref();
     let mut env = Environment::new(&request.base.passed, ids);
     if let Some(particular) = particular.filter(|p| !p.env_pass.is_empty()) {
-        env.pass(&Passed::new(&particular.env_pass, std::env::vars_os()));
+        env.extend(&Passed::new(&particular.env_pass, std::env::vars_os()).0);
     }
     if let Some(stdio) = particular.map(|p| &p.stdio).filter(|stdio| stdio.has_terminal()) {
         let virtual_console = ["/dev/console", "/dev/tty"];
@@ -242,11 +237,9 @@ pub(crate) struct Prepared {
     pub(super) listen: Vec<Rc<OwnedFd>>,
     pub(super) ready: Option<(Rc<OwnedFd>, u16)>,
     pub(super) place: Option<Place>,
-    pub(super) take_terminal: bool,
     pub(super) is_awaited: bool,
     pub(super) score: Option<i16>,
     pub(super) work: Work,
-    pub(super) said: Said,
 }
 
 /// The work left to the child.
@@ -263,12 +256,12 @@ impl Prepared {
     /// main process, or a word with a NUL byte.
     pub(crate) fn new(request: Request<'_>) -> Result<Prepared, ExecFailure> {
         let ids = identity(request.run)?;
-        let said = Said::new(&request, ids);
-        let draft = CommandBuilder::new(&request, ids, &said)?;
+        let failed = |broken| failure(request.unit, request.run, Some(request.line), broken);
+        let draft = CommandBuilder::new(&request, ids).map_err(failed)?;
         let work = if draft.waits() {
             Work::Forked(Box::new(draft))
         } else {
-            Work::Settled(Box::new(draft.finish().map_err(|broken| said.failure(broken))?))
+            Work::Settled(Box::new(draft.finish().map_err(failed)?))
         };
         let place = request.run.particular.as_ref().and_then(|p| p.ready_fd);
         let ready = request.ready.zip(place);
@@ -277,11 +270,9 @@ impl Prepared {
             listen: request.listen.into_iter().map(|(_, fd)| fd).collect(),
             ready,
             place: request.place,
-            take_terminal: request.take_terminal,
             is_awaited: request.is_awaited,
             score: request.base.score,
             work,
-            said,
         })
     }
 }
@@ -311,99 +302,85 @@ fn identity(run: &Run) -> Result<Option<&Ids>, ExecFailure> {
 // command line: conditions, directories, files and terminals, scheduling, the login record. Later
 // settings (chroot, capabilities) are in the child's [`crate::sys::child_setup::Orders`].
 
-/// A failure of a start: the step, the errno, and the index within the step.
-pub(super) type SetupError = (Step, i32, u32);
+/// A failure of a start: the step, the errno, and the place within the step (for a limit, its number).
+pub(crate) type SetupError = (Step, i32, u32);
 
 /// Pause between two checks for an awaited file.
 const FILE_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// These settings.
-#[derive(Debug)]
-pub(super) struct ChildSetup {
-    pub(super) particular: Particular,
-    /// True for the unit's first process, which checks the conditions.
-    pub(super) asks: bool,
-    /// The unit's user and group, also if this command runs as another user.
-    pub(super) owner: Owner,
+/// Applies these settings in the child. `asks` is true for the unit's first process, which checks
+/// the conditions.
+fn wear(particular: &Particular, asks: bool, owner: Owner) -> Result<(), SetupError> {
+    if asks {
+        await_files(particular);
+    }
+    if asks && let Some(index) = condition::unmet(&particular.conditions) {
+        let condition = particular.conditions.get(index);
+        let assert = condition.is_some_and(|condition| condition.assert);
+        let step = if assert { Step::Assert } else { Step::Condition };
+        return Err((step, libc::ECANCELED, u32::try_from(index).unwrap_or(u32::MAX)));
+    }
+    make_directories(particular, owner)?;
+    descriptor::arrange(&particular.stdio, owner)
+        .map_err(|(stream, error)| broken(Step::Stdio, &error, stream as u32))?;
+    apply(&particular.schedule).map_err(|(error, index)| broken(Step::Schedule, &error, index))?;
+    if particular.ignore_sigpipe {
+        let _ = signal::ignore(nix::sys::signal::Signal::SIGPIPE);
+    }
+    record_login(&particular.stdio, true, nix::unistd::getpid().as_raw());
+    Ok(())
 }
 
-impl ChildSetup {
-    /// Applies these settings in the child.
-    pub(super) fn wear(&self) -> Result<(), SetupError> {
-        if self.asks {
-            self.await_files();
+/// Waits for the files; the start timeout of the run limits the wait.
+fn await_files(particular: &Particular) {
+    for path in &particular.wait_file {
+        while !std::path::Path::new(path).exists() {
+            clock::pause(FILE_PAUSE);
         }
-        if self.asks
-            && let Some(index) = condition::unmet(&self.particular.conditions)
-        {
-            let condition = self.particular.conditions.get(index);
-            let assert = condition.is_some_and(|condition| condition.assert);
-            let step = if assert { Step::Assert } else { Step::Condition };
-            return Err((step, libc::ECANCELED, u32::try_from(index).unwrap_or(u32::MAX)));
-        }
-        self.make_directories()?;
-        descriptor::arrange(&self.particular.stdio, self.owner)
-            .map_err(|(stream, error)| broken(Step::Stdio, &error, stream as u32))?;
-        self.schedule().map_err(|(error, index)| broken(Step::Schedule, &error, index))?;
-        if self.particular.ignore_sigpipe {
-            process::ignore_sigpipe();
-        }
-        record_login(&self.particular.stdio, true, nix::unistd::getpid().as_raw());
-        Ok(())
     }
+}
 
-    /// Waits for the files; the start timeout of the run limits the wait.
-    fn await_files(&self) {
-        for path in &self.particular.wait_file {
-            while !std::path::Path::new(path).exists() {
-                clock::pause(FILE_PAUSE);
-            }
+fn make_directories(particular: &Particular, owner: Owner) -> Result<(), SetupError> {
+    let mut index = 0;
+    for directories in &particular.directories {
+        for name in &directories.names {
+            directory::make(directories.kind, name, directories.mode, owner)
+                .map_err(|error| broken(Step::Directory, &error, index))?;
+            index += 1;
         }
     }
+    Ok(())
+}
 
-    fn make_directories(&self) -> Result<(), SetupError> {
-        let mut index = 0;
-        for directories in &self.particular.directories {
-            for name in &directories.names {
-                directory::make(directories.kind, name, directories.mode, self.owner)
-                    .map_err(|error| broken(Step::Directory, &error, index))?;
-                index += 1;
-            }
+fn apply(schedule: &Schedule) -> Result<(), (io::Error, u32)> {
+    if let Some(score) = schedule.oom_score_adjust {
+        match std::fs::write("/proc/self/oom_score_adj", score.to_string()) {
+            // A container without CAP_SYS_RESOURCE may not lower the score, which has no
+            // security effect.
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
+            written => written.map_err(|e| (e, 0))?,
         }
-        Ok(())
     }
-
-    fn schedule(&self) -> Result<(), (io::Error, u32)> {
-        let schedule = &self.particular.schedule;
-        if let Some(score) = schedule.oom_score_adjust {
-            match std::fs::write("/proc/self/oom_score_adj", score.to_string()) {
-                // A container without CAP_SYS_RESOURCE may not lower the score, which has no
-                // security effect.
-                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
-                written => written.map_err(|e| (e, 0))?,
-            }
-        }
-        if let Some(nice) = schedule.nice {
-            process::set_nice(nice).map_err(|e| (e, 1))?;
-        }
-        if let Some(priority) = schedule.io_priority {
-            process::set_io_priority(priority).map_err(|e| (e, 2))?;
-        }
-        if let Some((policy, priority)) = schedule.cpu_policy {
-            process::set_policy(policy, priority).map_err(|e| (e, 3))?;
-        }
-        if !schedule.cpu_affinity.is_empty() {
-            process::set_affinity(&schedule.cpu_affinity).map_err(|e| (e, 4))?;
-        }
-        Ok(())
+    if let Some(nice) = schedule.nice {
+        process::set_nice(nice).map_err(|e| (e, 1))?;
     }
+    if let Some(priority) = schedule.io_priority {
+        process::set_io_priority(priority).map_err(|e| (e, 2))?;
+    }
+    if let Some((policy, priority)) = schedule.cpu_policy {
+        process::set_policy(policy, priority).map_err(|e| (e, 3))?;
+    }
+    if !schedule.cpu_affinity.is_empty() {
+        process::set_affinity(&schedule.cpu_affinity).map_err(|e| (e, 4))?;
+    }
+    Ok(())
 }
 
 /// The keys of the scheduling steps, in their order.
 pub(super) const SCHEDULING: [&str; 5] =
     ["oom-score-adjust", "nice", "io-priority", "cpu-policy", "cpu-affinity"];
 
-fn broken(step: Step, error: &io::Error, index: u32) -> SetupError {
+pub(super) fn broken(step: Step, error: &io::Error, index: u32) -> SetupError {
     (step, error.raw_os_error().unwrap_or(libc::EIO), index)
 }
 
@@ -447,7 +424,7 @@ pub(crate) struct Request<'a> {
     /// GROUNDSTATE_UNIT, and the prefix of errors.
     pub unit: &'a str,
     /// The definition.
-    pub run: &'a Run,
+    pub run: &'a Rc<Run>,
     /// The command line in the definition.
     pub line: &'a ExecLine,
     /// True for the first process of its run, which checks the conditions.
@@ -469,139 +446,76 @@ pub(crate) struct Request<'a> {
     pub ready: Option<Rc<OwnedFd>>,
     /// The cgroup of the child; `None` means that of PID 1.
     pub place: Option<Place>,
-    /// True if descriptor 0 is to be its controlling terminal.
-    pub take_terminal: bool,
     /// True if another action waits for the exec.
     pub is_awaited: bool,
 }
 
-/// The texts that a failure uses.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(super) struct Said {
-    unit: String,
-    program: String,
-    who: String,
-    dir: String,
-    limits: Vec<u32>,
-    env_files: Vec<String>,
-    particular: Option<Box<Particular>>,
-}
-
-impl Said {
-    /// The texts for a child that an earlier image has cloned.
-    pub(super) fn of(unit: &str) -> Said {
-        Said { unit: unit.to_string(), ..Said::default() }
-    }
-}
-
-impl Said {
-    pub(super) fn new(request: &Request<'_>, ids: Option<&Ids>) -> Said {
+/// The failure of a command of the unit at this step.
+pub(crate) fn failure(
+    unit: &str,
+    run: &Run,
+    line: Option<&ExecLine>,
+    (step, errno, detail): SetupError,
+) -> ExecFailure {
+    let index = detail as usize;
+    let program = || {
         let literal = |piece: &Piece| match piece {
             Piece::Literal(text) => text.clone(),
             Piece::Variable(name) | Piece::Split(name) => format!("${{{name}}}"),
             Piece::MainPid => "$MAINPID".to_string(),
         };
-        let first = request.line.words.first();
+        let first = line.and_then(|line| line.words.first());
+        first.into_iter().flatten().map(literal).collect::<String>()
+    };
+    let who = || {
         let number = |id: Option<u32>| id.map(|id| id.to_string());
-        let who = ids.and_then(|ids| ids.user.clone().or(number(ids.uid)).or(number(ids.gid)));
-        let limits = request.base.limits.iter().map(|l| l.resource);
-        Said {
-            unit: request.unit.to_string(),
-            program: first.into_iter().flatten().map(literal).collect(),
-            who: who.unwrap_or_default(),
-            dir: working_dir(request.run, ids),
-            limits: limits.chain(request.run.limits.iter().map(|l| l.resource.into())).collect(),
-            env_files: request.run.env_file.iter().map(|f| f.path.clone()).collect(),
-            particular: request.run.particular.clone(),
+        let who = ids(run);
+        who.and_then(|ids| ids.user.clone().or(number(ids.uid)).or(number(ids.gid)))
+    };
+    let particular = run.particular.as_deref();
+    let condition = || particular?.conditions.get(index).map(Condition::words);
+    let (stage, path) = match step {
+        Step::Begin => (Stage::Fork, Some(program())),
+        Step::Cgroup => (Stage::Cgroup, Some(unit.to_string())),
+        Step::Session => (Stage::Session, Some(program())),
+        Step::Stdio => {
+            // The file or terminal of the stream, or the program if the stream is neither.
+            let path = particular.and_then(|p| Stream::path(detail, &p.stdio));
+            (Stage::Stdio, Some(path.map_or_else(program, str::to_string)))
         }
-    }
-
-    /// The failure at this step.
-    pub(super) fn failure(&self, (step, errno, detail): SetupError) -> ExecFailure {
-        let index = detail as usize;
-        let (stage, path) = match step {
-            Step::Begin => (Stage::Fork, self.program.clone()),
-            Step::Cgroup => (Stage::Cgroup, self.unit.clone()),
-            Step::Session => (Stage::Session, self.program.clone()),
-            Step::Stdio => (Stage::Stdio, self.stream(detail)),
-            Step::Condition => (Stage::Condition, self.condition(index)),
-            Step::Assert => (Stage::Assert, self.condition(index)),
-            Step::Directory => (Stage::Directory, self.directory(index)),
-            Step::Schedule => {
-                (Stage::Schedule, SCHEDULING.get(index).copied().unwrap_or_default().to_string())
-            }
-            Step::Root => (Stage::Root, self.root()),
-            Step::Rights => (Stage::Rights, "its capabilities".to_string()),
-            Step::EnvFile => {
-                (Stage::EnvFile, self.env_files.get(index).cloned().unwrap_or_default())
-            }
-            Step::ExecLine => (Stage::ExecLine, self.program.clone()),
-            Step::Limits => (Stage::Limits, limit_name(self.limits.get(index).copied())),
-            Step::Group => (Stage::Group, self.who.clone()),
-            Step::User => (Stage::User, self.who.clone()),
-            Step::WorkingDir => (Stage::WorkingDir, self.dir.clone()),
-            Step::Execve if detail == WITHOUT_INTERPRETER && errno == libc::ENOENT => {
-                (Stage::Interpreter, self.program.clone())
-            }
-            Step::Execve => (Stage::Execve, self.program.clone()),
-        };
-        ExecFailure { stage, errno, path }
-    }
+        Step::Condition => (Stage::Condition, condition()),
+        Step::Assert => (Stage::Assert, condition()),
+        Step::Directory => {
+            let directories = particular.iter().flat_map(|p| &p.directories);
+            (Stage::Directory, directories.flat_map(directory::paths).nth(index))
+        }
+        Step::Schedule => (Stage::Schedule, SCHEDULING.get(index).map(ToString::to_string)),
+        Step::Root => (Stage::Root, particular.and_then(|p| p.root_dir.clone())),
+        Step::Rights => (Stage::Rights, Some("its capabilities".to_string())),
+        Step::EnvFile => (Stage::EnvFile, run.env_file.get(index).map(|file| file.path.clone())),
+        Step::ExecLine => (Stage::ExecLine, Some(program())),
+        Step::Limits => (Stage::Limits, Some(format!("limit {}", resource_name(detail)))),
+        Step::Group => (Stage::Group, who()),
+        Step::User => (Stage::User, who()),
+        Step::WorkingDir => (Stage::WorkingDir, Some(working_dir(run))),
+        Step::Execve if detail == WITHOUT_INTERPRETER && errno == libc::ENOENT => {
+            (Stage::Interpreter, Some(program()))
+        }
+        Step::Execve => (Stage::Execve, Some(program())),
+    };
+    ExecFailure { stage, errno, path: path.unwrap_or_default() }
 }
 
-impl Said {
-    fn condition(&self, index: usize) -> String {
-        let conditions = self.particular.iter().flat_map(|p| p.conditions.iter());
-        conditions.map(groundstate_units::spec::Condition::words).nth(index).unwrap_or_default()
-    }
-
-    fn directory(&self, index: usize) -> String {
-        let directories = self.particular.iter().flat_map(|p| p.directories.iter());
-        directories.flat_map(directory::paths).nth(index).unwrap_or_default()
-    }
-
-    /// The file or terminal of the stream, or the program if the stream is neither.
-    fn stream(&self, number: u32) -> String {
-        let stdio = self.particular.as_ref().map(|particular| &particular.stdio);
-        let path = stdio.and_then(|stdio| Stream::path(number, stdio));
-        path.unwrap_or(&self.program).to_string()
-    }
-
-    fn root(&self) -> String {
-        self.particular.as_ref().and_then(|p| p.root_dir.clone()).unwrap_or_default()
-    }
-}
-
-/// The key of `limits:` for an RLIMIT number of Linux (getrlimit(2)).
-fn limit_name(resource: Option<u32>) -> String {
-    const NAMES: [&str; 16] = [
-        "cpu",
-        "fsize",
-        "data",
-        "stack",
-        "core",
-        "rss",
-        "nproc",
-        "nofile",
-        "memlock",
-        "as",
-        "locks",
-        "sigpending",
-        "msgqueue",
-        "nice",
-        "rtprio",
-        "rttime",
-    ];
-    let name = resource.and_then(|r| NAMES.get(r as usize));
-    format!("limit {}", name.unwrap_or(&"?"))
+/// The resolved user and groups of the unit, if it names any.
+fn ids(run: &Run) -> Option<&Ids> {
+    run.credentials.as_ref()?.ids.as_ref().ok()
 }
 
 /// The working directory; `~` is the user's home.
-pub(super) fn working_dir(run: &Run, ids: Option<&Ids>) -> String {
+fn working_dir(run: &Run) -> String {
     if run.working_dir != "~" {
         return run.working_dir.clone();
     }
-    let home = ids.and_then(|ids| ids.home.clone());
+    let home = ids(run).and_then(|ids| ids.home.clone());
     home.or_else(|| std::env::var("HOME").ok()).unwrap_or_else(|| "/root".to_string())
 }

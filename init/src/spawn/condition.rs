@@ -2,6 +2,8 @@
 //! block on a dead file system. See systemd.unit(5), "Conditions and Asserts". A condition that
 //! cannot be checked on this machine is false.
 
+use crate::base::mount_table;
+use crate::process_tracking::machine_memory;
 use groundstate_units::spec::{Condition, ConditionKind, value};
 use groundstate_units::text::comparison::{Comparison, release_fits};
 use groundstate_units::text::{capability, glob};
@@ -63,7 +65,9 @@ fn ask(kind: ConditionKind, argument: &str) -> bool {
         ConditionKind::User => is_user(argument),
         ConditionKind::Group => is_in_group(argument),
         ConditionKind::Cpus => compares(argument, processors(), |n| n.parse().ok()),
-        ConditionKind::Memory => compares(argument, memory(), |n| value::size(n).ok()),
+        ConditionKind::Memory => {
+            compares(argument, machine_memory().unwrap_or_default(), |n| value::size(n).ok())
+        }
         ConditionKind::KernelVersion => is_release(argument),
         ConditionKind::Environment => match argument.split_once('=') {
             Some((name, value)) => std::env::var(name).is_ok_and(|found| found == value),
@@ -78,22 +82,8 @@ fn text(path: &str) -> String {
 }
 
 fn is_mount_point(path: &Path) -> bool {
-    let (Ok(path), Ok(text)) =
-        (path.canonicalize(), std::fs::read_to_string("/proc/self/mountinfo"))
-    else {
-        return false;
-    };
-    let points = text.lines().filter_map(|line| line.split(' ').nth(4));
-    points.map(unescape).any(|point| Path::new(&point) == path)
-}
-
-/// Decodes the octal escapes of blanks and backslashes.
-fn unescape(text: &str) -> String {
-    let mut plain = text.to_string();
-    for (code, character) in [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")] {
-        plain = plain.replace(code, character);
-    }
-    plain
+    let (Ok(path), Ok(table)) = (path.canonicalize(), mount_table::table()) else { return false };
+    mount_table::mounts(&table).any(|mount| mount.at == path)
 }
 
 /// The kernel command line; in a container the arguments of PID 1, because the former is the
@@ -305,14 +295,6 @@ fn processors() -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }
 
-/// The machine's memory in bytes.
-fn memory() -> u64 {
-    let info = text("/proc/meminfo");
-    let line = info.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kilobytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
-    kilobytes.unwrap_or_default().saturating_mul(1024)
-}
-
 /// Compares with the argument; a bare number means at least.
 fn compares(argument: &str, there: u64, read: impl FnOnce(&str) -> Option<u64>) -> bool {
     let (comparison, number) = Comparison::parse(argument);
@@ -425,7 +407,6 @@ mod tests {
         }
         let (yes, no) = (is_virtual("yes"), is_virtual("no"));
         assert_ne!(yes, no);
-        assert_eq!(unescape("/a\\040b"), "/a b");
     }
 
     #[test]

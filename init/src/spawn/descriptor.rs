@@ -64,7 +64,7 @@ pub(super) fn arrange(stdio: &Stdio, owner: Owner) -> Result<(), (Stream, io::Er
         file.and_then(|file| Ok(dup2_stdin(file)?)).map_err(of(Stream::Input))?;
     }
     if let Output::File { path, opening } = &stdio.output {
-        let file = open_output(path, *opening, true, owner);
+        let file = open_output(path, *opening, owner);
         file.and_then(|file| Ok(dup2_stdout(file)?)).map_err(of(Stream::Output))?;
     }
     if let Output::File { path, opening } = &stdio.error {
@@ -73,7 +73,7 @@ pub(super) fn arrange(stdio: &Stdio, owner: Owner) -> Result<(), (Stream, io::Er
         let done = if same {
             dup2_stderr(io::stdout()).map_err(io::Error::from)
         } else {
-            let file = open_output(path, *opening, true, owner);
+            let file = open_output(path, *opening, owner);
             file.and_then(|file| Ok(dup2_stderr(file)?))
         };
         done.map_err(of(Stream::Error))?;
@@ -97,10 +97,10 @@ fn arrange_terminal(stdio: &Stdio, owner: Owner) -> io::Result<()> {
     Ok(())
 }
 
-fn open_output(path: &str, opening: Opening, first: bool, owner: Owner) -> io::Result<OwnedFd> {
+fn open_output(path: &str, opening: Opening, owner: Owner) -> io::Result<OwnedFd> {
     let append = if opening == Opening::Append { OFlag::O_APPEND } else { OFlag::empty() };
     let file = open_file(path, OFlag::O_WRONLY | OFlag::O_CREAT | append, owner)?;
-    if opening == Opening::Truncate && first && is_file(file.as_fd())? {
+    if opening == Opening::Truncate && is_file(file.as_fd())? {
         ftruncate(&file, 0)?;
     }
     Ok(file)

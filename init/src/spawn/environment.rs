@@ -22,7 +22,7 @@ const OWN: [&str; 7] = [
 
 /// The variables of init's environment that every unit gets. Built once per generation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Passed(Vec<(String, String)>);
+pub(crate) struct Passed(pub(super) Vec<(String, String)>);
 
 impl Passed {
     /// `names` are those of `env-pass`; `*` means all. Variables that are not UTF-8 are left out.
@@ -63,11 +63,6 @@ impl Environment {
             }
         }
         env
-    }
-
-    /// Adds more variables of init.
-    pub(super) fn pass(&mut self, passed: &Passed) {
-        self.extend(&passed.0);
     }
 
     /// Removes `NAME`, or `NAME=value` if it has that value.

@@ -17,9 +17,9 @@ mod spawner;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub(crate) use crate::spawn::command_builder::{Base, Prepared, Request, put_off};
+pub(crate) use crate::spawn::command_builder::{Base, Prepared, Request, failure, put_off};
 pub(crate) use crate::spawn::descriptor::Null;
 pub(crate) use crate::spawn::environment::Passed;
 #[cfg(test)]
 pub(crate) use crate::spawn::spawner::Way;
-pub(crate) use crate::spawn::spawner::{Child, ExecResult, Kept as KeptGround, Report, Spawner};
+pub(crate) use crate::spawn::spawner::{ExecResult, Kept as KeptGround, Report, Spawner};

@@ -2,14 +2,14 @@
 
 use crate::base::procfs;
 use crate::process_tracking::Place;
-use crate::spawn::command_builder::{Prepared, Said, Work};
+use crate::spawn::command_builder::{Prepared, SetupError, Work, broken};
 use crate::state::carried;
 use crate::state::carried::KeptFd;
 use crate::sys::child_setup::{Frame, Step};
 use crate::sys::launch::Shared;
 use crate::sys::spawn_slots::{SlotId, SpawnSlots, Stack};
 use crate::sys::{Pid, inherit, launch, signal, wait};
-use groundstate_units::machine::event::ExecFailure;
+use groundstate_units::text::comparison::compare_versions;
 use nix::fcntl::OFlag;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
@@ -20,15 +20,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
-/// A cloned child. The event loop reaps it.
-#[derive(Debug)]
-pub(crate) struct Child {
-    /// The pid, reserved until the child is reaped.
-    pub pid: Pid,
-    /// The exec report.
-    pub report: Report,
-}
-
 /// The memory of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
@@ -36,6 +27,17 @@ pub(crate) enum Way {
     Shared,
     /// A copy.
     Copied,
+}
+
+impl Way {
+    /// The fastest safe way. Since Linux 5.16 a core dump kills only the dumping process; before,
+    /// it killed all processes with the same memory, including PID 1.
+    fn of_kernel() -> Way {
+        let name = nix::sys::utsname::uname().ok();
+        let release = name.as_ref().and_then(|name| name.release().to_str()).unwrap_or_default();
+        let may_share = cfg!(target_arch = "x86_64") && compare_versions(release, "5.16").is_ge();
+        if may_share { Way::Shared } else { Way::Copied }
+    }
 }
 
 /// The part of the spawner that survives a re-exec: the memory, and children without a report.
@@ -58,8 +60,7 @@ pub(crate) struct Spawner {
 impl Spawner {
     /// Maps the shared memory (may fail with ENOMEM) and checks the kernel's abilities.
     pub(crate) fn new() -> io::Result<Spawner> {
-        let way = if kernel_can_share() { Way::Shared } else { Way::Copied };
-        Spawner::with(way)
+        Spawner::with(Way::of_kernel())
     }
 
     /// The part to keep over a re-exec. Returns `None` if the kernel has no memfds.
@@ -81,42 +82,35 @@ impl Spawner {
         let used: Vec<SlotId> = orphans
             .iter()
             .map(|(slot, _, _)| *slot)
-            .chain(reports.iter().map(|r| r.slot()))
+            .chain(reports.iter().map(|report| report.slot))
             .collect();
-        launch::look_for_clone3();
-        let ground = Ground {
-            board: SpawnSlots::again(inherit::take(kept.memory)?, &used)?,
-            stacks: Vec::new(),
-            orphans,
-        };
-        let ground = Rc::new(RefCell::new(ground));
+        let board = SpawnSlots::again(inherit::take(kept.memory)?, &used)?;
+        let spawner = Spawner::on(board, orphans, Way::of_kernel());
+        let ground = &spawner.ground;
         reports.into_iter().for_each(|report| report.ground = Some(ground.clone()));
-        let dumpable = File::open("/proc/sys/fs/suid_dumpable").ok();
-        dumpable.iter().for_each(|file| inherit::is_new(file.as_fd()));
-        let way = if kernel_can_share() { Way::Shared } else { Way::Copied };
-        Ok(Spawner { ground, way, dumpable })
+        spawner.dumpable.iter().for_each(|file| inherit::is_new(file.as_fd()));
+        Ok(spawner)
     }
 
     /// Creates a spawner with the given way.
     pub(crate) fn with(way: Way) -> io::Result<Spawner> {
+        Ok(Spawner::on(SpawnSlots::new()?, Vec::new(), way))
+    }
+
+    fn on(board: SpawnSlots, orphans: Vec<(SlotId, Pid, Option<Shared>)>, way: Way) -> Spawner {
         launch::look_for_clone3();
-        let ground = Ground { board: SpawnSlots::new()?, stacks: Vec::new(), orphans: Vec::new() };
-        let dumpable = File::open("/proc/sys/fs/suid_dumpable").ok();
-        Ok(Spawner { ground: Rc::new(RefCell::new(ground)), way, dumpable })
+        let ground = Rc::new(RefCell::new(Ground { board, stacks: Vec::new(), orphans }));
+        Spawner { ground, way, dumpable: File::open("/proc/sys/fs/suid_dumpable").ok() }
     }
 
     /// The child that a crashed image has cloned for the start with this serial number. Returns
     /// `None` if that clone did not happen or failed.
-    pub(crate) fn adopt(&mut self, serial: u64, unit: &str) -> Option<Child> {
+    pub(crate) fn adopt(&mut self, serial: u64) -> Option<Report> {
         let (slot, pid) = self.ground.borrow_mut().board.find_child(serial)?;
         let pid = Pid::from_raw(pid);
         wait::made_before([pid.as_raw()]);
-        let (ground, said) = (Some(self.ground.clone()), Said::of(unit));
-        let (memory, pipe, decided, joins) = (None, None, false, false);
-        Some(Child {
-            pid,
-            report: Report { ground, slot, pid, memory, pipe, said, decided, joins },
-        })
+        let ground = Some(self.ground.clone());
+        Some(Report { ground, slot, pid, memory: None, pipe: None, decided: false, joins: false })
     }
 
     /// The pid of the child that [`Spawner::adopt`] will find. Reserves its slot.
@@ -135,12 +129,8 @@ impl Spawner {
     /// memory or descriptors left (stage `fork`), or the cgroup refused it (stage `cgroup`). All
     /// other failures are in the report. [`Spawner::adopt`] finds the child by `serial` after a
     /// crash; 0 means not.
-    pub(crate) fn spawn(&mut self, prepared: Prepared, serial: u64) -> Result<Child, ExecFailure> {
-        let said = prepared.said.clone();
-        let failed = |step, error: &io::Error| {
-            said.failure((step, error.raw_os_error().unwrap_or(libc::EIO), 0))
-        };
-        let begin = |error: io::Error| failed(Step::Begin, &error);
+    pub(crate) fn spawn(&mut self, prepared: Prepared, serial: u64) -> Result<Report, SetupError> {
+        let begin = |error: io::Error| broken(Step::Begin, &error, 0);
         let share = self.may_share(&prepared);
         let (pipe, write) = match prepared.is_awaited || !share {
             true => nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)
@@ -148,34 +138,24 @@ impl Spawner {
                 .map_err(|error| begin(error.into()))?,
             false => (None, None),
         };
-        let descriptors = Descriptors::new(&prepared, write).map_err(begin)?;
+        let (frame, _open) = frame(&prepared, write).map_err(begin)?;
         let Some(slot) = self.ground.borrow_mut().take(serial) else {
             return Err(begin(io::Error::from_raw_os_error(libc::EAGAIN)));
         };
-        let placed = descriptors.frame.cgroup.is_some();
+        let placed = frame.cgroup.is_some();
         let is_joined = |place: &Place| !place.bounded && !place.killed;
         let joins = matches!(prepared.work, Work::Settled(_))
             && prepared.place.as_ref().is_some_and(is_joined);
-        match self.clone_child(slot, descriptors.frame.clone(), prepared.work, share) {
+        match self.clone_child(slot, frame, prepared.work, share) {
             Ok((pid, memory)) => {
-                let ground = self.ground.clone();
-                let report = Report {
-                    ground: Some(ground),
-                    slot,
-                    pid,
-                    memory,
-                    pipe: pipe.map(KeptFd::from),
-                    said,
-                    decided: false,
-                    joins,
-                };
-                Ok(Child { pid, report })
+                let (ground, pipe) = (Some(self.ground.clone()), pipe.map(KeptFd::from));
+                Ok(Report { ground, slot, pid, memory, pipe, decided: false, joins })
             }
             Err(error) => {
                 self.ground.borrow_mut().board.give_back(slot);
                 let step =
                     if placed && is_about_cgroup(&error) { Step::Cgroup } else { Step::Begin };
-                Err(failed(step, &error))
+                Err(broken(step, &error, 0))
             }
         }
     }
@@ -222,7 +202,7 @@ impl Spawner {
         let changes = orders.uid.is_some() || orders.gid.is_some() || orders.groups.is_some();
         self.way == Way::Shared
             && launch::has_clone3()
-            && is_alone(prepared)
+            && prepared.place.as_ref().is_none_or(|place| place.fresh && !place.bounded)
             && prepared.score.is_none()
             && (!changes || self.is_never_dumpable())
     }
@@ -234,69 +214,45 @@ impl Spawner {
     }
 }
 
-/// Returns true if the child is alone in its cgroup and no memory limit can kill it.
-fn is_alone(prepared: &Prepared) -> bool {
-    prepared.place.as_ref().is_none_or(|place| place.fresh && !place.bounded)
-}
-
-/// Since Linux 5.16 a core dump kills only the dumping process; before, it killed all processes
-/// with the same memory, including PID 1.
-fn kernel_can_share() -> bool {
-    let release = nix::sys::utsname::uname().ok();
-    let release = release.as_ref().and_then(|name| name.release().to_str()).unwrap_or_default();
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
-    let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else { return false };
-    cfg!(target_arch = "x86_64") && (major, minor) >= (5, 16)
-}
-
 /// Returns true if the error of clone3 is about the cgroup (clone(2), CLONE_INTO_CGROUP).
 fn is_about_cgroup(error: &io::Error) -> bool {
     let about = [libc::EBUSY, libc::EOPNOTSUPP, libc::EACCES, libc::ENODEV, libc::EBADF];
     error.raw_os_error().is_some_and(|errno| about.contains(&errno))
 }
 
-/// The numbers of a [`Frame`], and the descriptors that must stay open until the clone.
-struct Descriptors {
-    frame: Frame,
-    _lifted: Vec<OwnedFd>,
-    _report: Option<OwnedFd>,
-}
-
-impl Descriptors {
-    /// Duplicates descriptors that lie in the range of the targets, so that the child can install
-    /// them in order.
-    fn new(prepared: &Prepared, report: Option<OwnedFd>) -> io::Result<Descriptors> {
-        let mut lifted = Vec::new();
-        let place = prepared.ready.as_ref().map(|(_, place)| RawFd::from(*place));
-        let floor = Frame::floor(prepared.listen.len(), place);
-        let mut lift = |fd: &OwnedFd| -> io::Result<RawFd> {
-            if fd.as_raw_fd() >= floor {
-                return Ok(fd.as_raw_fd());
-            }
-            lifted.push(inherit::duplicate(fd.as_fd(), floor)?);
-            Ok(lifted.last().map_or(-1, |fd: &OwnedFd| fd.as_raw_fd()))
-        };
-        let [input, output, error] = &prepared.stdio;
-        let frame = Frame {
-            cgroup: prepared.place.as_ref().map(|place| place.directory.as_raw_fd()),
-            // A child with init's score is never an OOM victim and would wait for memory for ever.
-            // It joins the cgroup only after it has its own score.
-            goes_in: prepared
-                .place
-                .as_ref()
-                .is_some_and(|place| place.killed || (place.bounded && prepared.score.is_some())),
-            score: prepared.score.map(|score| score.to_string().into_bytes()),
-            stdio: [lift(input)?, lift(output)?, lift(error)?],
-            passed: prepared.listen.iter().map(|fd| lift(fd)).collect::<io::Result<_>>()?,
-            report: report.as_ref().map(&mut lift).transpose()?,
-            placed: match &prepared.ready {
-                Some((fd, place)) => Some((lift(fd)?, RawFd::from(*place))),
-                None => None,
-            },
-            take_terminal: prepared.take_terminal,
-        };
-        Ok(Descriptors { frame, _lifted: lifted, _report: report })
-    }
+/// The frame of a child, and the descriptors that must stay open until the clone: duplicates of
+/// those that lie in the range of the targets, so that the child can install them in order.
+fn frame(prepared: &Prepared, report: Option<OwnedFd>) -> io::Result<(Frame, Vec<OwnedFd>)> {
+    let mut lifted = Vec::new();
+    let place = prepared.ready.as_ref().map(|(_, place)| RawFd::from(*place));
+    let floor = Frame::floor(prepared.listen.len(), place);
+    let mut lift = |fd: &OwnedFd| -> io::Result<RawFd> {
+        if fd.as_raw_fd() >= floor {
+            return Ok(fd.as_raw_fd());
+        }
+        lifted.push(inherit::duplicate(fd.as_fd(), floor)?);
+        Ok(lifted.last().map_or(-1, |fd: &OwnedFd| fd.as_raw_fd()))
+    };
+    let [input, output, error] = &prepared.stdio;
+    let frame = Frame {
+        cgroup: prepared.place.as_ref().map(|place| place.directory.as_raw_fd()),
+        // A child with init's score is never an OOM victim and would wait for memory for ever.
+        // It joins the cgroup only after it has its own score.
+        goes_in: prepared
+            .place
+            .as_ref()
+            .is_some_and(|place| place.killed || (place.bounded && prepared.score.is_some())),
+        score: prepared.score.map(|score| score.to_string().into_bytes()),
+        stdio: [lift(input)?, lift(output)?, lift(error)?],
+        passed: prepared.listen.iter().map(|fd| lift(fd)).collect::<io::Result<_>>()?,
+        report: report.as_ref().map(&mut lift).transpose()?,
+        placed: match &prepared.ready {
+            Some((fd, place)) => Some((lift(fd)?, RawFd::from(*place))),
+            None => None,
+        },
+    };
+    lifted.extend(report);
+    Ok((frame, lifted))
 }
 
 // Reports whether a cloned child executed its program. The child writes its progress to its spawn
@@ -350,19 +306,11 @@ impl Ground {
     }
 }
 
-/// The known result of a start.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum ExecResult {
-    /// Not known yet.
-    Pending,
-    /// The program was executed.
-    Executed,
-    /// The program was never executed. The child has exited, or is about to, with a meaningless
-    /// status.
-    Failed(ExecFailure),
-}
+/// The result of a start: success if the program was executed. After an error, the child has
+/// exited, or is about to, with a meaningless status.
+pub(crate) type ExecResult<E = SetupError> = Result<(), E>;
 
-/// The exec report of one child. Poll its pipe and call [`Report::verdict`] when it is readable;
+/// The exec report of one child, which the event loop reaps. Poll its pipe and call [`Report::verdict`] when it is readable;
 /// without a pipe, call it from time to time. If the child exits first, call [`Report::at_exit`].
 /// Then drop the report.
 #[derive(Debug, Serialize, Deserialize)]
@@ -370,14 +318,14 @@ pub(crate) struct Report {
     /// `None` in a report of an earlier image that is not attached yet.
     #[serde(skip)]
     pub(super) ground: Option<Rc<RefCell<Ground>>>,
+    /// The slot that the child writes to.
     pub(super) slot: SlotId,
+    /// Reserved until the child is reaped.
     #[serde(with = "carried::pid")]
-    pub(super) pid: Pid,
+    pub(crate) pid: Pid,
     #[serde(skip)]
     pub(super) memory: Option<Shared>,
     pub(super) pipe: Option<KeptFd<File>>,
-    #[serde(default)]
-    pub(super) said: Said,
     #[serde(default)]
     pub(super) decided: bool,
     /// True if it was cloned into a cgroup without a memory limit.
@@ -386,25 +334,20 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// The slot that the child writes to.
-    pub(crate) fn slot(&self) -> SlotId {
-        self.slot
-    }
-
     /// The pipe for the poll.
     pub(crate) fn pipe(&self) -> Option<BorrowedFd<'_>> {
         self.pipe.as_ref().map(AsFd::as_fd)
     }
 
-    /// The result so far. Never blocks. Any value except `Pending` is final.
-    pub(crate) fn verdict(&mut self) -> ExecResult {
+    /// The result, if it is known yet. Never blocks.
+    pub(crate) fn verdict(&mut self) -> Option<ExecResult> {
         let has_left = match (&self.pipe, &self.ground) {
             (Some(pipe), _) => matches!((&**pipe).read(&mut [0; 1]), Ok(0)),
             (None, Some(ground)) => ground.borrow().board.has_left(self.slot),
             (None, None) => false,
         };
         let decided = has_left || (self.pipe.is_none() && self.has_left_another());
-        if decided { self.at_exit() } else { ExecResult::Pending }
+        decided.then(|| self.at_exit())
     }
 
     /// Returns true if a child of an earlier image has executed. For such a child the kernel does
@@ -414,23 +357,21 @@ impl Report {
         self.memory.is_none() && procfs::has_executed(self.pid)
     }
 
-    /// The result after the child's exit: never `Pending`.
+    /// The result after the child's exit.
     pub(crate) fn at_exit(&mut self) -> ExecResult {
         self.decided = true;
-        let Some(ground) = &self.ground else { return ExecResult::Executed };
+        let Some(ground) = &self.ground else { return Ok(()) };
         let progress = ground.borrow().board.progress(self.slot);
         match (progress.errno, progress.step) {
-            (Some(errno), step) => {
-                ExecResult::Failed(self.said.failure((step, errno, progress.detail)))
-            }
-            (None, Step::Execve) => ExecResult::Executed,
+            (Some(errno), step) => Err((step, errno, progress.detail)),
+            (None, Step::Execve) => Ok(()),
             // Killed before its exec.
             (None, step) => {
                 // If it shared a memory limit, the OOM killer may have killed it.
                 if step == Step::Begin && self.joins {
                     launch::died_at_birth();
                 }
-                ExecResult::Failed(self.said.failure((step, libc::EINTR, progress.detail)))
+                Err((step, libc::EINTR, progress.detail))
             }
         }
     }

@@ -178,38 +178,37 @@ impl Store {
         found.into_iter()
     }
 
-    /// Stages a record; an unchanged one adds no bytes. Returns false if the value is too long or
-    /// cannot be encoded. The log then lacks a record, and no later commit succeeds.
-    pub(crate) fn put(&mut self, key: &[u8], value: &impl Serialize) -> bool {
+    /// Stages a record; an unchanged one adds no bytes. If the value is too long or cannot be
+    /// encoded, the log lacks a record, and no later commit succeeds.
+    pub(crate) fn put(&mut self, key: &[u8], value: &impl Serialize) {
         if self.is_incomplete {
-            return false;
+            return;
         }
         let begin = self.staged.bytes.len();
         let at = open_frame(&mut self.staged.bytes, key);
         let is_encoded = fields::append(value, &mut self.staged.bytes).is_ok();
         if is_encoded && self.next(key) == self.staged.bytes.get(at..) {
             self.staged.bytes.truncate(begin);
-            return true;
+            return;
         }
-        self.close_frame(key, begin, is_encoded)
+        self.close_frame(key, begin, is_encoded);
     }
 
-    /// Stages the frame at `begin`. Returns false if its value is incomplete or too long.
-    fn close_frame(&mut self, key: &[u8], begin: usize, is_encoded: bool) -> bool {
+    /// Stages the frame at `begin`, unless its value is incomplete or too long.
+    fn close_frame(&mut self, key: &[u8], begin: usize, is_encoded: bool) {
         let Staged { bytes, frames } = &mut self.staged;
         if !is_encoded || !seal_frame(bytes, begin, key.len()) {
             bytes.truncate(begin);
             self.is_incomplete = true;
             self.invalidate();
-            return false;
+            return;
         }
         let at = begin + FRAME + key.len();
         frames.insert(Box::from(key), (at, bytes.len() - at));
-        true
     }
 
-    /// Stages a value that may have changed since the last call. Returns false as [`Store::put`].
-    pub(crate) fn put_watched<T: Serialize>(&mut self, kind: Kind, value: &mut Watched<T>) -> bool {
+    /// Stages a value that may have changed since the last call.
+    pub(crate) fn put_watched<T: Serialize>(&mut self, kind: Kind, value: &mut Watched<T>) {
         if value.take_change() {
             return self.put(&kind.key(), &**value);
         }
@@ -217,7 +216,6 @@ impl Store {
             self.is_incomplete || self.has(kind, &**value),
             "{kind:?} has changed and is not marked so"
         );
-        true
     }
 
     /// Returns true if the record of this kind has this value.
@@ -226,33 +224,26 @@ impl Store {
         bytes.as_deref() == self.next(&kind.key())
     }
 
-    /// Stages an encoded record that never changes, unless it exists. Returns false as
-    /// [`Store::put`].
-    pub(crate) fn put_once(&mut self, key: &[u8], record: &[u8]) -> bool {
+    /// Stages an encoded record that never changes, unless it exists.
+    pub(crate) fn put_once(&mut self, key: &[u8], record: &[u8]) {
         if self.is_incomplete || self.next(key).is_some() {
-            return !self.is_incomplete;
+            return;
         }
         let begin = self.staged.bytes.len();
         open_frame(&mut self.staged.bytes, key);
         self.staged.bytes.extend(record);
-        self.close_frame(key, begin, true)
+        self.close_frame(key, begin, true);
     }
 
-    /// Stages the changed entries of a table. Returns false as [`Store::put`].
-    pub(crate) fn put_table<K: Key, V: Serialize>(
-        &mut self,
-        kind: Kind,
-        table: &mut Table<K, V>,
-    ) -> bool {
-        let mut whole = true;
+    /// Stages the changed entries of a table.
+    pub(crate) fn put_table<K: Key, V: Serialize>(&mut self, kind: Kind, table: &mut Table<K, V>) {
         for name in table.take_changes() {
             let key = kind.key_of(&name);
             match table.get(&name) {
-                Some(value) => whole &= self.put(&key, value),
+                Some(value) => self.put(&key, value),
                 None => self.remove(&key),
             }
         }
-        whole
     }
 
     /// Decodes the committed record of this key. The error is for the console.
@@ -283,12 +274,9 @@ impl Store {
         if self.next(key).is_none() {
             return;
         }
-        let Staged { bytes, frames } = &mut self.staged;
-        let begin = bytes.len();
-        let at = open_frame(bytes, key);
-        // The key of a record always fits into a frame.
-        seal_frame(bytes, begin, key.len());
-        frames.insert(Box::from(key), (at, 0));
+        let begin = self.staged.bytes.len();
+        open_frame(&mut self.staged.bytes, key);
+        self.close_frame(key, begin, true);
     }
 
     /// Stages the removal of all records whose key this function rejects.
@@ -304,7 +292,7 @@ impl Store {
     /// could not be encoded, and no later commit succeeds.
     pub(crate) fn commit(&mut self) -> io::Result<()> {
         if self.is_incomplete {
-            return Err(io::ErrorKind::InvalidData.into());
+            return Err(io::Error::other("a record cannot be written"));
         }
         if self.staged.frames.is_empty() && self.is_committed() {
             return Ok(());
@@ -398,13 +386,7 @@ impl Store {
         let mut larger = Store::of_size(half)?;
         #[allow(clippy::iter_over_hash_type, reason = "the log may have any order")]
         for (key, place) in &self.index {
-            let value = self.value(*place);
-            let Staged { bytes, frames } = &mut larger.staged;
-            let begin = bytes.len();
-            let at = open_frame(bytes, key);
-            bytes.extend(value);
-            seal_frame(bytes, begin, key.len());
-            frames.insert(key.clone(), (at, value.len()));
+            larger.put_once(key, self.value(*place));
         }
         larger.commit()?;
         // From here on a crash finds the larger memory under the known number.
@@ -564,12 +546,13 @@ mod tests {
             }
         }
         let mut store = Store::new().unwrap();
-        assert!(store.put(&key(1), &1u64));
+        store.put(&key(1), &1u64);
         store.commit().unwrap();
-        assert!(store.put(&key(2), &2u64) && !store.put(&key(3), &Unencodable));
+        store.put(&key(2), &2u64);
+        store.put(&key(3), &Unencodable);
         assert_eq!(open(&store).err().as_deref(), Some("no state was committed"));
         assert!(store.commit().is_err());
-        assert!(!store.put(&key(1), &4u64));
+        store.put(&key(1), &4u64);
         assert!(store.commit().is_err(), "the log lacks a record");
         assert_eq!(open(&store).err().as_deref(), Some("no state was committed"));
     }
@@ -578,14 +561,14 @@ mod tests {
     #[cfg_attr(miri, ignore = "memfd_create, and mmap of a file")]
     fn the_key_of_the_longest_name_fits_a_frame() {
         let name = Name::new(&"x".repeat(groundstate_units::limit::NAME)).unwrap();
-        let mut table: Table<Name, u64> = [(name.clone(), 1)].into_iter().collect();
+        let mut table: Table<Name, u64> = Table::of(BTreeMap::from([(name.clone(), 1)]));
         let mut store = Store::new().unwrap();
-        assert!(store.put_table(Kind::Restarts, &mut table));
+        store.put_table(Kind::Restarts, &mut table);
         store.commit().unwrap();
         let kept = || open(&store).unwrap().read_table(Kind::Restarts);
         assert_eq!(kept(), Ok(BTreeMap::from([(name.clone(), 1u64)])));
         table.remove(&name);
-        assert!(store.put_table(Kind::Restarts, &mut table));
+        store.put_table(Kind::Restarts, &mut table);
         store.commit().unwrap();
         assert_eq!(
             open(&store).unwrap().read_table::<Name, u64>(Kind::Restarts),
@@ -597,9 +580,9 @@ mod tests {
     #[cfg_attr(miri, ignore = "memfd_create, and mmap of a file")]
     fn a_record_that_fits_no_frame_leaves_nothing_staged() {
         let mut store = Store::new().unwrap();
-        assert!(store.put(&key(1), &1u64));
+        store.put(&key(1), &1u64);
         let staged = store.staged.bytes.clone();
-        assert!(!store.put(&[7; 1 << 16], &1u64));
+        store.put(&[7; 1 << 16], &1u64);
         assert_eq!(store.staged.bytes, staged);
         store.remove(&[7; 1 << 16]);
         assert_eq!(store.staged.bytes, staged);
@@ -609,7 +592,7 @@ mod tests {
     /// A full store of 45 records that may not grow.
     fn full() -> Store {
         let mut store = Store::of_size(1024).unwrap();
-        assert!((0..45).all(|number| store.put(&key(number), &number)));
+        (0..45).for_each(|number| store.put(&key(number), &number));
         store.commit().unwrap();
         store.limit = 0;
         store
@@ -621,14 +604,15 @@ mod tests {
         let mut store = full();
         for turn in 0..100u64 {
             // The record of a run that ends soon, and a record that changes often.
-            assert!(store.put(&key(100 + turn), &[turn; 32]) && store.put(&key(1), &[turn; 32]));
+            store.put(&key(100 + turn), &[turn; 32]);
+            store.put(&key(1), &[turn; 32]);
             assert!(store.commit().is_err());
             store.remove(&key(100 + turn));
             assert!(store.commit().is_err());
         }
         assert_eq!(store.staged.frames.len(), 1);
         assert!(store.staged.bytes.len() < 100);
-        assert!(store.put(&key(1), &1000u64));
+        store.put(&key(1), &1000u64);
         store.limit = HALF_MOST;
         store.commit().unwrap();
         let all = (0..45).map(|number| (key(number), if number == 1 { 1000 } else { number }));
@@ -639,7 +623,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "memfd_create, and mmap of a file")]
     fn retain_removes_records_that_no_commit_has_written_yet() {
         let mut store = full();
-        assert!((40..60).all(|number| store.put(&key(number), &(1000 + number))));
+        (40..60).for_each(|number| store.put(&key(number), &(1000 + number)));
         assert!(store.commit().is_err());
         store.retain(|name| name == key(44) || name == key(45));
         store.limit = HALF_MOST;
@@ -651,7 +635,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "memfd_create, and mmap of a file")]
     fn any_damaged_byte_of_the_log_is_found() {
         let mut store = Store::new().unwrap();
-        (0..9).for_each(|number| assert!(store.put(&key(number), &number)));
+        (0..9).for_each(|number| store.put(&key(number), &number));
         store.remove(&key(3));
         store.commit().unwrap();
         for at in 0..store.end {

@@ -97,20 +97,6 @@ impl<K: Ord + Clone, V> Table<K, V> {
     }
 }
 
-impl<K: Ord + Clone, V> Extend<(K, V)> for Table<K, V> {
-    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, all: I) {
-        all.into_iter().for_each(|(key, value)| drop(self.insert(key, value)));
-    }
-}
-
-impl<K: Ord + Clone, V> FromIterator<(K, V)> for Table<K, V> {
-    fn from_iter<I: IntoIterator<Item = (K, V)>>(all: I) -> Table<K, V> {
-        let mut table = Table::default();
-        table.extend(all);
-        table
-    }
-}
-
 /// A component stored as one record. Reading uses [`Deref`]; [`DerefMut`] marks it as changed. In
 /// debug builds each commit checks that an unmarked value has not changed.
 #[derive(Debug)]
@@ -231,7 +217,7 @@ mod tests {
 
     #[test]
     fn each_written_or_removed_entry_is_a_change_and_a_read_one_is_not() {
-        let mut table: Table<u8, u8> = (1..=4).map(|key| (key, key)).collect();
+        let mut table: Table<u8, u8> = Table::of((1..=4).map(|key| (key, key)).collect());
         assert_eq!(table.take_changes().len(), 4);
         assert!(table.get(&1).is_some() && table.get_mut(&9).is_none());
         assert_eq!(table.take_changes(), BTreeSet::new());

@@ -72,7 +72,7 @@ impl Plan {
     }
 }
 
-fn pointers(strings: &[CString]) -> Vec<*const c_char> {
+pub(super) fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect()
 }
 
@@ -110,30 +110,24 @@ pub(super) unsafe fn settle(slot: *const Slot, frame: *const Frame, reset: u64, 
         must(slot, raw::call(libc::SYS_setsid, [0; 6]));
         enter(slot, Step::Stdio, 0);
         let mut target = 0;
-        for source in &(*frame).stdio {
-            must(slot, duplicate(*source, target));
-            target = target.wrapping_add(1);
-        }
-        for source in &(*frame).passed {
-            must(slot, duplicate(*source, target));
+        for source in (*frame).stdio.iter().chain(&(*frame).passed) {
+            must(slot, duplicate(*source, target, 0));
             target = target.wrapping_add(1);
         }
         if let Some((source, place)) = (*frame).placed {
-            must(slot, duplicate(source, place));
+            must(slot, duplicate(source, place, 0));
             if target < place {
                 must(slot, close_range(target as u32, (place as u32).wrapping_sub(1)));
             }
             target = place.wrapping_add(1);
         }
         if let Some(report) = (*frame).report {
-            must(slot, keep_report(report, target));
+            if report != target {
+                must(slot, duplicate(report, target, libc::O_CLOEXEC));
+            }
             target = target.wrapping_add(1);
         }
         must(slot, close_range(target as u32, u32::MAX));
-        if (*frame).take_terminal {
-            enter(slot, Step::Session, 1);
-            must(slot, raw::call(libc::SYS_ioctl, [0, libc::TIOCSCTTY as usize, 0, 0, 0, 0]));
-        }
     }
 }
 
@@ -147,10 +141,8 @@ pub(super) unsafe fn become_program(plan: *mut Plan) -> ! {
     unsafe {
         let slot = (*plan).slot;
         let orders = (*plan).orders;
-        let mut index: u32 = 0;
         for limit in &(*orders).limits {
-            enter(slot, Step::Limits, index);
-            index = index.wrapping_add(1);
+            enter(slot, Step::Limits, limit.resource);
             must(slot, set_limit(limit));
         }
         if let Some(root) = &(*orders).root {
@@ -160,7 +152,8 @@ pub(super) unsafe fn become_program(plan: *mut Plan) -> ! {
         }
         if let Some(rights) = &(*orders).rights {
             enter(slot, Step::Rights, 0);
-            must(slot, before_user(rights, (*orders).uid.is_some()));
+            let reduced = before_user(rights, (*orders).uid.is_some());
+            must(slot, reduced.err().unwrap_or(0));
         }
         enter(slot, Step::Group, 0);
         if let Some(groups) = &(*orders).groups {
@@ -178,7 +171,8 @@ pub(super) unsafe fn become_program(plan: *mut Plan) -> ! {
         }
         if let Some(rights) = &(*orders).rights {
             enter(slot, Step::Rights, 1);
-            must(slot, after_user(rights, (*orders).uid.is_some()));
+            let set = after_user(rights, (*orders).uid.is_some());
+            must(slot, set.err().unwrap_or(0));
         }
         enter(slot, Step::WorkingDir, 0);
         let dir = [(*orders).dir.as_ptr() as usize, 0, 0, 0, 0, 0];
@@ -304,21 +298,13 @@ pub(super) unsafe fn fail(slot: *const Slot, result: isize) -> ! {
 /// Exit status of a child that could not execute its program.
 const FAILED: usize = 127;
 
-/// Duplicates a descriptor with dup3; the copy stays open over the exec. No source is a target (see
-/// [`Frame`]).
-unsafe fn duplicate(source: RawFd, target: RawFd) -> isize {
+/// Duplicates a descriptor. Without O_CLOEXEC the copy stays open over the exec. No source is a
+/// target (see [`Frame`]).
+unsafe fn duplicate(source: RawFd, target: RawFd, flags: i32) -> isize {
     // SAFETY: dup3(2) takes numbers.
-    unsafe { raw::call(libc::SYS_dup3, [source as usize, target as usize, 0, 0, 0, 0]) }
-}
-
-/// Moves the report to `target`, with close-on-exec.
-unsafe fn keep_report(report: RawFd, target: RawFd) -> isize {
-    if report == target {
-        return 0;
+    unsafe {
+        raw::call(libc::SYS_dup3, [source as usize, target as usize, flags as usize, 0, 0, 0])
     }
-    let args = [report as usize, target as usize, libc::O_CLOEXEC as usize, 0, 0, 0];
-    // SAFETY: dup3(2) takes numbers.
-    unsafe { raw::call(libc::SYS_dup3, args) }
 }
 
 /// Sets a limit of this process with prlimit64. If the limit may not be raised (a container without

@@ -25,10 +25,24 @@ pub(crate) fn swap_off(path: &CStr) -> io::Result<()> {
     check(unsafe { libc::swapoff(path.as_ptr()) }).map(drop)
 }
 
+/// An ioctl that takes a number, or nothing.
+fn command(device: impl AsFd, request: libc::c_ulong, number: libc::c_ulong) -> io::Result<()> {
+    // SAFETY: the requests here take numbers; the kernel ignores a surplus one.
+    let result = unsafe { libc::ioctl(device.as_fd().as_raw_fd(), request as _, number) };
+    check(result).map(drop)
+}
+
+/// An ioctl that takes an int or returns one in its place.
+pub(super) fn number_by(device: impl AsFd, request: libc::c_ulong, number: i32) -> io::Result<i32> {
+    let mut number = number;
+    // SAFETY: the kernel reads and writes one int, which outlives the call.
+    let result = unsafe { libc::ioctl(device.as_fd().as_raw_fd(), request as _, &raw mut number) };
+    check(result).map(|_| number)
+}
+
 /// Detaches the file of a loop device. A device in use loses it with its last user.
 pub(crate) fn loop_clear(device: impl AsFd) -> io::Result<()> {
-    // SAFETY: this ioctl takes no argument.
-    check(unsafe { libc::ioctl(device.as_fd().as_raw_fd(), LOOP_CLEAR, 0) }).map(drop)
+    command(device, LOOP_CLEAR, 0)
 }
 
 /// Removes a mapped device. `control` is /dev/mapper/control.
@@ -62,20 +76,12 @@ fn removal(name: &str) -> Option<[u8; MAPPER]> {
 
 /// The number of unread bytes in a pipe.
 pub(crate) fn unread(pipe: impl AsFd) -> io::Result<i32> {
-    let mut count: libc::c_int = 0;
-    let fd = pipe.as_fd().as_raw_fd();
-    // SAFETY: the kernel writes one int, which outlives the call.
-    check(unsafe { libc::ioctl(fd, libc::FIONREAD, &raw mut count) })?;
-    Ok(count)
+    number_by(pipe, libc::FIONREAD as _, 0)
 }
 
 /// Sets the watchdog's timeout in seconds. Returns the timeout that it accepted.
 pub(crate) fn watchdog_timeout(device: impl AsFd, seconds: i32) -> io::Result<i32> {
-    let mut seconds = seconds;
-    let fd = device.as_fd().as_raw_fd();
-    // SAFETY: the kernel reads and writes one int, which outlives the call.
-    check(unsafe { libc::ioctl(fd, WATCHDOG_TIMEOUT, &raw mut seconds) })?;
-    Ok(seconds)
+    number_by(device, WATCHDOG_TIMEOUT, seconds)
 }
 
 // The ioctls of consoles, terminals and the loopback device.
@@ -83,30 +89,22 @@ pub(crate) fn watchdog_timeout(device: impl AsFd, seconds: i32) -> io::Result<i3
 /// linux/kd.h: the caller gets the signal for Alt-Up.
 const KDSIGACCEPT: libc::c_ulong = 0x4B4E;
 
-/// Makes Alt-Up on the virtual console `console` send `signal` to this process.
+/// Makes Alt-Up on the virtual console `console` send `signal` to this process: ioctl_console(2).
 pub(crate) fn accept_keyboard_request(console: BorrowedFd<'_>, signal: u8) -> io::Result<()> {
-    // SAFETY: KDSIGACCEPT takes a number (ioctl_console(2)).
-    let result =
-        unsafe { libc::ioctl(console.as_raw_fd(), KDSIGACCEPT as _, libc::c_ulong::from(signal)) };
-    check(result).map(drop)
+    command(console, KDSIGACCEPT, signal.into())
 }
 
 /// Makes the terminal the controlling one of this session leader. With `force`, root may take it
 /// from another session. ioctl_tty(2).
 pub(crate) fn take(terminal: BorrowedFd<'_>, force: bool) -> io::Result<()> {
-    // SAFETY: TIOCSCTTY takes a number.
-    let result = unsafe {
-        libc::ioctl(terminal.as_raw_fd(), libc::TIOCSCTTY as _, libc::c_ulong::from(force))
-    };
-    check(result).map(drop)
+    command(terminal, libc::TIOCSCTTY as _, force.into())
 }
 
 /// Disconnects all processes that have the terminal open, including the caller (vhangup(2) of any
 /// terminal).
 pub(crate) fn hang_up(terminal: BorrowedFd<'_>) -> io::Result<()> {
     const TIOCVHANGUP: libc::c_ulong = 0x5437;
-    // SAFETY: TIOCVHANGUP takes no argument.
-    check(unsafe { libc::ioctl(terminal.as_raw_fd(), TIOCVHANGUP as _) }).map(drop)
+    command(terminal, TIOCVHANGUP, 0)
 }
 
 /// Ends exclusive mode, and sets a virtual console to text mode. Errors are ignored: not every
@@ -114,11 +112,8 @@ pub(crate) fn hang_up(terminal: BorrowedFd<'_>) -> io::Result<()> {
 pub(crate) fn make_plain(terminal: BorrowedFd<'_>) {
     const KDSETMODE: libc::c_ulong = 0x4B3A;
     const KD_TEXT: libc::c_ulong = 0;
-    // SAFETY: both take numbers at most.
-    unsafe {
-        libc::ioctl(terminal.as_raw_fd(), libc::TIOCNXCL as _);
-        libc::ioctl(terminal.as_raw_fd(), KDSETMODE as _, KD_TEXT);
-    }
+    let _ = command(terminal, libc::TIOCNXCL as _, 0);
+    let _ = command(terminal, KDSETMODE, KD_TEXT);
 }
 
 /// Brings up the device `lo`. netdevice(7).

@@ -7,15 +7,15 @@
 //! process are recorded and otherwise ignored (`si_code` tells them apart). Fault signals are never
 //! blocked: the kernel would kill PID 1 at once.
 
+use super::child::pointers;
+use crate::sys::signal::FAULTS;
 use crate::sys::{inherit, raw, signal};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use std::ffi::{CStr, CString, c_char};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::{io, ptr};
 
-/// The signals of a fault.
-pub(crate) const FAULTS: [i32; 5] =
-    [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
 /// Bytes of the handler's stack.
 const STACK: usize = 64 * 1024;
 
@@ -48,9 +48,6 @@ pub(crate) fn arm(
     argv: Vec<CString>,
     envp: Vec<CString>,
 ) -> io::Result<()> {
-    let pointers = |words: &[CString]| {
-        words.iter().map(|word| word.as_ptr()).chain([ptr::null()]).collect::<Vec<_>>()
-    };
     let (first, second) = (pointers(&argv), pointers(&envp));
     let words = argv.into_iter().chain(envp).collect();
     let notes = notes.map_or(-1, |notes| notes.as_raw_fd());
@@ -65,14 +62,11 @@ fn install() -> io::Result<()> {
     let stack = libc::stack_t { ss_sp: base.as_ptr().cast(), ss_flags: 0, ss_size: STACK };
     // SAFETY: the stack was just mapped and is never unmapped.
     super::check(unsafe { libc::sigaltstack(&raw const stack, ptr::null_mut()) })?;
+    let flags = SaFlags::SA_ONSTACK | SaFlags::SA_NODEFER;
+    let action = SigAction::new(SigHandler::SigAction(at_fault), flags, SigSet::empty());
     for fault in FAULTS {
-        // SAFETY: sigaction is plain data; all zeroes is a value of it.
-        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-        let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) = at_fault;
-        action.sa_sigaction = handler as libc::sighandler_t;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
-        // SAFETY: `action` is valid, and its handler keeps to signal-safety(7).
-        super::check(unsafe { libc::sigaction(fault, &raw const action, ptr::null_mut()) })?;
+        // SAFETY: the handler keeps to signal-safety(7).
+        unsafe { sigaction(fault, &action) }?;
     }
     Ok(())
 }
@@ -82,19 +76,24 @@ pub(super) fn disarm() {
     NEXT.store(ptr::null_mut(), Ordering::SeqCst);
 }
 
-extern "C" fn at_fault(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+/// The next image, if this process is armed.
+fn own_next() -> Option<&'static Next> {
     // SAFETY: null, or what `arm` made, which is never freed.
     let next = unsafe { NEXT.load(Ordering::SeqCst).as_ref() };
     // SAFETY: getpid(2).
     let own = unsafe { raw::call(libc::SYS_getpid, [0; 6]) };
-    let Some(next) = next.filter(|next| isize::try_from(next.process) == Ok(own)) else {
+    next.filter(|next| isize::try_from(next.process) == Ok(own))
+}
+
+extern "C" fn at_fault(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    let Some(next) = own_next() else {
         // SAFETY: a child, or init before it is armed: it exits, as without a handler.
         unsafe { raw::call(libc::SYS_exit_group, [128 + signal as usize, 0, 0, 0, 0, 0]) };
         return;
     };
     // SAFETY: the kernel gives a valid siginfo_t; si_pid is read where it is one (SI_TKILL).
     let (code, from) = unsafe { ((*info).si_code, (*info).si_pid()) };
-    let is_ours = code == libc::SI_TKILL && isize::try_from(from) == Ok(own);
+    let is_ours = code == libc::SI_TKILL && u32::try_from(from) == Ok(next.process);
     if code <= 0 && !is_ours {
         signal::ring(signal::bit(signal));
         return;
@@ -144,9 +143,7 @@ fn again(next: &Next, signal: u32) {
 /// Executes the next image after a panic, or from an image that cannot continue. Call it while all
 /// inherited descriptors are open. It returns if the handler is not armed, and in a child.
 pub(crate) fn by_panic() {
-    // SAFETY: null, or what `arm` made, which is never freed.
-    let next = unsafe { NEXT.load(Ordering::SeqCst).as_ref() };
-    if let Some(next) = next.filter(|next| next.process == std::process::id()) {
+    if let Some(next) = own_next() {
         again(next, 0);
     }
 }
@@ -154,10 +151,8 @@ pub(crate) fn by_panic() {
 /// Blocks signals for the next image, except faults and the signal that ends its waits
 /// ([`super::no_linger`]).
 fn block_all() {
-    let mut set = u64::MAX;
-    for signal in FAULTS.into_iter().chain([libc::SIGURG]) {
-        set &= !signal::bit(signal);
-    }
+    let left = FAULTS.into_iter().chain([Signal::SIGURG]);
+    let set = left.fold(u64::MAX, |set, signal| set & !signal::bit(signal as i32));
     let call = [libc::SIG_SETMASK as usize, &raw const set as usize, 0, size_of::<u64>(), 0, 0];
     // SAFETY: the kernel reads the eight bytes of the set.
     unsafe { raw::call(libc::SYS_rt_sigprocmask, call) };
@@ -232,9 +227,9 @@ mod tests {
     fn what_somebody_sent_is_no_fault() {
         let send = || {
             // As in init: the signal pipe of an earlier test may have no reader.
-            signal::ignore(u8::try_from(libc::SIGPIPE).unwrap()).unwrap();
+            signal::ignore(Signal::SIGPIPE).unwrap();
             for fault in FAULTS {
-                signal::kill(nix::unistd::getpid(), u8::try_from(fault).unwrap()).unwrap();
+                signal::kill(nix::unistd::getpid(), fault as u8).unwrap();
             }
         };
         assert_eq!(fate(send).0, Exit::Code(7));

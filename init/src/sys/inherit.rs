@@ -4,16 +4,13 @@
 //! [`keep_all`] may run in the fault handler: it allocates nothing and makes system calls through
 //! [`super::raw`] only.
 
-use super::listing::{self, BYTES};
+use super::listing;
 use super::raw;
-use super::socket::unix_name;
-use nix::sys::socket::{SockType, getsockopt, sockopt};
 use nix::sys::stat::fstat;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 /// Without /proc, all numbers below this are tried.
@@ -54,24 +51,18 @@ fn keep_listed() -> bool {
     // SAFETY: the path is terminated.
     let opened =
         unsafe { raw::call(libc::SYS_openat, [libc::AT_FDCWD as usize, path, how, 0, 0, 0]) };
-    let Ok(directory) = usize::try_from(opened) else { return false };
-    let mut bytes = [0u8; BYTES];
-    loop {
-        let args = [directory, bytes.as_mut_ptr() as usize, BYTES, 0, 0, 0];
-        // SAFETY: the kernel writes at most BYTES bytes into `bytes`.
-        let read = unsafe { raw::call(libc::SYS_getdents64, args) };
-        let read = match usize::try_from(read) {
-            Ok(length) if length > 0 => bytes.get(..length).unwrap_or_default(),
-            Ok(_) | Err(_) => break,
-        };
-        for entry in listing::entries(read) {
-            if let Some(number) = number_in(entry.name).filter(|n| *n > 2 && *n != directory) {
-                keep(number);
-            }
-        }
+    let Ok(number) = RawFd::try_from(opened) else { return false };
+    if number < 0 {
+        return false;
     }
-    // SAFETY: opened above and used nowhere else.
-    unsafe { raw::call(libc::SYS_close, [directory, 0, 0, 0, 0, 0]) };
+    // SAFETY: a fresh descriptor without another owner.
+    let directory = unsafe { OwnedFd::from_raw_fd(number) };
+    let see = |entry: listing::Entry<'_>| {
+        let listed = number_in(entry.name).filter(|listed| *listed > 2);
+        listed.into_iter().for_each(keep);
+    };
+    // Entries seen before a failure are kept.
+    let _ = listing::list(directory.as_fd(), see);
     true
 }
 
@@ -120,15 +111,11 @@ pub(crate) fn take(number: RawFd) -> io::Result<OwnedFd> {
 pub(crate) fn identity(number: RawFd) -> u64 {
     // SAFETY: borrowed during the call; fstat(2) refuses one that is not open.
     let found = (number >= 0).then(|| fstat(unsafe { BorrowedFd::borrow_raw(number) }));
-    match found {
-        Some(Ok(found)) => {
-            let is_pidfd = found.st_mode & libc::S_IFMT == 0;
-            let pid = Some(number).filter(|_| is_pidfd).and_then(pid_of).unwrap_or(0);
-            let pid = u64::try_from(pid).unwrap_or(0);
-            found.st_ino ^ found.st_dev.rotate_left(40) ^ pid.rotate_left(20)
-        }
-        Some(Err(_)) | None => 0,
-    }
+    let Some(Ok(found)) = found else { return 0 };
+    let is_pidfd = found.st_mode & libc::S_IFMT == 0;
+    let pid = Some(number).filter(|_| is_pidfd).and_then(pid_of).unwrap_or(0);
+    let pid = u64::try_from(pid).unwrap_or(0);
+    found.st_ino ^ found.st_dev.rotate_left(40) ^ pid.rotate_left(20)
 }
 
 /// The pid of a pidfd, or -1 if the process was reaped. See proc_pid_fdinfo(5).
@@ -154,25 +141,14 @@ pub(crate) fn stand_in() -> io::Result<OwnedFd> {
     super::socket::pair().map(|(stand_in, _)| stand_in)
 }
 
-/// Takes over the datagram socket that is bound to this path.
-pub(crate) fn take_socket_at(path: &str) -> Option<OwnedFd> {
-    let is_it = |socket: BorrowedFd<'_>| {
-        let name = unix_name(socket);
-        let is_of_datagrams =
-            || getsockopt(&socket, sockopt::SockType).is_ok_and(|kind| kind == SockType::Datagram);
-        name.is_some_and(|name| name.path() == Some(Path::new(path))) && is_of_datagrams()
-    };
-    take_sockets(1, is_it).pop()
-}
-
-/// Takes over the first descriptors that match; `is_it` must test for properties of sockets.
-pub(crate) fn take_sockets(most: usize, is_it: impl Fn(BorrowedFd<'_>) -> bool) -> Vec<OwnedFd> {
+/// Takes over the descriptors that match; `is_it` must test for properties of sockets.
+pub(crate) fn take_sockets(is_it: impl Fn(BorrowedFd<'_>) -> bool) -> Vec<OwnedFd> {
     let is_one = |number: &RawFd| {
         // SAFETY: borrowed during the call; system calls refuse one that is not open.
         *number > 2 && is_it(unsafe { BorrowedFd::borrow_raw(*number) })
     };
     let found = listed().unwrap_or_default().into_iter().filter(is_one);
-    found.filter_map(|number| take(number).ok()).take(most).collect()
+    found.filter_map(|number| take(number).ok()).collect()
 }
 
 /// Marks a descriptor that this image opened, so that [`rest`] skips it.

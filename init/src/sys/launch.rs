@@ -2,17 +2,15 @@
 //!
 //! - [`shared`]: the child shares PID 1's memory (CLONE_VM) and runs on a stack of its own. It is
 //!   the fastest: nothing is copied, and PID 1 continues while another core executes.
-//! - [`copied`]: clone3 as a fork, also for a child with its own OOM score. Without clone3: clone
-//!   as a fork.
-//! - [`thinking`]: clone as a fork, for a child that runs Rust code before its exec (env-files).
+//! - [`copied`]: a fork, also for a child with its own OOM score.
+//! - [`thinking`]: a fork, for a child that runs Rust code before its exec (env-files).
 //!
 //! None uses CLONE_VFORK. It would suspend PID 1 until the exec has read the binary: for ever on a
 //! hung file system, in a frozen cgroup, or after a SIGSTOP by the unit's own user.
 //! [`crate::spawn`] chooses the way.
 
 use super::child::Plan;
-use super::child_setup::Step;
-use super::child_setup::{Frame, Orders};
+use super::child_setup::{Frame, Orders, Step};
 use super::spawn_slots::{Slot, SlotId, SpawnSlots, Stack};
 use super::{Pid, child, inbox, raw, signal};
 use groundstate_units::spec::Exit;
@@ -39,11 +37,6 @@ struct CloneArgs {
     cgroup: u64,
 }
 
-#[cfg(target_arch = "x86_64")]
-const CLONE_VM: u64 = 0x100;
-#[cfg(target_arch = "x86_64")]
-const CLONE_CHILD_CLEARTID: u64 = 0x0020_0000;
-const CLONE_PARENT_SETTID: u64 = 0x0010_0000;
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
@@ -90,12 +83,6 @@ fn into_cgroup(args: &mut CloneArgs, cgroup: Option<RawFd>, goes_in: bool) -> bo
         args.cgroup = fd;
     }
     true
-}
-
-/// Lets the kernel write the child's pid into its slot.
-fn write_pid(args: &mut CloneArgs, slot: &Slot) {
-    args.flags |= CLONE_PARENT_SETTID;
-    args.parent_tid = slot.pid.as_ptr() as u64;
 }
 
 /// The memory that a sharing child reads. It is freed only after the kernel has cleared `alive` in
@@ -160,14 +147,15 @@ pub(crate) fn shared(
     orders: Orders,
 ) -> Result<(Pid, Shared), (io::Error, Stack)> {
     let slot = board.slot(slot);
+    let shared_and_told = libc::CLONE_VM | libc::CLONE_CHILD_CLEARTID | libc::CLONE_PARENT_SETTID;
     let mut args = CloneArgs {
-        flags: CLONE_VM | CLONE_CLEAR_SIGHAND | CLONE_CHILD_CLEARTID,
+        flags: CLONE_CLEAR_SIGHAND | shared_and_told as u64,
         child_tid: slot.alive.as_ptr() as u64,
+        parent_tid: slot.pid.as_ptr() as u64,
         exit_signal: libc::SIGCHLD as u64,
         ..CloneArgs::default()
     };
     let in_cgroup = into_cgroup(&mut args, frame.cgroup, frame.goes_in);
-    write_pid(&mut args, slot);
     let (base, size) = stack.span();
     (args.stack, args.stack_size) = (base as u64, size as u64);
     let (bundle, plan) = laid_out(slot, frame, orders);
@@ -230,54 +218,43 @@ pub(crate) fn copied(
     let slot = board.slot(slot);
     // SAFETY: all three are borrowed for longer than the plan lives.
     let mut plan = unsafe { Plan::new(slot, frame, orders) };
-    if has_clone3() {
-        plan.reset = signal::ignored();
-        let mut args = CloneArgs {
-            flags: CLONE_CLEAR_SIGHAND,
-            exit_signal: libc::SIGCHLD as u64,
-            ..CloneArgs::default()
-        };
-        plan.in_cgroup = into_cgroup(&mut args, frame.cgroup, frame.goes_in);
-        write_pid(&mut args, slot);
-        let call = [&raw const args as usize, size_of::<CloneArgs>(), 0, 0, 0, 0];
-        // SAFETY: `args` is a valid clone_args. Without CLONE_VM the child has its own copy of
-        // everything, including `plan`, and it only calls `run`.
-        let result = unsafe { raw::call(libc::SYS_clone3, call) };
-        if result == 0 {
-            // SAFETY: we are the fresh child.
-            unsafe { child::run(&raw mut plan) }
-        }
-        if !is_no_clone3(result) {
-            return pid(result);
-        }
-        NO_CLONE3.store(true, Ordering::Relaxed);
-    }
-    plan.reset = u64::MAX;
-    plan.in_cgroup = false;
     // Until its dispositions are reset, the child must not run PID 1's handlers.
     let held = signal::hold();
-    let result = fork_into(slot);
+    let (result, in_cgroup) = fork(Some(slot), frame.cgroup, frame.goes_in);
     if result == 0 {
-        // SAFETY: we are the fresh child.
+        plan.in_cgroup = in_cgroup;
+        // SAFETY: we are the fresh child, which has its own copy of everything.
         unsafe { child::run(&raw mut plan) }
     }
     drop(held);
     pid(result)
 }
 
-/// fork(2) without libc's work around it, which a single-threaded process does not need. The kernel
-/// writes the child's pid into its slot, as with clone3.
-fn fork_into(slot: &Slot) -> isize {
-    if cfg!(test) {
-        // Other test threads may hold libc's locks.
-        // SAFETY: fork(2).
-        return unsafe { libc::fork() } as isize;
+/// Forks with clone3, or with clone where clone3 is forbidden. A single-threaded process does not
+/// need libc's work around fork(2). The kernel writes the child's pid into its slot. Returns the
+/// result of the call, and true unless the child has to join the cgroup itself.
+fn fork(slot: Option<&Slot>, cgroup: Option<RawFd>, goes_in: bool) -> (isize, bool) {
+    let exit_signal = libc::SIGCHLD as u64;
+    let mut args = CloneArgs { exit_signal, ..CloneArgs::default() };
+    let in_cgroup = into_cgroup(&mut args, cgroup, goes_in);
+    if let Some(slot) = slot {
+        args.flags |= libc::CLONE_PARENT_SETTID as u64;
+        args.parent_tid = slot.pid.as_ptr() as u64;
     }
-    let flags = libc::SIGCHLD as usize | CLONE_PARENT_SETTID as usize;
-    let call = [flags, 0, slot.pid.as_ptr() as usize, 0, 0, 0];
-    // SAFETY: clone(2) without a stack, and without CLONE_VM: the child has its own copy of
-    // everything. The address is that of the slot's pid, which stays mapped.
-    unsafe { raw::call(libc::SYS_clone, call) }
+    if has_clone3() {
+        let call = [&raw const args as usize, size_of::<CloneArgs>(), 0, 0, 0, 0];
+        // SAFETY: `args` is a valid clone_args. Without CLONE_VM the child has its own copy of
+        // everything.
+        let result = unsafe { raw::call(libc::SYS_clone3, call) };
+        if ![libc::ENOSYS, libc::EPERM].iter().any(|errno| result == -(*errno as isize)) {
+            return (result, in_cgroup);
+        }
+        NO_CLONE3.store(true, Ordering::Relaxed);
+    }
+    let flags = (args.flags & libc::CLONE_PARENT_SETTID as u64 | exit_signal) as usize;
+    let call = [flags, 0, args.parent_tid as usize, 0, 0, 0];
+    // SAFETY: as above, without a stack. The address is that of the slot's pid, which stays mapped.
+    (unsafe { raw::call(libc::SYS_clone, call) }, false)
 }
 
 /// Forks a child that first runs `think`, with its own descriptors, session and cgroup, and then
@@ -290,7 +267,12 @@ pub(crate) fn thinking(
 ) -> io::Result<Pid> {
     let slot = board.slot(slot);
     let held = signal::hold();
-    let result = fork_into(slot);
+    let result = match cfg!(test) {
+        // Other test threads may hold libc's locks.
+        // SAFETY: fork(2).
+        true => unsafe { libc::fork() as isize },
+        false => fork(Some(slot), None, false).0,
+    };
     if result != 0 {
         drop(held);
         return pid(result);
@@ -321,21 +303,7 @@ pub(crate) fn thinking(
 /// Clones a child that exits at once into a cgroup, to test whether that works, and waits for it.
 /// Only before the loop.
 pub(crate) fn probe(cgroup: BorrowedFd<'_>) -> io::Result<()> {
-    let mut args = CloneArgs {
-        exit_signal: libc::SIGCHLD as u64,
-        flags: CLONE_CLEAR_SIGHAND,
-        ..CloneArgs::default()
-    };
-    let mut joined = into_cgroup(&mut args, Some(cgroup.as_raw_fd()), false);
-    let call = [&raw const args as usize, size_of::<CloneArgs>(), 0, 0, 0, 0];
-    // SAFETY: as in `copied`.
-    let mut result = unsafe { raw::call(libc::SYS_clone3, call) };
-    if is_no_clone3(result) {
-        NO_CLONE3.store(true, Ordering::Relaxed);
-        joined = false;
-        // SAFETY: as in `copied`.
-        result = unsafe { raw::call(libc::SYS_clone, [libc::SIGCHLD as usize, 0, 0, 0, 0, 0]) };
-    }
+    let (result, joined) = fork(None, Some(cgroup.as_raw_fd()), false);
     if result == 0 {
         // SAFETY: this is the fresh child; it joins the cgroup unless the clone did, and exits.
         unsafe {
@@ -352,11 +320,6 @@ pub(crate) fn probe(cgroup: BorrowedFd<'_>) -> io::Result<()> {
         }
         Exit::Signal { .. } => Err(io::Error::from_raw_os_error(libc::EINTR)),
     }
-}
-
-/// Returns true if clone3 is forbidden.
-fn is_no_clone3(result: isize) -> bool {
-    [libc::ENOSYS, libc::EPERM].iter().any(|errno| result == -(*errno as isize))
 }
 
 fn pid(result: isize) -> io::Result<Pid> {

@@ -1,12 +1,12 @@
 //! Lists directories: getdents64(2). The C library's readers, and Rust's on top of them, panic if
 //! another piece of code has closed the descriptor; this one does not.
 
-use super::check_long;
+use super::check;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Read size.
-pub(super) const BYTES: usize = 4096;
+const BYTES: usize = 4096;
 /// Offsets in struct linux_dirent64, getdents(2): the length of an entry, its type and its name.
 const LENGTH_AT: usize = 16;
 const TYPE_AT: usize = 18;
@@ -28,7 +28,7 @@ pub(crate) fn list(directory: BorrowedFd<'_>, mut see: impl FnMut(Entry<'_>)) ->
         let (number, room) = (directory.as_raw_fd(), bytes.as_mut_ptr());
         // SAFETY: the kernel writes at most BYTES bytes into `bytes`.
         let read = unsafe { libc::syscall(libc::SYS_getdents64, number, room, BYTES) };
-        match usize::try_from(check_long(read)?) {
+        match usize::try_from(check(read)?) {
             Ok(length) if length > 0 => {
                 entries(bytes.get(..length).unwrap_or_default()).for_each(&mut see);
             }
@@ -38,7 +38,7 @@ pub(crate) fn list(directory: BorrowedFd<'_>, mut see: impl FnMut(Entry<'_>)) ->
 }
 
 /// The entries in a buffer of the kernel. Allocates nothing.
-pub(super) fn entries(bytes: &[u8]) -> impl Iterator<Item = Entry<'_>> {
+fn entries(bytes: &[u8]) -> impl Iterator<Item = Entry<'_>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let (&[low, high], kind) =

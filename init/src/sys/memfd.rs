@@ -21,17 +21,18 @@ fn all() -> SealFlag {
 /// Creates an empty memfd that can be sealed, with close-on-exec. ENOSYS or EPERM mean that the
 /// system has none; use a pipe.
 pub(crate) fn create(name: &CStr) -> io::Result<OwnedFd> {
-    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
-    match memfd_create(name, flags | MFdFlags::from_bits_retain(NOEXEC_SEAL)) {
-        Err(nix::errno::Errno::EINVAL) => Ok(memfd_create(name, flags)?),
-        made => Ok(made?),
-    }
+    made(name, MFdFlags::MFD_ALLOW_SEALING, NOEXEC_SEAL)
 }
 
 /// Creates an empty executable memfd, with close-on-exec.
 pub(crate) fn program(name: &CStr) -> io::Result<OwnedFd> {
-    let flags = MFdFlags::MFD_CLOEXEC;
-    match memfd_create(name, flags | MFdFlags::from_bits_retain(EXEC)) {
+    made(name, MFdFlags::empty(), EXEC)
+}
+
+/// `new`: a flag that an older kernel refuses, and that it does not need.
+fn made(name: &CStr, flags: MFdFlags, new: u32) -> io::Result<OwnedFd> {
+    let flags = flags | MFdFlags::MFD_CLOEXEC;
+    match memfd_create(name, flags | MFdFlags::from_bits_retain(new)) {
         Err(nix::errno::Errno::EINVAL) => Ok(memfd_create(name, flags)?),
         made => Ok(made?),
     }

@@ -14,7 +14,7 @@
 //! | [`spawn_slots`] | mmap munmap | memory shared with children: slots, stacks |
 //! | [`wait`] | waitid | `nix` refuses exits by real-time signals |
 //! | [`signal`] | kill pidfd_open pidfd_send_signal rt_sigaction rt_sigprocmask rt_sigaction (by signal-hook) write | the same; and PID 1's dispositions are recorded for its children; a handler must be async-signal-safe, so signal-hook's registration is unsafe |
-//! | [`socket`] | socketpair sendmsg recvmsg getsockopt | received descriptors must become owned at once; SO_PEERGROUPS, SO_PEERPIDFD |
+//! | [`socket`] | socket accept4 recvmsg recvmmsg getsockopt setsockopt ioctl | received descriptors must become owned at once; SO_PEERGROUPS; options by number |
 //! | [`memfd`] | memfd_create fcntl(F_ADD_SEALS) | MFD_NOEXEC_SEAL and its fallback |
 //! | [`fault`] | sigaltstack rt_sigaction execveat | a handler that executes the next image |
 //! | [`no_linger`] | rt_sigaction timer_create timer_settime timer_delete | a timer that signals one thread |
@@ -22,7 +22,7 @@
 //! | [`listing`] | getdents64 | std's reader may panic |
 //! | [`inbox`] | fallocate mmap madvise | the kernel writes inputs into memory that survives a crash |
 //! | [`shared_memory`] | – | malloc_trim(3) |
-//! | [`process`] | execveat fork close_range fcntl setpriority ioprio_set sched_setscheduler sched_setaffinity | a fork that continues in Rust code (the loader); `nix` lacks them or wraps them differently |
+//! | [`process`] | fork clone close setpriority ioprio_set sched_setscheduler sched_setaffinity | a fork that continues in Rust code (the loader); `nix` lacks them or wraps them differently |
 //! | [`device`] | swapoff ioctl pututxline | devices released at the end, and the watchdog; TIOCSCTTY, TIOCVHANGUP, KDSIGACCEPT, SIOCSIFFLAGS; utmp(5) is the C library's own format |
 //!
 //! Code that only works on memory is tested on plain memory, which Miri runs too (`tests/soak miri`).
@@ -71,12 +71,7 @@ fn map(bytes: usize, flags: libc::c_int, file: Option<BorrowedFd<'_>>) -> io::Re
     NonNull::new(base.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
-/// Turns `-1` with errno into an error.
-fn check(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
-}
-
-/// Turns the `-1` of `syscall(2)` with errno into an error.
-fn check_long(result: libc::c_long) -> io::Result<libc::c_long> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+/// Turns the `-1` of a system call with errno into an error.
+fn check<T: Default + PartialOrd>(result: T) -> io::Result<T> {
+    if result < T::default() { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

@@ -2,7 +2,8 @@
 //! the SO_LINGER time that any holder has set (socket(7)). Closing also drops unreceived messages,
 //! and with them other sockets. A caught signal ends such a wait, so a timer sends one repeatedly.
 
-use super::{check, check_long};
+use super::check;
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use std::io;
 use std::ptr;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use std::time::Duration;
 /// The longest wait.
 const LONGEST: Duration = Duration::from_millis(1);
 /// Ignored by default, so a late signal kills no process.
-const SIGNAL: i32 = libc::SIGURG;
+const SIGNAL: Signal = Signal::SIGURG;
 
 /// The timer, until it is dropped.
 #[derive(Debug)]
@@ -43,21 +44,18 @@ impl Drop for Impatience {
 extern "C" fn nothing(_: i32) {}
 
 fn begin() -> io::Result<i32> {
-    // SAFETY: sigaction is plain data; all zeroes is a value of it.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    let handler: extern "C" fn(i32) = nothing;
     // Without SA_RESTART, so that the blocking call returns.
-    action.sa_sigaction = handler as libc::sighandler_t;
-    // SAFETY: `action` is valid, and its handler does nothing.
-    check(unsafe { libc::sigaction(SIGNAL, &raw const action, ptr::null_mut()) })?;
-    // SAFETY: sigevent is plain data too.
+    let action = SigAction::new(SigHandler::Handler(nothing), SaFlags::empty(), SigSet::empty());
+    // SAFETY: the handler does nothing.
+    unsafe { sigaction(SIGNAL, &action) }?;
+    // SAFETY: sigevent is plain data; all zeroes is a value of it.
     let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
     event.sigev_notify = libc::SIGEV_THREAD_ID;
-    event.sigev_signo = SIGNAL;
+    event.sigev_signo = SIGNAL as i32;
     event.sigev_notify_thread_id = nix::unistd::gettid().as_raw();
     let (clock, mut timer) = (libc::CLOCK_MONOTONIC, 0i32);
     // SAFETY: the kernel reads the event and writes the number of the timer.
-    check_long(unsafe {
+    check(unsafe {
         libc::syscall(libc::SYS_timer_create, clock, &raw const event, &raw mut timer)
     })?;
     let impatience = Impatience(Some(timer));
@@ -65,7 +63,7 @@ fn begin() -> io::Result<i32> {
     let when = libc::itimerspec { it_interval: every, it_value: every };
     let none = ptr::null_mut::<libc::itimerspec>();
     // SAFETY: the kernel reads the times and returns none.
-    check_long(unsafe { libc::syscall(libc::SYS_timer_settime, timer, 0, &raw const when, none) })?;
+    check(unsafe { libc::syscall(libc::SYS_timer_settime, timer, 0, &raw const when, none) })?;
     std::mem::forget(impatience);
     Ok(timer)
 }

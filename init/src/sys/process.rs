@@ -1,10 +1,12 @@
 //! Attributes of this process, exec, and forks that continue in Rust code (the loader).
 //! [`super::launch`] starts the programs of units.
 
-use crate::sys::{Pid, check, check_long, signal};
+use crate::sys::{Pid, check, signal};
+use nix::fcntl::AtFlags;
 use nix::sys::prctl::set_pdeathsig;
 pub(crate) use nix::sys::prctl::{set_child_subreaper, set_name};
 use nix::sys::signal::Signal;
+use nix::unistd::execveat;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
@@ -21,16 +23,22 @@ pub(crate) fn die_with_parent() -> nix::Result<()> {
 /// locked.
 pub(crate) fn fork(kept: &[BorrowedFd<'_>], work: impl FnOnce() -> u8) -> io::Result<Pid> {
     fork_whole(|| {
-        close_all_but(kept);
+        for (from, to) in between(kept) {
+            super::child::close_range(from, to);
+        }
         work()
     })
 }
 
 /// Like [`fork`], with every descriptor.
 pub(crate) fn fork_whole(work: impl FnOnce() -> u8) -> io::Result<Pid> {
-    let held = signal::hold();
     // SAFETY: fork(2). This process has one thread (libc's fork handles malloc's locks).
-    match check(unsafe { libc::fork() })? {
+    fork_by(|| unsafe { libc::fork() }, work)
+}
+
+fn fork_by(clone: impl FnOnce() -> i32, work: impl FnOnce() -> u8) -> io::Result<Pid> {
+    let held = signal::hold();
+    match check(clone())? {
         0 => {
             super::fault::disarm();
             super::inbox::forget();
@@ -57,37 +65,22 @@ pub(crate) fn fork_whole(work: impl FnOnce() -> u8) -> io::Result<Pid> {
 pub(crate) fn close_elsewhere(fds: Vec<OwnedFd>) -> Result<Pid, Vec<OwnedFd>> {
     let numbers: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
     let flags = libc::c_long::from(libc::CLONE_FILES | libc::SIGCHLD);
-    // The child inherits the handlers, which would write to PID 1's signal pipe.
-    let held = signal::hold();
     // SAFETY: clone(2) without CLONE_VM is fork(2) with a shared descriptor table. The child makes
-    // system calls only, touches no lock and never returns.
-    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
-    if pid == 0 {
+    // system calls only and touches no lock.
+    let clone = || unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) as i32 };
+    let child = fork_by(clone, || {
         for number in &numbers {
             // SAFETY: close(2); the parent gives up the number below and never uses it again.
             unsafe { libc::close(*number) };
         }
-        // SAFETY: _exit(2) ends the child without PID 1's destructors.
-        unsafe { libc::_exit(0) }
+        0
+    });
+    let Ok(pid) = child else { return Err(fds) };
+    for fd in fds {
+        // The child owns it from here on.
+        let _ = fd.into_raw_fd();
     }
-    drop(held);
-    match i32::try_from(pid) {
-        Ok(pid) if pid > 0 => {
-            for fd in fds {
-                // The child owns it from here on.
-                let _ = fd.into_raw_fd();
-            }
-            super::wait::made(Pid::from_raw(pid));
-            Ok(Pid::from_raw(pid))
-        }
-        _ => Err(fds),
-    }
-}
-
-fn close_all_but(kept: &[BorrowedFd<'_>]) {
-    for (from, to) in between(kept) {
-        super::child::close_range(from, to);
-    }
+    Ok(pid)
 }
 
 /// The numbers from 3 on except these, as ranges.
@@ -109,27 +102,8 @@ fn between(kept: &[BorrowedFd<'_>]) -> Vec<(u32, u32)> {
 /// Executes `binary`, an open descriptor, so that it works with a replaced file and without /proc.
 /// Returns only on failure. execveat(2).
 pub(crate) fn execute(binary: BorrowedFd<'_>, argv: &[CString], envp: &[CString]) -> io::Error {
-    let pointers = |strings: &[CString]| {
-        let mut pointers: Vec<_> = strings.iter().map(|s| s.as_ptr()).collect();
-        pointers.push(std::ptr::null());
-        pointers
-    };
-    let (argv, envp) = (pointers(argv), pointers(envp));
-    // SAFETY: the path is empty and terminated; both lists end in null and live past the call.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_execveat,
-            binary.as_raw_fd(),
-            c"".as_ptr(),
-            argv.as_ptr(),
-            envp.as_ptr(),
-            libc::AT_EMPTY_PATH,
-        )
-    };
-    match check_long(result) {
-        Err(error) => error,
-        Ok(_) => io::Error::other("execveat returned"),
-    }
+    let Err(error) = execveat(binary, c"", argv, envp, AtFlags::AT_EMPTY_PATH);
+    error.into()
 }
 
 // Scheduling of the calling process: setpriority, ioprio_set, sched_setscheduler,
@@ -148,7 +122,7 @@ pub(crate) fn set_io_priority(priority: u16) -> io::Result<()> {
     let result = unsafe {
         libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, libc::c_int::from(priority))
     };
-    check_long(result).map(drop)
+    check(result).map(drop)
 }
 
 /// sched_setscheduler(2) as a raw system call, because some C libraries refuse it.
@@ -163,7 +137,7 @@ pub(crate) fn set_policy(policy: u8, priority: u8) -> io::Result<()> {
             &raw const priority,
         )
     };
-    check_long(result).map(drop)
+    check(result).map(drop)
 }
 
 /// sched_setaffinity(2), for processors of any number.
@@ -172,7 +146,7 @@ pub(crate) fn set_affinity(processors: &[u16]) -> io::Result<()> {
     let bytes = size_of_val(mask.as_slice());
     // SAFETY: the kernel reads that many bytes of the mask.
     let result = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, bytes, mask.as_ptr()) };
-    check_long(result).map(drop)
+    check(result).map(drop)
 }
 
 fn mask(processors: &[u16]) -> Vec<u64> {
@@ -184,12 +158,6 @@ fn mask(processors: &[u16]) -> Vec<u64> {
         }
     }
     mask
-}
-
-/// Ignores SIGPIPE, also in the program.
-pub(crate) fn ignore_sigpipe() {
-    // SAFETY: SIG_IGN runs no code.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
 }
 
 #[cfg(test)]

@@ -4,11 +4,11 @@
 //! One word records the ignored signals: a child resets exactly these, because CLONE_CLEAR_SIGHAND
 //! leaves `SIG_IGN` unchanged (clone(2)) and it survives an exec.
 
-use crate::sys::{Pid, check, check_long, raw};
+use crate::sys::{Pid, check, raw};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal};
 use nix::unistd::{pipe2, read};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -17,6 +17,10 @@ use std::time::Duration;
 
 /// The highest signal number of Linux.
 pub(crate) const LAST: u8 = 64;
+
+/// The signals of a fault.
+pub(crate) const FAULTS: [Signal; 5] =
+    [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGILL, Signal::SIGFPE, Signal::SIGABRT];
 
 /// Signals that this process ignores: bit n-1 for signal n.
 static IGNORED: AtomicU64 = AtomicU64::new(UNREAD);
@@ -44,7 +48,7 @@ pub(crate) fn kill_everybody(signal: u8) -> io::Result<()> {
 /// Opens a pidfd: readable when the process exits, and never another process.
 pub(crate) fn pidfd(pid: Pid) -> io::Result<OwnedFd> {
     // SAFETY: pidfd_open(2) takes numbers only.
-    let fd = check_long(unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) })?;
+    let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) })?;
     let fd = i32::try_from(fd).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
     // SAFETY: a fresh descriptor without another owner; pidfd_open sets CLOEXEC.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
@@ -69,17 +73,15 @@ pub(crate) fn pidfd_kill(pidfd: BorrowedFd<'_>, signal: u8) -> io::Result<()> {
             0,
         )
     };
-    check_long(result).map(drop)
+    check(result).map(drop)
 }
 
-/// SIGXFSZ: the file size limit was reached.
-pub(crate) const XFSZ: u8 = 25;
-
 /// Ignores `signal` in this process; its children get the default disposition.
-pub(crate) fn ignore(signal: u8) -> io::Result<()> {
+pub(crate) fn ignore(signal: Signal) -> io::Result<()> {
     let noted = ignored();
-    set(signal, libc::SIG_IGN)?;
-    IGNORED.store(noted | bit_of(signal), Ordering::Relaxed);
+    // SAFETY: SIG_IGN runs no code.
+    unsafe { nix::sys::signal::signal(signal, SigHandler::SigIgn) }?;
+    IGNORED.store(noted | bit(signal as i32), Ordering::Relaxed);
     Ok(())
 }
 
@@ -113,10 +115,11 @@ impl Awaited {
 
 /// Gives `signal` its default disposition in this process.
 #[cfg(test)]
-fn default(signal: u8) -> io::Result<()> {
+fn default(signal: Signal) -> io::Result<()> {
     let noted = ignored();
-    set(signal, libc::SIG_DFL)?;
-    IGNORED.store(noted & !bit_of(signal), Ordering::Relaxed);
+    // SAFETY: SIG_DFL runs no code.
+    unsafe { nix::sys::signal::signal(signal, SigHandler::SigDfl) }?;
+    IGNORED.store(noted & !bit(signal as i32), Ordering::Relaxed);
     Ok(())
 }
 
@@ -127,7 +130,8 @@ pub(crate) fn ignored() -> u64 {
     if noted != UNREAD {
         return noted;
     }
-    let read = (1..=LAST).filter(|signal| is_ignored(*signal)).fold(0, |set, s| set | bit_of(s));
+    let all = (1..=i32::from(LAST)).filter(|signal| is_ignored(*signal));
+    let read = all.fold(0, |set, signal| set | bit(signal));
     IGNORED.store(read, Ordering::Relaxed);
     read
 }
@@ -139,10 +143,7 @@ pub(crate) struct Held(SigSet);
 /// Blocks every signal except faults: the kernel kills PID 1 for a blocked fault.
 pub(crate) fn hold() -> Held {
     let mut set = SigSet::all();
-    for fault in [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGILL, Signal::SIGFPE, Signal::SIGABRT]
-    {
-        set.remove(fault);
-    }
+    FAULTS.into_iter().for_each(|fault| set.remove(fault));
     // The call cannot fail with these arguments.
     Held(set.thread_swap_mask(SigmaskHow::SIG_SETMASK).unwrap_or_else(|_| SigSet::empty()))
 }
@@ -165,24 +166,11 @@ pub(crate) fn children_are_told(told: bool) {
     let _ = if told { set.thread_unblock() } else { set.thread_block() };
 }
 
-fn bit_of(signal: u8) -> u64 {
-    bit(i32::from(signal))
-}
-
-fn set(signal: u8, handler: libc::sighandler_t) -> io::Result<()> {
-    // SAFETY: sigaction is plain data; all zeroes is a value of it.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    action.sa_sigaction = handler;
-    // SAFETY: `action` is valid, and the handler is SIG_IGN or SIG_DFL, which run no code.
-    check(unsafe { libc::sigaction(i32::from(signal), &raw const action, std::ptr::null_mut()) })
-        .map(drop)
-}
-
 /// Asks the kernel directly: libc hides the first two real-time signals, but the parent may have
 /// set them to be ignored.
-fn is_ignored(signal: u8) -> bool {
+fn is_ignored(signal: i32) -> bool {
     let mut action = [0usize; 4]; // struct kernel_sigaction: the handler comes first
-    let args = [usize::from(signal), 0, action.as_mut_ptr() as usize, 8, 0, 0];
+    let args = [signal as usize, 0, action.as_mut_ptr() as usize, 8, 0, 0];
     // SAFETY: a null new action only queries; the kernel writes the 32 bytes of the old one.
     let result = unsafe { super::raw::call(libc::SYS_rt_sigaction, args) };
     let [handler, ..] = action;
@@ -242,11 +230,6 @@ impl SignalPipe {
         TAKEN.store(0, Ordering::SeqCst);
     }
 
-    /// Marks signals that an earlier image, or this one, did not handle as arrived.
-    pub(crate) fn ring_again(signals: u64) {
-        ring(signals);
-    }
-
     /// Returns true if a signal has arrived, whether or not the poll has reported it.
     pub(crate) fn has_rung() -> bool {
         RUNG.load(Ordering::SeqCst) != 0
@@ -264,8 +247,9 @@ pub(super) fn not_dealt_with() -> u64 {
     RUNG.load(Ordering::SeqCst) | TAKEN.load(Ordering::SeqCst)
 }
 
-/// The work of the handler. The pipe holds one byte for all signals since they were last taken.
-pub(super) fn ring(signals: u64) {
+/// The work of the handler, also for signals that an earlier image did not handle. The pipe holds
+/// one byte for all signals since they were last taken.
+pub(crate) fn ring(signals: u64) {
     if RUNG.fetch_or(signals, Ordering::SeqCst) != 0 || signals == 0 {
         return;
     }
@@ -283,13 +267,13 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "sigaction")]
     fn what_is_ignored_is_noted_and_forgotten_again() {
-        let signal = u8::try_from(libc::SIGRTMAX()).unwrap();
+        let signal = Signal::SIGSTKFLT;
         ignore(signal).unwrap();
-        assert_ne!(ignored() & bit_of(signal), 0);
+        assert_ne!(ignored() & bit(libc::SIGSTKFLT), 0);
         default(signal).unwrap();
-        assert_eq!(ignored() & bit_of(signal), 0);
+        assert_eq!(ignored() & bit(libc::SIGSTKFLT), 0);
         // Rust's runtime ignores SIGPIPE: known by reading from the kernel.
-        assert_ne!(ignored() & bit_of(13), 0);
+        assert_ne!(ignored() & bit(libc::SIGPIPE), 0);
     }
 
     #[test]
@@ -345,7 +329,7 @@ mod signal_pipe_tests {
         assert_eq!(poll(&mut asked, PollTimeout::ZERO), Ok(0));
         assert_eq!(bell.take(), 0);
         // Signals that were taken and not handled wake the poll again.
-        SignalPipe::ring_again(bit(other));
+        ring(bit(other));
         let mut asked = [PollFd::new(bell.descriptor(), PollFlags::POLLIN)];
         assert_eq!(poll(&mut asked, PollTimeout::ZERO), Ok(1));
         assert_eq!(bell.take(), bit(other));

@@ -5,7 +5,7 @@
 //! here blocks.
 
 use crate::sys::no_linger::Impatience;
-use crate::sys::{Pid, check, inbox};
+use crate::sys::{Pid, check, device, inbox};
 use mio::net::UnixStream;
 use nix::errno::Errno;
 use nix::sys::socket::{
@@ -16,10 +16,8 @@ use std::io::{self, IoSlice};
 use std::mem::{offset_of, size_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-/// Descriptors sent in one message. The kernel's own limit is 253 (SCM_MAX_FD).
-pub(crate) const SEND_MAX: usize = 64;
-/// Descriptors received from one message.
-const RECEIVE_MAX: usize = 253;
+/// Descriptors of one message: the kernel's limit (SCM_MAX_FD).
+const DESCRIPTORS: usize = 253;
 
 /// A received message.
 #[derive(Debug)]
@@ -92,26 +90,15 @@ pub(crate) fn set_option(
     check(result).map(drop)
 }
 
-/// Reads an option that is a number.
-pub(crate) fn option(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> {
-    let mut value = 0i32;
-    let mut length = libc::socklen_t::try_from(size_of::<i32>()).unwrap_or(0);
-    // SAFETY: the kernel writes at most the 4 bytes of `value`, and their number to `length`.
-    let result = unsafe {
-        libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut length)
-    };
-    check(result).map(|_| value)
-}
-
 /// The control data of a message, aligned as cmsghdr(3) requires.
 #[repr(C, align(8))]
 struct Control([u8; CONTROL]);
 
-const CONTROL: usize = space(RECEIVE_MAX * size_of::<RawFd>()) + space(size_of::<libc::ucred>());
+const CONTROL: usize = space(DESCRIPTORS * size_of::<RawFd>()) + space(size_of::<libc::ucred>());
 
 const _: () = assert!(CONTROL <= crate::sys::inbox::CONTROL_ROOM);
 
-/// Sends one message with up to [`SEND_MAX`] descriptors; never blocks. `WouldBlock` means that
+/// Sends one message with up to [`DESCRIPTORS`] descriptors; never blocks. `WouldBlock` means that
 /// nothing was sent; retry when it is writable. `ETOOMANYREFS` means too many descriptors in flight
 /// for this user.
 pub(crate) fn send(
@@ -119,9 +106,6 @@ pub(crate) fn send(
     bytes: &[u8],
     fds: &[BorrowedFd<'_>],
 ) -> io::Result<usize> {
-    if fds.len() > SEND_MAX {
-        return Err(io::Error::from_raw_os_error(libc::EINVAL));
-    }
     let numbers: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
     let rights = [ControlMessage::ScmRights(&numbers)];
     let control = if numbers.is_empty() { &[] } else { rights.as_slice() };
@@ -146,11 +130,6 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<R
     receive_with(socket, buffer, CONTROL, 0)
 }
 
-/// Makes [`look`] start with the oldest message. socket(7), SO_PEEK_OFF.
-pub(crate) fn look_from_the_first(socket: BorrowedFd<'_>) -> io::Result<()> {
-    set_option(socket, libc::SOL_SOCKET, libc::SO_PEEK_OFF, 0)
-}
-
 /// Reads the next message without removing it; its descriptors are duplicates. `WouldBlock` means
 /// that there are no more.
 pub(crate) fn look(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received> {
@@ -170,7 +149,7 @@ pub(crate) fn receive_some(
 /// The control data size for so many descriptors; at most [`CONTROL`] minus the credentials, which
 /// come first. Not rounded up, because the kernel would fill the rounding with another descriptor.
 fn room_for(most: usize) -> usize {
-    let descriptors = HEAD + most.min(RECEIVE_MAX) * size_of::<RawFd>();
+    let descriptors = HEAD + most.min(DESCRIPTORS) * size_of::<RawFd>();
     if most == 0 { 0 } else { descriptors }
 }
 
@@ -186,30 +165,52 @@ fn receive_with(
 ) -> io::Result<Received> {
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     let mut control = Control([0; CONTROL]);
-    // SAFETY: msghdr is plain data; all zeroes is a value of it.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    let mut message = header(&mut control, room);
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
-    message.msg_control = control.0.as_mut_ptr().cast();
-    message.msg_controllen = room.min(CONTROL) as _;
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC | how;
     // The kernel closes excess descriptors in this call.
     let _impatience = (room < CONTROL).then(Impatience::begin);
     // SAFETY: `message` points at buffers that live past the call and are valid for writing.
     let receive = || unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
     let length = uninterrupted(receive)?;
+    // SAFETY: the kernel has filled the header.
+    Ok(unsafe { received(&message, length) })
+}
+
+/// A message header that has `room` bytes of control data, and no other buffer.
+fn header(control: &mut Control, room: usize) -> libc::msghdr {
+    // SAFETY: msghdr is plain data; all zeroes is a value of it.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_control = control.0.as_mut_ptr().cast();
+    message.msg_controllen = room.min(CONTROL) as _;
+    message
+}
+
+/// The message that the kernel has received with this header; `length` bytes are in the buffer.
+///
+/// # Safety
+/// The control data is valid and new: each of its descriptors becomes owned.
+unsafe fn received(message: &libc::msghdr, length: usize) -> Received {
     let truncated = message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
-    let (fds, peer) = unpack(written(&control.0, message.msg_controllen));
-    Ok(Received { length, truncated, fds, peer })
+    let (control, written) = (message.msg_control.cast::<u8>(), message.msg_controllen);
+    // SAFETY: by the contract of this function; no control data is longer.
+    let (numbers, peer) =
+        parse(unsafe { std::slice::from_raw_parts(control, written.min(CONTROL)) });
+    // The kernel installs none below 0; the compiler sees that `from_raw_fd` does not panic.
+    let owned = numbers.into_iter().filter(|number| *number >= 0).map(|number| {
+        // SAFETY: a fresh descriptor that the kernel installed for this process.
+        let fd = unsafe { OwnedFd::from_raw_fd(number) };
+        do_not_linger(&fd);
+        fd
+    });
+    Received { length, truncated, fds: owned.collect(), peer }
 }
 
 /// Returns true if the next message has descriptors. Fails with `WouldBlock` without a message.
 fn carries_descriptors(socket: BorrowedFd<'_>) -> io::Result<bool> {
     let mut control = Control([0; CONTROL]);
-    // SAFETY: msghdr is plain data; all zeroes is a value of it.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_control = control.0.as_mut_ptr().cast();
-    message.msg_controllen = CREDENTIALS as _;
+    let mut message = header(&mut control, CREDENTIALS);
     let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
     // SAFETY: `message` points at a buffer that lives past the call and is valid for writing.
     let receive = || unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
@@ -253,52 +254,22 @@ pub(crate) fn receive_into_inbox(
     uninterrupted(receive)?;
     // SAFETY: as above; the kernel has written it.
     let header = unsafe { &mut *hand.header };
-    let length = (header.msg_len as usize).min(buffer.len());
-    let truncated = header.msg_hdr.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
-    // SAFETY: the control data of the header, where the kernel has written.
-    let control = unsafe { &*header.msg_hdr.msg_control.cast::<[u8; CONTROL]>() };
-    let (fds, peer) = unpack(written(control, header.msg_hdr.msg_controllen));
-    let taken = buffer.get_mut(..length).unwrap_or_default();
+    // SAFETY: the kernel has filled the header.
+    let got = unsafe { received(&header.msg_hdr, (header.msg_len as usize).min(buffer.len())) };
+    let taken = buffer.get_mut(..got.length).unwrap_or_default();
     // SAFETY: the kernel wrote that many bytes there.
     unsafe { std::ptr::copy_nonoverlapping(hand.bytes, taken.as_mut_ptr(), taken.len()) };
-    if let Some(peer) = peer.filter(|_| !truncated) {
+    if let Some(peer) = got.peer.filter(|_| !got.truncated) {
         inbox::received(peer.pid.as_raw(), taken);
     }
     header.msg_len = 0;
-    Ok(Received { length, truncated, fds, peer })
+    Ok(got)
 }
 
 /// Disables SO_LINGER: otherwise closing the last descriptor of a socket would block as long as its
 /// sender decided (socket(7)). No effect on other files.
 fn do_not_linger(fd: &OwnedFd) {
     let _ = setsockopt(fd, sockopt::Linger, &libc::linger { l_onoff: 0, l_linger: 0 });
-}
-
-/// The bytes that the kernel has written.
-fn written(control: &[u8; CONTROL], length: usize) -> &[u8] {
-    control.get(..length).unwrap_or(control)
-}
-
-fn unpack(control: &[u8]) -> (Vec<OwnedFd>, Option<Peer>) {
-    let mut fds = Vec::new();
-    let mut peer = None;
-    for part in parts(control) {
-        match part {
-            Part::Descriptors(data) => fds.extend(numbers(data).map(|number| {
-                // SAFETY: a fresh descriptor that the kernel installed for this process.
-                let fd = unsafe { OwnedFd::from_raw_fd(number) };
-                do_not_linger(&fd);
-                fd
-            })),
-            Part::Sender(sender) => peer = Some(sender),
-        }
-    }
-    (fds, peer)
-}
-
-/// Makes the sender's credentials come with every message.
-pub(crate) fn pass_credentials(socket: impl AsFd) -> io::Result<()> {
-    Ok(setsockopt(&socket, sockopt::PassCred, &true)?)
 }
 
 // Control data of unix sockets: the kernel's struct cmsghdr, read and written as bytes. cmsg(3),
@@ -318,66 +289,39 @@ pub(crate) struct Peer {
 }
 
 /// Size of the header of each part.
-pub(super) const HEAD: usize = 16;
-/// Offsets of level and type in the header. It starts with the length including the header: u64.
-const LEVEL_AT: usize = 8;
-const KIND_AT: usize = 12;
-
+const HEAD: usize = 16;
 const _: () = assert!(size_of::<libc::cmsghdr>() == HEAD && size_of::<usize>() == 8);
-const _: () = assert!(offset_of!(libc::cmsghdr, cmsg_level) == LEVEL_AT);
-const _: () = assert!(offset_of!(libc::cmsghdr, cmsg_type) == KIND_AT);
+const _: () = assert!(offset_of!(libc::cmsghdr, cmsg_level) == 8);
+const _: () = assert!(offset_of!(libc::cmsghdr, cmsg_type) == 12);
 
 /// CMSG_SPACE: header and data, each rounded up to the word.
-pub(super) const fn space(bytes: usize) -> usize {
+const fn space(bytes: usize) -> usize {
     HEAD + bytes.next_multiple_of(8)
 }
 
-/// A part of the control data.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Part<'b> {
-    /// Descriptor numbers of four bytes each; incomplete ones are ignored.
-    Descriptors(&'b [u8]),
-    /// The sender's credentials.
-    Sender(Peer),
-}
-
-/// The parts that the kernel has written. Ends at the first invalid one.
-pub(super) fn parts(bytes: &[u8]) -> impl Iterator<Item = Part<'_>> {
-    let mut rest = bytes;
-    std::iter::from_fn(move || {
-        loop {
-            let length = usize::from_ne_bytes(*rest.first_chunk()?).min(rest.len());
-            let (level, kind) = (int(rest, LEVEL_AT)?, int(rest, KIND_AT)?);
-            let data = rest.get(HEAD..length)?;
-            rest = rest.get(length.next_multiple_of(8)..).unwrap_or_default();
-            match (level, kind) {
-                (libc::SOL_SOCKET, libc::SCM_RIGHTS) => return Some(Part::Descriptors(data)),
-                (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) => {
-                    if let Some(sender) = sender(data) {
-                        return Some(Part::Sender(sender));
-                    }
-                }
-                _ => {}
+/// The descriptors and the sender in the control data. Each part starts with its length (u64), its
+/// level and its type. Ends at the first invalid part; incomplete numbers are ignored.
+fn parse(control: &[u8]) -> (Vec<RawFd>, Option<Peer>) {
+    let (mut fds, mut peer, mut rest) = (Vec::new(), None, control);
+    while let Some(length) = rest.first_chunk().copied().map(usize::from_ne_bytes) {
+        let length = length.min(rest.len());
+        let (words, _) = rest.get(..length).unwrap_or_default().as_chunks();
+        let words: Vec<i32> = words.iter().copied().map(i32::from_ne_bytes).collect();
+        match words.as_slice() {
+            [_, _, libc::SOL_SOCKET, libc::SCM_RIGHTS, numbers @ ..] => {
+                fds.extend(numbers.iter().copied().filter(|number| *number >= 0));
             }
+            // struct ucred.
+            [_, _, libc::SOL_SOCKET, libc::SCM_CREDENTIALS, pid, uid, gid, ..] => {
+                let (uid, gid) = (uid.cast_unsigned(), gid.cast_unsigned());
+                peer = Some(Peer { pid: Pid::from_raw(*pid), uid, gid });
+            }
+            [_, _, _, _, ..] => {}
+            _ => break,
         }
-    })
-}
-
-/// The numbers in [`Part::Descriptors`].
-pub(super) fn numbers(data: &[u8]) -> impl Iterator<Item = RawFd> {
-    data.chunks_exact(size_of::<RawFd>())
-        .filter_map(|bytes| int(bytes, 0))
-        .filter(|number| *number >= 0)
-}
-
-/// struct ucred.
-fn sender(data: &[u8]) -> Option<Peer> {
-    let id = |at: usize| int(data, at).map(i32::cast_unsigned);
-    Some(Peer { pid: Pid::from_raw(int(data, 0)?), uid: id(4)?, gid: id(8)? })
-}
-
-fn int(bytes: &[u8], at: usize) -> Option<i32> {
-    bytes.get(at..)?.first_chunk().copied().map(i32::from_ne_bytes)
+        rest = rest.get(length.next_multiple_of(8)..).unwrap_or_default();
+    }
+    (fds, peer)
 }
 
 // Credentials of the process that made a connection: unix(7). The kernel records them at
@@ -400,14 +344,11 @@ pub(crate) fn of(socket: impl AsFd) -> io::Result<Peer> {
 /// A pidfd of the process that connected, even if its pid was reused (SO_PEERPIDFD). Returns `None` if
 /// the kernel cannot give one (before Linux 6.5) or init has no free descriptor. An error means
 /// that the process is gone.
-pub(crate) fn process(socket: impl AsFd) -> io::Result<Option<OwnedFd>> {
-    match option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_PEERPIDFD) {
-        // SAFETY: a fresh descriptor without another owner; the kernel sets CLOEXEC.
-        Ok(fd) if fd >= 0 => Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) })),
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EINVAL)) => {
-            Err(error)
-        }
-        Ok(_) | Err(_) => Ok(None),
+pub(crate) fn process(socket: impl AsFd) -> nix::Result<Option<OwnedFd>> {
+    match getsockopt(&socket, sockopt::PeerPidfd) {
+        Ok(process) => Ok(Some(process)),
+        Err(error @ (Errno::ESRCH | Errno::EINVAL)) => Err(error),
+        Err(_) => Ok(None),
     }
 }
 
@@ -425,10 +366,7 @@ pub(crate) fn user_namespace(process: impl AsFd) -> io::Result<(u64, u64)> {
 /// The owner of this process's user namespace, as a uid in that namespace.
 pub(crate) fn own_namespace_owner() -> io::Result<u32> {
     let namespace = std::fs::File::open("/proc/self/ns/user")?;
-    let mut owner: libc::uid_t = 0;
-    // SAFETY: the kernel writes one uid_t to `owner`, which outlives the call.
-    check(unsafe { libc::ioctl(namespace.as_raw_fd(), GET_OWNER_UID, &raw mut owner) })?;
-    Ok(owner)
+    device::number_by(&namespace, GET_OWNER_UID, 0).map(i32::cast_unsigned)
 }
 
 /// Supplementary groups of the peer at its connect (SO_PEERGROUPS, Linux 4.13). Empty if the kernel
@@ -535,7 +473,7 @@ pub(crate) mod tests {
     #[cfg_attr(miri, ignore = "setsockopt")]
     fn a_message_without_its_descriptors_says_who_sent_it_and_that_it_was_cut() {
         let (ours, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();
-        pass_credentials(&theirs).unwrap();
+        setsockopt(&theirs, sockopt::PassCred, &true).unwrap();
         let null = std::fs::File::open("/dev/null").unwrap();
         send(ours.as_fd(), b"x", &[null.as_fd()]).unwrap();
         let got = receive_into_inbox(theirs.as_fd(), &mut [0; 4], 0).unwrap();
@@ -555,13 +493,13 @@ pub(crate) mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "sendmsg")]
-    fn sixty_four_at_once_pass_and_more_are_refused() {
+    fn as_many_descriptors_as_the_kernel_allows_pass_and_more_are_refused() {
         let (ours, theirs) = pair().unwrap();
         let null = std::fs::File::open("/dev/null").unwrap();
-        let many = vec![null.as_fd(); SEND_MAX];
+        let many = vec![null.as_fd(); DESCRIPTORS];
         send(ours.as_fd(), b"x", &many).unwrap();
-        assert_eq!(receive(theirs.as_fd(), &mut [0; 4]).unwrap().fds.len(), SEND_MAX);
-        let more = vec![null.as_fd(); SEND_MAX + 1];
+        assert_eq!(receive(theirs.as_fd(), &mut [0; 4]).unwrap().fds.len(), DESCRIPTORS);
+        let more = vec![null.as_fd(); DESCRIPTORS + 1];
         assert!(send(ours.as_fd(), b"x", &more).is_err());
     }
 
@@ -583,7 +521,7 @@ pub(crate) mod tests {
     #[cfg_attr(miri, ignore = "setsockopt")]
     fn the_sender_and_a_cut_off_are_told() {
         let (ours, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();
-        pass_credentials(&theirs).unwrap();
+        setsockopt(&theirs, sockopt::PassCred, &true).unwrap();
         ours.send(b"0123456789").unwrap();
         ours.send(b"").unwrap();
         let got = receive(theirs.as_fd(), &mut [0; 4]).unwrap();
@@ -607,17 +545,6 @@ pub(crate) mod tests {
         part(HEAD + data.len(), kind, &data)
     }
 
-    fn seen(bytes: &[u8]) -> (Vec<RawFd>, Option<Peer>) {
-        let (mut all, mut from) = (Vec::new(), None);
-        for part in parts(bytes) {
-            match part {
-                Part::Descriptors(data) => all.extend(numbers(data)),
-                Part::Sender(sender) => from = Some(sender),
-            }
-        }
-        (all, from)
-    }
-
     #[test]
     fn what_came_along_is_read_as_the_kernel_writes_it() {
         let sender = Peer { pid: Pid::from_raw(7), uid: u32::MAX, gid: 9 };
@@ -627,9 +554,9 @@ pub(crate) mod tests {
             of(libc::SCM_RIGHTS, &[3, 4, 5]),
         ]
         .concat();
-        assert_eq!(seen(&bytes), (vec![3, 4, 5], Some(sender)));
+        assert_eq!(parse(&bytes), (vec![3, 4, 5], Some(sender)));
         // The last part is not rounded up if there is no room.
-        assert_eq!(seen(&bytes[..bytes.len() - 4]), (vec![3, 4, 5], Some(sender)));
+        assert_eq!(parse(&bytes[..bytes.len() - 4]), (vec![3, 4, 5], Some(sender)));
     }
 
     #[test]
@@ -637,15 +564,15 @@ pub(crate) mod tests {
         let numbers = [3i32, 4].map(i32::to_ne_bytes).concat();
         for length in [24, 25, 32, 1 << 20, usize::MAX - 7, usize::MAX] {
             let bytes = part(length, libc::SCM_RIGHTS, &numbers);
-            assert_eq!(seen(&bytes), (vec![3, 4], None), "{length}");
+            assert_eq!(parse(&bytes), (vec![3, 4], None), "{length}");
         }
         for length in [0, 1, 15] {
-            assert_eq!(seen(&part(length, libc::SCM_RIGHTS, &numbers)), (vec![], None));
+            assert_eq!(parse(&part(length, libc::SCM_RIGHTS, &numbers)), (vec![], None));
         }
         // Incomplete numbers and an incomplete sender are ignored.
-        assert_eq!(seen(&part(HEAD + 6, libc::SCM_RIGHTS, &numbers)).0, [3]);
-        assert_eq!(seen(&of(libc::SCM_RIGHTS, &[-1, i32::MIN, 5])).0, [5]);
-        assert_eq!(seen(&of(libc::SCM_CREDENTIALS, &[7, 8])), (vec![], None));
+        assert_eq!(parse(&part(HEAD + 6, libc::SCM_RIGHTS, &numbers)).0, [3]);
+        assert_eq!(parse(&of(libc::SCM_RIGHTS, &[-1, i32::MIN, 5])).0, [5]);
+        assert_eq!(parse(&of(libc::SCM_CREDENTIALS, &[7, 8])), (vec![], None));
     }
 
     #[test]
@@ -653,17 +580,17 @@ pub(crate) mod tests {
         let whole =
             [of(libc::SCM_CREDENTIALS, &[7, 8, 9]), of(libc::SCM_RIGHTS, &[3, 4, 5])].concat();
         for length in 0..whole.len() {
-            assert!(seen(&whole[..length]).0.len() <= 3);
+            assert!(parse(&whole[..length]).0.len() <= 3);
             // Alignment does not matter.
-            seen(whole.get(length..).unwrap());
+            parse(whole.get(length..).unwrap());
         }
         for bit in 0..whole.len() * 8 {
             let mut bytes = whole.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert!(seen(&bytes).0.len() <= 10);
+            assert!(parse(&bytes).0.len() <= 10);
         }
         for byte in [0, 1, 255] {
-            seen(&[byte; 333]);
+            parse(&[byte; 333]);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Waits for children and reaps them. waitid(2).
 
-use crate::sys::{Pid, inbox};
+use crate::sys::{Pid, check, inbox};
 use groundstate_units::spec::Exit;
 use nix::errno::Errno;
 use std::collections::BTreeSet;
@@ -18,17 +18,13 @@ pub(crate) struct Ended {
 /// Reaps any exited child. Its pid may be reused from now on, so the caller forgets it before the
 /// next clone. Returns `None` if no child has exited.
 pub(crate) fn reap_any() -> io::Result<Option<Ended>> {
-    let ended = wait(libc::P_ALL, 0, libc::WEXITED | libc::WNOHANG)?;
-    if let Some(ended) = &ended {
-        unmake(ended.pid);
-    }
-    Ok(ended)
+    wait(libc::P_ALL, 0, libc::WNOHANG)
 }
 
-/// The exit of this child, without reaping it.
+/// The pid of this child if it has exited. It is not reaped.
 #[cfg(test)]
-pub(crate) fn peek_one(pid: Pid) -> io::Result<Option<Ended>> {
-    wait(libc::P_PID, id(pid)?, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT)
+pub(crate) fn peek_one(pid: Pid) -> io::Result<Option<i32>> {
+    Ok(changed(pid, libc::WEXITED).filter(|pid| *pid != 0))
 }
 
 /// Returns true if this child is stopped by a signal.
@@ -75,21 +71,14 @@ fn look(kind: libc::idtype_t, id: libc::id_t, how: libc::c_int) -> Result<i32, E
 
 /// Reaps this child if it has exited. Its pid may be reused from now on.
 pub(crate) fn reap(pid: Pid) -> io::Result<Option<Ended>> {
-    let ended = wait(libc::P_PID, id(pid)?, libc::WEXITED | libc::WNOHANG)?;
-    if ended.is_some() {
-        unmake(pid);
-    }
-    Ok(ended)
+    wait(libc::P_PID, id(pid)?, libc::WNOHANG)
 }
 
 /// Waits for this child to exit and reaps it. Only before the loop.
 pub(crate) fn await_end(pid: Pid) -> io::Result<Exit> {
     loop {
-        match wait(libc::P_PID, id(pid)?, libc::WEXITED) {
-            Ok(Some(ended)) => {
-                unmake(pid);
-                return Ok(ended.exit);
-            }
+        match wait(libc::P_PID, id(pid)?, 0) {
+            Ok(Some(ended)) => return Ok(ended.exit),
             Ok(None) => return Err(io::Error::from_raw_os_error(libc::ECHILD)),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -170,23 +159,19 @@ fn wait_once(
 ) -> io::Result<Option<Ended>> {
     // SAFETY: siginfo_t is plain data; all zeroes is a value of it.
     let mut own: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    let reaps = options & libc::WNOWAIT == 0;
-    let noted = if reaps { inbox::end_in_hand() } else { std::ptr::null_mut() };
+    let noted = inbox::end_in_hand();
     let info = if noted.is_null() { &raw mut own } else { noted };
     // SAFETY: `info` is valid for writing during the call.
-    let result = unsafe { libc::waitid(which, id, info, options) };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    check(unsafe { libc::waitid(which, id, info, options | libc::WEXITED) })?;
     // SAFETY: waitid fills the SIGCHLD part of the union, or leaves it zero (waitid(2), WNOHANG).
     let (pid, status, code) = unsafe { ((*info).si_pid(), (*info).si_status(), (*info).si_code) };
     if pid == 0 {
         return Ok(None);
     }
-    if reaps {
-        inbox::ended(pid, code, status);
-    }
-    Ok(Some(Ended { pid: Pid::from_raw(pid), exit: inbox::exit(code, status) }))
+    inbox::ended(pid, code, status);
+    let pid = Pid::from_raw(pid);
+    unmake(pid);
+    Ok(Some(Ended { pid, exit: inbox::exit(code, status) }))
 }
 
 #[cfg(test)]

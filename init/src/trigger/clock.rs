@@ -3,8 +3,7 @@
 //! it (TFD_TIMER_CANCEL_ON_SET of timerfd_create(2)); without a timerfd it checks periodically.
 //! [`Timer::due`](groundstate_units::trigger::Timer::due) computes when a timer is due.
 
-use super::message::{Alarm, Order, Report};
-use super::message::{Heard, Link};
+use super::message::{Alarm, Link, Order, Report};
 use crate::base::clock as clocks;
 use crate::base::limit;
 use groundstate_units::machine::event::RunId;
@@ -62,15 +61,11 @@ impl<'o> Clock<'o> {
         Clock { link, wall: None, apart: apart(), timers, zones }
     }
 
-    /// Runs until PID 1 closes its end.
+    /// Runs until PID 1 closes its end, which is an error.
     fn run(mut self) -> io::Result<()> {
         loop {
-            loop {
-                match self.link.hear()? {
-                    Heard::Order(order) => self.obey(order)?,
-                    Heard::Silence => break,
-                    Heard::End => return Ok(()),
-                }
+            while let Some(order) = self.link.hear()? {
+                self.obey(order)?;
             }
             self.fire()?;
             self.wait()?;
@@ -171,15 +166,10 @@ impl<'o> Clock<'o> {
 
     /// Waits until a timer is due, an order arrives, or the clock jumps.
     fn wait(&mut self) -> io::Result<()> {
-        let latest = |kept: &Kept| {
-            let accuracy = kept.alarm.timer.accuracy;
-            (
-                kept.due.wall.map(|at| at.saturating_add(micros(accuracy))),
-                kept.due.mono.map(|at| at.after(accuracy)),
-            )
-        };
-        let wall = self.timers.values().filter_map(|kept| latest(kept).0).min();
-        let mono = self.timers.values().filter_map(|kept| latest(kept).1).min();
+        let all = || self.timers.values().map(|kept| (kept.due, kept.alarm.timer.accuracy));
+        let at_wall = |(due, most): (Due, Duration)| Some(due.wall?.saturating_add(micros(most)));
+        let wall = all().filter_map(at_wall).min();
+        let mono = all().filter_map(|(due, most)| Some(due.mono?.after(most))).min();
         let far = micros(clocks::wall()).saturating_add(FAR * 1_000_000);
         let at = wall.unwrap_or(far).clamp(1, far);
         self.wind(at);
@@ -195,7 +185,7 @@ impl<'o> Clock<'o> {
             let millis = most.as_nanos().div_ceil(1_000_000);
             PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)
         });
-        let mut fds = vec![PollFd::new(self.link.as_fd(), PollFlags::POLLIN)];
+        let mut fds = vec![PollFd::new(self.link.socket.as_fd(), PollFlags::POLLIN)];
         fds.extend(self.wall.as_ref().map(|wall| PollFd::new(wall.as_fd(), PollFlags::POLLIN)));
         match poll(&mut fds, timeout) {
             Ok(_) | Err(Errno::EINTR) => {}

@@ -13,7 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::{Deserialize, Serialize};
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 /// Size limit of a message: the capacity of a socket with the kernel's default buffers.
 pub(super) const MESSAGE: usize = 128 * 1024;
@@ -85,18 +85,9 @@ pub(crate) enum By {
 // Orders come in, reports go out, and none is lost. [`super::clock`] and [`super::watcher_client`]
 // handle the orders.
 
-/// The result of reading an order.
-pub(super) enum Heard {
-    Order(Order),
-    /// No message for now.
-    Silence,
-    /// PID 1 has closed its end.
-    End,
-}
-
 /// A lookout's end of the connection.
 pub(super) struct Link<'o> {
-    socket: &'o OwnedFd,
+    pub(super) socket: &'o OwnedFd,
     buffer: Vec<u8>,
 }
 
@@ -109,20 +100,19 @@ impl<'o> Link<'o> {
         Link { socket, buffer: vec![0; MESSAGE] }
     }
 
-    /// The next valid order. Never blocks.
-    pub(super) fn hear(&mut self) -> io::Result<Heard> {
+    /// The next valid order, or `None` for now. Never blocks. Fails with `UnexpectedEof` once PID 1
+    /// has closed its end.
+    pub(super) fn hear(&mut self) -> io::Result<Option<Order>> {
         loop {
             let got = match raw::receive(self.socket.as_fd(), &mut self.buffer) {
-                Ok(got) if got.length == 0 => return Ok(Heard::End),
+                Ok(got) if got.length == 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(got) => got,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Ok(Heard::Silence);
-                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
                 Err(error) => return Err(error),
             };
             let bytes = self.buffer.get(..got.length).unwrap_or_default();
             if let Ok(order) = fields::decode(bytes) {
-                return Ok(Heard::Order(order));
+                return Ok(Some(order));
             }
         }
     }
@@ -143,11 +133,5 @@ impl<'o> Link<'o> {
                 Err(error) => return Err(error),
             }
         }
-    }
-}
-
-impl AsFd for Link<'_> {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
     }
 }

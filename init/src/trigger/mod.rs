@@ -115,9 +115,7 @@ impl Triggers {
         }
         self.by_token.retain(|_, of| !matches!(of, Subject::Lookout(of) if *of == post));
     }
-}
 
-impl Triggers {
     /// Registers the descriptors again, in a new image of init.
     pub(crate) fn rewatch(&mut self, registry: &Registry) -> io::Result<()> {
         self.unsettled = true;
@@ -141,9 +139,7 @@ impl Triggers {
         }
         Ok(())
     }
-}
 
-impl Triggers {
     /// Lets the lookout of timers repeat a firing that a crashed image read and did not commit.
     fn ask_for_firings(&mut self) {
         let Some(lookout) = self.lookouts.get_mut(&Post::Clock) else { return };

@@ -4,82 +4,71 @@
 
 use crate::sys::socket as raw;
 use crate::sys::socket::set_option;
+use crate::trigger::socket::Answer;
 use groundstate_units::spec::Ids;
 use groundstate_units::trigger::address::{Address, Listen, Sort};
 use groundstate_units::trigger::{Socket, Timestamping, V6Only};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, FcntlArg, OFlag, fcntl, openat, readlinkat};
 use nix::sys::socket::{
-    Backlog, NetlinkAddr, SockaddrIn, SockaddrIn6, SockaddrLike, UnixAddr, VsockAddr, bind,
-    connect, listen, setsockopt, sockopt,
+    Backlog, NetlinkAddr, SockaddrLike, SockaddrStorage, UnixAddr, VsockAddr, bind, connect,
+    listen, setsockopt, sockopt,
 };
 use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmodat, fstatat, mkdirat, umask};
 use nix::sys::statfs::{FUSE_SUPER_MAGIC, fstatfs};
-use nix::unistd::{Gid, Uid, UnlinkatFlags, fchownat, geteuid, mkfifo, symlinkat, unlinkat};
+use nix::unistd::{Gid, Uid, UnlinkatFlags, fchownat, geteuid, mkfifoat, symlinkat, unlinkat};
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
 
-/// A failure to open a socket.
-pub(crate) struct Broken {
-    /// The address or path.
-    pub(crate) what: String,
-    pub(crate) errno: i32,
-}
-
-/// Opens all sockets in order, or none on an error.
-pub(crate) fn all(socket: &Socket, ids: Option<&Ids>) -> Result<Vec<OwnedFd>, Broken> {
+/// Opens all sockets in order, or none on an error, which is the answer to PID 1.
+pub(crate) fn all(socket: &Socket, ids: Option<&Ids>) -> Result<Vec<OwnedFd>, Answer> {
     let opener = Opener { socket, ids };
+    let broken = |what: String| {
+        |error: io::Error| Answer::Broken(what, error.raw_os_error().unwrap_or(libc::EIO))
+    };
     // A umask sets the permission bits at creation; fchmod would leave a moment with other bits.
     umask(Mode::from_bits_truncate(!socket.mode & 0o777));
     let mut opened = Vec::new();
     for one in &socket.listen {
-        let broken = |error: io::Error| Broken {
-            what: one.to_string(),
-            errno: error.raw_os_error().unwrap_or(libc::EIO),
-        };
-        opened.push(opener.open(one).map_err(broken)?);
+        opened.push(opener.open(one).map_err(broken(one.to_string()))?);
     }
-    let path = socket.listen.iter().find_map(|one| match &one.address {
-        Address::Path(path) => Some(path),
-        Address::Abstract(_)
-        | Address::Port(_)
-        | Address::Inet(_, _, _)
-        | Address::Netlink(_, _)
-        | Address::Vsock(_, _) => None,
+    let path = socket.listen.iter().find_map(|one| {
+        let Address::Path(path) = &one.address else { return None };
+        Some(path)
     });
     for (link, path) in socket.symlinks.iter().zip(path.into_iter().cycle()) {
-        let errno = |error: io::Error| error.raw_os_error().unwrap_or(libc::EIO);
-        opener
-            .link(link, path)
-            .map_err(|error| Broken { what: link.clone(), errno: errno(error) })?;
+        opener.link(link, path).map_err(broken(link.clone()))?;
     }
     Ok(opened)
 }
 
 /// Removes paths and links (`socket-remove`) if they still have the created kind.
 pub(crate) fn remove(socket: &Socket) {
+    let remove = |path: &str, created: SFlag| {
+        let Ok((parent, name)) = parent(path, None) else { return };
+        if kind(&parent, &name).is_ok_and(|kind| kind == created) {
+            let _ = unlinkat(&parent, name.as_str(), UnlinkatFlags::NoRemoveDir);
+        }
+    };
     for one in &socket.listen {
         let Address::Path(path) = &one.address else { continue };
-        let Ok((parent, name)) = parent(path, None) else { continue };
-        let ours = match kind(&parent, &name) {
-            Ok(SFlag::S_IFSOCK) => one.sort != Sort::Fifo,
-            Ok(SFlag::S_IFIFO) => one.sort == Sort::Fifo,
-            _ => false,
-        };
-        if ours {
-            let _ = unlinkat(&parent, name.as_str(), UnlinkatFlags::NoRemoveDir);
-        }
+        remove(path, if one.sort == Sort::Fifo { SFlag::S_IFIFO } else { SFlag::S_IFSOCK });
     }
-    for link in &socket.symlinks {
-        let Ok((parent, name)) = parent(link, None) else { continue };
-        if matches!(kind(&parent, &name), Ok(SFlag::S_IFLNK)) {
-            let _ = unlinkat(&parent, name.as_str(), UnlinkatFlags::NoRemoveDir);
-        }
+    socket.symlinks.iter().for_each(|link| remove(link, SFlag::S_IFLNK));
+}
+
+/// The type of a socket for socket(2).
+fn kind_of(sort: Sort) -> i32 {
+    match sort {
+        Sort::Stream => libc::SOCK_STREAM,
+        Sort::Datagram => libc::SOCK_DGRAM,
+        Sort::Seqpacket => libc::SOCK_SEQPACKET,
+        Sort::Netlink | Sort::Fifo | Sort::Special => libc::SOCK_RAW,
     }
 }
 
@@ -95,35 +84,30 @@ impl Opener<'_> {
             (Address::Path(path), Sort::Special) => self.special(path),
             (Address::Path(path), _) => self.unix(one.sort, path),
             (Address::Abstract(name), _) => {
-                let opened = self.fresh(one.sort, libc::AF_UNIX, 0)?;
                 let address = UnixAddr::new_abstract(name.as_bytes())?;
-                self.bound(one.sort, opened, &address)
+                self.bound(one.sort, libc::AF_UNIX, 0, &address)
             }
             (Address::Port(port), _) => self.port(one.sort, *port),
-            (Address::Inet(IpAddr::V4(ip), port, _), _) => self.v4(one.sort, *ip, *port),
+            (Address::Inet(IpAddr::V4(ip), port, _), _) => {
+                self.inet(one.sort, SocketAddrV4::new(*ip, *port).into())
+            }
             (Address::Inet(IpAddr::V6(ip), port, scope), _) => {
-                self.v6(one.sort, *ip, *port, scope.as_deref())
+                let scope = scope.as_deref().map_or(Ok(0), scope_number)?;
+                self.inet(one.sort, SocketAddrV6::new(*ip, *port, 0, scope).into())
             }
             (Address::Netlink(family, group), _) => {
-                let opened = self.fresh(one.sort, libc::AF_NETLINK, *family)?;
-                self.bound(one.sort, opened, &NetlinkAddr::new(0, *group))
+                let address = NetlinkAddr::new(0, *group);
+                self.bound(one.sort, libc::AF_NETLINK, *family, &address)
             }
             (Address::Vsock(cid, port), _) => {
-                let opened = self.fresh(one.sort, libc::AF_VSOCK, 0)?;
                 let address = VsockAddr::new(cid.unwrap_or(libc::VMADDR_CID_ANY), *port);
-                self.bound(one.sort, opened, &address)
+                self.bound(one.sort, libc::AF_VSOCK, 0, &address)
             }
         }
     }
 
     fn fresh(&self, sort: Sort, family: i32, protocol: i32) -> io::Result<OwnedFd> {
-        let kind = match sort {
-            Sort::Stream => libc::SOCK_STREAM,
-            Sort::Datagram => libc::SOCK_DGRAM,
-            Sort::Seqpacket => libc::SOCK_SEQPACKET,
-            Sort::Netlink | Sort::Fifo | Sort::Special => libc::SOCK_RAW,
-        };
-        let opened = raw::open(family, kind, protocol)?;
+        let opened = raw::open(family, kind_of(sort), protocol)?;
         before_bind(&opened, self.socket, family, sort)?;
         Ok(opened)
     }
@@ -131,15 +115,17 @@ impl Opener<'_> {
     fn bound(
         &self,
         sort: Sort,
-        opened: OwnedFd,
+        family: i32,
+        protocol: i32,
         address: &dyn SockaddrLike,
     ) -> io::Result<OwnedFd> {
+        let opened = self.fresh(sort, family, protocol)?;
         bind(opened.as_raw_fd(), address)?;
-        self.listening(sort, opened)
+        self.listening(sort, family, opened)
     }
 
-    fn listening(&self, sort: Sort, opened: OwnedFd) -> io::Result<OwnedFd> {
-        after_bind(&opened, self.socket, sort)?;
+    fn listening(&self, sort: Sort, family: i32, opened: OwnedFd) -> io::Result<OwnedFd> {
+        after_bind(&opened, self.socket, family, sort)?;
         if sort.connects() {
             let most = i32::try_from(self.socket.backlog).unwrap_or(i32::MAX);
             listen(&opened, Backlog::new(most.min(libc::SOMAXCONN.max(4096)))?)?;
@@ -148,7 +134,8 @@ impl Opener<'_> {
     }
 
     fn port(&self, sort: Sort, port: u16) -> io::Result<OwnedFd> {
-        match self.v6(sort, Ipv6Addr::UNSPECIFIED, port, None) {
+        let everywhere = |ip: IpAddr| self.inet(sort, SocketAddr::new(ip, port));
+        match everywhere(Ipv6Addr::UNSPECIFIED.into()) {
             // A kernel or a sandbox without IPv6.
             Err(error)
                 if matches!(
@@ -156,21 +143,15 @@ impl Opener<'_> {
                     Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)
                 ) =>
             {
-                self.v4(sort, Ipv4Addr::UNSPECIFIED, port)
+                everywhere(Ipv4Addr::UNSPECIFIED.into())
             }
             made => made,
         }
     }
 
-    fn v4(&self, sort: Sort, ip: Ipv4Addr, port: u16) -> io::Result<OwnedFd> {
-        let opened = self.fresh(sort, libc::AF_INET, 0)?;
-        self.bound(sort, opened, &SockaddrIn::from(SocketAddrV4::new(ip, port)))
-    }
-
-    fn v6(&self, sort: Sort, ip: Ipv6Addr, port: u16, scope: Option<&str>) -> io::Result<OwnedFd> {
-        let scope = scope.map_or(Ok(0), scope_number)?;
-        let opened = self.fresh(sort, libc::AF_INET6, 0)?;
-        self.bound(sort, opened, &SockaddrIn6::from(SocketAddrV6::new(ip, port, 0, scope)))
+    fn inet(&self, sort: Sort, address: SocketAddr) -> io::Result<OwnedFd> {
+        let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+        self.bound(sort, family, 0, &SockaddrStorage::from(address))
     }
 
     fn unix(&self, sort: Sort, path: &str) -> io::Result<OwnedFd> {
@@ -189,7 +170,7 @@ impl Opener<'_> {
             return Err(Errno::EACCES.into());
         }
         self.own(&parent, &name)?;
-        self.listening(sort, opened)
+        self.listening(sort, libc::AF_UNIX, opened)
     }
 
     /// Returns true for a socket file on which no process listens any more. Other files are never
@@ -198,12 +179,7 @@ impl Opener<'_> {
         if !matches!(kind(parent, name), Ok(SFlag::S_IFSOCK)) {
             return false;
         }
-        let kind = match sort {
-            Sort::Datagram => libc::SOCK_DGRAM,
-            Sort::Seqpacket => libc::SOCK_SEQPACKET,
-            Sort::Stream | Sort::Fifo | Sort::Special | Sort::Netlink => libc::SOCK_STREAM,
-        };
-        let Ok(probe) = raw::open(libc::AF_UNIX, kind, 0) else { return false };
+        let Ok(probe) = raw::open(libc::AF_UNIX, kind_of(sort), 0) else { return false };
         let flags = OFlag::O_NONBLOCK;
         let _ = fcntl(&probe, FcntlArg::F_SETFL(flags));
         matches!(connect(probe.as_raw_fd(), address), Err(Errno::ECONNREFUSED))
@@ -232,11 +208,8 @@ impl Opener<'_> {
 
     fn fifo(&self, path: &str) -> io::Result<OwnedFd> {
         let (parent, name) = parent(path, Some(self.socket.directory_mode))?;
-        let here = format!("/proc/self/fd/{}/{name}", parent.as_raw_fd());
-        match mkfifo(here.as_str(), Mode::from_bits_truncate(self.socket.mode)) {
+        match mkfifoat(&parent, name.as_str(), Mode::from_bits_truncate(self.socket.mode)) {
             Ok(()) | Err(Errno::EEXIST) => {}
-            // Without /proc, by the path itself.
-            Err(Errno::ENOENT) => mkfifo(path, Mode::from_bits_truncate(self.socket.mode))?,
             Err(error) => return Err(error.into()),
         }
         let flags = OFlag::O_RDWR | OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
@@ -330,34 +303,19 @@ pub(crate) fn flush(one: &Listen, opened: BorrowedFd<'_>) {
 const SOCKET: i32 = libc::SOL_SOCKET;
 
 /// Sets the options that must be set before bind(2).
-pub(super) fn before_bind(
-    opened: &OwnedFd,
-    socket: &Socket,
-    family: i32,
-    sort: Sort,
-) -> io::Result<()> {
+fn before_bind(opened: &OwnedFd, socket: &Socket, family: i32, sort: Sort) -> io::Result<()> {
     let inet = family == libc::AF_INET || family == libc::AF_INET6;
-    let set = |wanted: bool, level: i32, name: i32| match wanted {
-        true => set_option(opened.as_fd(), level, name, 1),
-        false => Ok(()),
-    };
-    if inet {
-        if sort == Sort::Stream {
-            set_option(opened.as_fd(), SOCKET, libc::SO_REUSEADDR, 1)?;
-        }
-        set(socket.reuse_port, SOCKET, libc::SO_REUSEPORT)?;
-        set(socket.free_bind, libc::IPPROTO_IP, libc::IP_FREEBIND)?;
-        set(socket.transparent, libc::IPPROTO_IP, libc::IP_TRANSPARENT)?;
-    }
+    let wanted = [
+        (inet && sort == Sort::Stream, SOCKET, libc::SO_REUSEADDR),
+        (inet && socket.reuse_port, SOCKET, libc::SO_REUSEPORT),
+        (inet && socket.free_bind, libc::IPPROTO_IP, libc::IP_FREEBIND),
+        (inet && socket.transparent, libc::IPPROTO_IP, libc::IP_TRANSPARENT),
+    ];
+    enable(opened, &wanted)?;
     if family == libc::AF_INET6 {
-        match socket.v6only {
-            V6Only::Default => {}
-            V6Only::Both => {
-                set_option(opened.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0)?;
-            }
-            V6Only::Only => {
-                set_option(opened.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
-            }
+        let alone = i32::from(socket.v6only == V6Only::Only);
+        if socket.v6only != V6Only::Default {
+            set_option(opened.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, alone)?;
         }
     }
     if let Some(device) = &socket.device {
@@ -368,35 +326,32 @@ pub(super) fn before_bind(
     buffer(opened, socket.send_buffer, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)
 }
 
+/// Turns on those options that are wanted.
+fn enable(opened: &OwnedFd, options: &[(bool, i32, i32)]) -> io::Result<()> {
+    let mut wanted = options.iter().filter(|(wanted, _, _)| *wanted);
+    wanted.try_for_each(|(_, level, name)| set_option(opened.as_fd(), *level, *name, 1))
+}
+
 /// Sets the other options.
-pub(super) fn after_bind(opened: &OwnedFd, socket: &Socket, sort: Sort) -> io::Result<()> {
+fn after_bind(opened: &OwnedFd, socket: &Socket, family: i32, sort: Sort) -> io::Result<()> {
     let fd = opened.as_fd();
-    let family = domain(opened)?;
     let (v4, v6) = (family == libc::AF_INET, family == libc::AF_INET6);
     let tcp = (v4 || v6) && sort == Sort::Stream;
     let local = family == libc::AF_UNIX || family == libc::AF_NETLINK;
+    let packets = socket.pass_packet_info;
     let wanted = [
-        (socket.keepalive && tcp, SOCKET, libc::SO_KEEPALIVE, 1),
-        (socket.broadcast && (v4 || v6), SOCKET, libc::SO_BROADCAST, 1),
-        (socket.nodelay && tcp, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1),
-        (socket.pass_credentials && local, SOCKET, libc::SO_PASSCRED, 1),
-        (socket.pass_security && local, SOCKET, libc::SO_PASSSEC, 1),
-        (socket.pass_packet_info && (v4 || v6), libc::IPPROTO_IP, libc::IP_PKTINFO, 1),
-        (socket.pass_packet_info && v6, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1),
-        (
-            socket.pass_packet_info && family == libc::AF_NETLINK,
-            libc::SOL_NETLINK,
-            libc::NETLINK_PKTINFO,
-            1,
-        ),
-        (socket.timestamping == Timestamping::Microseconds, SOCKET, libc::SO_TIMESTAMP, 1),
-        (socket.timestamping == Timestamping::Nanoseconds, SOCKET, libc::SO_TIMESTAMPNS, 1),
+        (socket.keepalive && tcp, SOCKET, libc::SO_KEEPALIVE),
+        (socket.broadcast && (v4 || v6), SOCKET, libc::SO_BROADCAST),
+        (socket.nodelay && tcp, libc::IPPROTO_TCP, libc::TCP_NODELAY),
+        (socket.pass_credentials && local, SOCKET, libc::SO_PASSCRED),
+        (socket.pass_security && local, SOCKET, libc::SO_PASSSEC),
+        (packets && (v4 || v6), libc::IPPROTO_IP, libc::IP_PKTINFO),
+        (packets && v6, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+        (packets && family == libc::AF_NETLINK, libc::SOL_NETLINK, libc::NETLINK_PKTINFO),
+        (socket.timestamping == Timestamping::Microseconds, SOCKET, libc::SO_TIMESTAMP),
+        (socket.timestamping == Timestamping::Nanoseconds, SOCKET, libc::SO_TIMESTAMPNS),
     ];
-    for (wanted, level, name, value) in wanted {
-        if wanted {
-            set_option(fd, level, name, value)?;
-        }
-    }
+    enable(opened, &wanted)?;
     let number = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
     if let Some(priority) = socket.priority {
         set_option(fd, SOCKET, libc::SO_PRIORITY, number(priority))?;
@@ -448,10 +403,6 @@ fn of_ip(opened: &OwnedFd, socket: &Socket, family: i32) -> io::Result<()> {
     Ok(())
 }
 
-fn domain(opened: &OwnedFd) -> io::Result<i32> {
-    crate::sys::socket::option(opened.as_fd(), SOCKET, libc::SO_DOMAIN)
-}
-
 /// Sets a buffer size, above the system's limit if init may, else up to it.
 fn buffer(opened: &OwnedFd, size: Option<u64>, force: i32, ask: i32) -> io::Result<()> {
     let Some(size) = size else { return Ok(()) };
@@ -463,7 +414,7 @@ fn buffer(opened: &OwnedFd, size: Option<u64>, force: i32, ask: i32) -> io::Resu
 }
 
 /// Sets the size of a FIFO, as far as the system allows (F_SETPIPE_SZ of fcntl(2)).
-pub(super) fn pipe(opened: &OwnedFd, socket: &Socket) {
+fn pipe(opened: &OwnedFd, socket: &Socket) {
     if let Some(size) = socket.pipe_size.and_then(|size| i32::try_from(size).ok()) {
         let _ = nix::fcntl::fcntl(opened, nix::fcntl::FcntlArg::F_SETPIPE_SZ(size));
     }
@@ -481,7 +432,7 @@ const PARTS: usize = 4_096;
 
 /// Opens the directory that contains a path and returns it with the last component. With `make`,
 /// missing directories are created with those permission bits.
-pub(super) fn parent(path: &str, make: Option<u32>) -> io::Result<(OwnedFd, String)> {
+fn parent(path: &str, make: Option<u32>) -> io::Result<(OwnedFd, String)> {
     let trimmed = path.trim_end_matches('/');
     let (dirs, last) = trimmed.rsplit_once('/').ok_or(Errno::EINVAL)?;
     if last.is_empty() || last == "." || last == ".." {
@@ -559,7 +510,7 @@ fn parts(path: &[u8]) -> VecDeque<OsString> {
 }
 
 /// The file type of the entry with that name, without following links.
-pub(super) fn kind(parent: &OwnedFd, name: &str) -> io::Result<SFlag> {
+fn kind(parent: &OwnedFd, name: &str) -> io::Result<SFlag> {
     let stat = fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
     Ok(SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT)
 }

@@ -101,16 +101,13 @@ impl Listening {
 }
 
 impl Triggers {
-    /// The run whose sockets this child flushes.
-    pub(crate) fn flushed_by(&self, pid: Pid) -> Option<RunId> {
-        let mut all = self.listening.iter();
-        all.find(|(_, one)| one.flushing == Some(pid)).map(|(run, _)| *run)
-    }
-
-    /// Handles the end of the flush of a run's sockets.
-    pub(crate) fn flush_ended(&mut self, run: RunId) {
-        self.listening.get_mut(&run).into_iter().for_each(|one| one.flushing = None);
+    /// Handles a reaped child. Returns false if it flushed no sockets.
+    pub(crate) fn flush_ended(&mut self, pid: Pid) -> bool {
+        let mut all = self.listening.values_mut();
+        let Some(one) = all.find(|one| one.flushing == Some(pid)) else { return false };
+        one.flushing = None;
         self.unsettled = true;
+        true
     }
 }
 

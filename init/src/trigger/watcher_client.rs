@@ -9,7 +9,7 @@
 //! change counts from then on.
 
 use crate::base::{clock, limit, mount_table};
-use crate::trigger::message::{By, Heard, Link, Order, Report};
+use crate::trigger::message::{By, Link, Order, Report};
 use crate::trigger::open;
 use crate::trigger::path_check::{Aimed, Role, Seen};
 use groundstate_units::machine::event::RunId;
@@ -38,7 +38,8 @@ pub(super) fn run(socket: &OwnedFd, may_block: bool) -> u8 {
 
 /// Returns true if a look at one of these paths may block, by the present mount table.
 fn may_block(watch: &Watch) -> bool {
-    let table = mount_table::table().ok().filter(|table| mount_table::has_elsewheres(table));
+    let table = mount_table::table().ok();
+    let table = table.filter(|table| mount_table::has_elsewheres_below(table, "/"));
     let Some(table) = table else { return false };
     watch.looks.iter().any(|(_, path)| {
         // A glob is expanded in each directory that it leads into.
@@ -82,15 +83,11 @@ struct Watcher<'o> {
 }
 
 impl Watcher<'_> {
-    /// Runs until PID 1 closes its end.
+    /// Runs until PID 1 closes its end, which is an error.
     fn run(mut self) -> io::Result<()> {
         loop {
-            loop {
-                match self.link.hear()? {
-                    Heard::Order(order) => self.obey(order)?,
-                    Heard::Silence => break,
-                    Heard::End => return Ok(()),
-                }
+            while let Some(order) = self.link.hear()? {
+                self.obey(order)?;
             }
             self.events()?;
             self.wait()?;
@@ -104,7 +101,7 @@ impl Watcher<'_> {
         let timeout = pause.map_or(PollTimeout::NONE, |pause| {
             PollTimeout::try_from(pause.as_millis().saturating_add(1)).unwrap_or(PollTimeout::MAX)
         });
-        let mut fds = vec![PollFd::new(self.link.as_fd(), PollFlags::POLLIN)];
+        let mut fds = vec![PollFd::new(self.link.socket.as_fd(), PollFlags::POLLIN)];
         if let Some(inotify) = &self.inotify {
             fds.push(PollFd::new(inotify.as_fd(), PollFlags::POLLIN));
         }
@@ -219,13 +216,18 @@ impl Watcher<'_> {
             if self.wanted(run) == wanted {
                 return;
             }
-            if let Some(watching) = self.runs.get_mut(&run) {
-                let (after, now) = (self.quiet_at, clock::now());
-                let all = watching.aims.iter_mut();
-                all.for_each(|aimed| aimed.note(Seen::Perhaps, after, now));
-            }
+            self.perhaps_changed(run);
         }
         self.polling = true;
+    }
+
+    /// Makes the next look compare all paths of a unit.
+    fn perhaps_changed(&mut self, run: RunId) {
+        if let Some(watching) = self.runs.get_mut(&run) {
+            let (after, now) = (self.quiet_at, clock::now());
+            let all = watching.aims.iter_mut();
+            all.for_each(|aimed| aimed.note(Seen::Perhaps, after, now));
+        }
     }
 
     /// The watches that a unit's paths need now.
@@ -331,11 +333,7 @@ impl Watcher<'_> {
 
     fn look_at_all(&mut self) -> io::Result<()> {
         for run in self.runs.keys().copied().collect::<Vec<_>>() {
-            if let Some(watching) = self.runs.get_mut(&run) {
-                let (after, now) = (self.quiet_at, clock::now());
-                let all = watching.aims.iter_mut();
-                all.for_each(|aimed| aimed.note(Seen::Perhaps, after, now));
-            }
+            self.perhaps_changed(run);
             self.look_at(run)?;
         }
         self.looked_at = clock::now();

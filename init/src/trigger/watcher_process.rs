@@ -52,9 +52,6 @@ struct Link {
     /// True if it has not accepted orders for so long that it is replaced.
     #[serde(default)]
     given_up: bool,
-    /// True if this image of init started it, so that its protocol is known.
-    #[serde(skip)]
-    is_own: bool,
 }
 
 impl Link {
@@ -70,10 +67,6 @@ impl Link {
 #[derive(Debug)]
 pub(crate) struct TooLong;
 
-fn delay() -> Duration {
-    limit::LOOKOUT_DELAY
-}
-
 /// A lookout.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Lookout {
@@ -81,13 +74,13 @@ pub(crate) struct Lookout {
     link: Option<Link>,
     /// When its replacement is started, if it is to be replaced.
     pub(crate) start_at: Option<Time>,
-    #[serde(default = "delay")]
+    #[serde(default)]
     delay: Duration,
 }
 
 impl Lookout {
     pub(super) fn new(post: Post) -> Lookout {
-        Lookout { post, link: None, start_at: None, delay: limit::LOOKOUT_DELAY }
+        Lookout { post, link: None, start_at: None, delay: Duration::ZERO }
     }
 
     pub(crate) fn is_there(&self) -> bool {
@@ -96,11 +89,6 @@ impl Lookout {
 
     pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.link.as_ref().map(|link| link.socket.as_fd())
-    }
-
-    /// Returns true if it reports that paths have answered.
-    pub(crate) fn tells_of_answers(&self) -> bool {
-        self.link.as_ref().is_some_and(|link| link.is_own)
     }
 
     pub(crate) fn pid(&self) -> Option<Pid> {
@@ -125,10 +113,8 @@ impl Lookout {
         });
         match begun {
             Ok((pid, socket)) => {
-                let unsent = VecDeque::new();
-                let (given_up, is_own) = (false, true);
-                let link =
-                    Link { pid, socket: socket.into(), since: now, unsent, given_up, is_own };
+                let (socket, unsent) = (socket.into(), VecDeque::new());
+                let link = Link { pid, socket, since: now, unsent, given_up: false };
                 Ok(self.link.insert(link).socket.as_fd())
             }
             Err(error) => {
@@ -146,15 +132,15 @@ impl Lookout {
     }
 
     fn later(&mut self, now: Time) {
+        self.delay = (self.delay * 2).clamp(limit::LOOKOUT_DELAY, limit::LOOKOUT_DELAY_MAX);
         self.start_at = Some(now.after(self.delay));
-        self.delay = (self.delay * 2).min(limit::LOOKOUT_DELAY_MAX);
     }
 
     /// Handles its exit and schedules the replacement.
     pub(crate) fn ended(&mut self, now: Time) {
         let Some(link) = self.link.take() else { return };
         if now.since(link.since) >= limit::LOOKOUT_STEADY {
-            self.delay = limit::LOOKOUT_DELAY;
+            self.delay = Duration::ZERO;
         }
         self.later(now);
     }
@@ -231,8 +217,8 @@ mod tests {
             }
         });
         let (pid, since) = (pid.unwrap(), Time::ZERO);
-        let (unsent, given_up, is_own) = (VecDeque::new(), false, true);
-        let link = Link { pid, socket: ours.into(), since, unsent, given_up, is_own };
+        let unsent = VecDeque::new();
+        let link = Link { pid, socket: ours.into(), since, unsent, given_up: false };
         let mut lookout = Lookout { link: Some(link), ..Lookout::new(Post::Paths) };
         for number in 0..2 * limit::LOOKOUT_UNSENT as u64 {
             lookout.order(&Order::Rest(RunId(number))).unwrap();

@@ -12,12 +12,14 @@ use crate::base::own_limits::Given;
 use crate::base::reexec::{arguments, environment, own_binary};
 use crate::loader::Asker;
 use crate::state::store::Store;
-use crate::sys::{Pid, fault, inbox, inherit, memfd, process, socket, wait};
-use groundstate_units::control::answer::Failure;
+use crate::sys::{Pid, fault, inbox, inherit, memfd, process, socket};
+use groundstate_units::control::answer::{Commits, Failure};
 use groundstate_units::spec::Exit;
 use groundstate_units::text::time::Time;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, fstat};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -33,7 +35,8 @@ pub(crate) struct Upgrade {
     pub(crate) asker: Asker,
     pub(crate) child: Pid,
     said: OwnedFd,
-    until: Time,
+    /// The deadline of the trial.
+    pub(crate) until: Time,
     /// True if init is to enter another root.
     pub(crate) to_root: bool,
     pub(crate) passed: Option<Passed>,
@@ -57,21 +60,6 @@ impl Upgrade {
         Ok(Upgrade { asker, child, said, until, to_root, passed: None })
     }
 
-    /// The deadline of the trial.
-    pub(crate) fn deadline(&self) -> Time {
-        self.until
-    }
-
-    /// Kills the child of a trial that takes too long. On an unresponsive file system the child may
-    /// never exit.
-    pub(crate) fn kill_if_overdue(&self, now: Time) -> bool {
-        let is_overdue = self.until <= now;
-        if is_overdue {
-            let _ = wait::kill_made(self.child, 9);
-        }
-        is_overdue
-    }
-
     /// Handles the reaped child. An error says why the binary cannot be used.
     pub(crate) fn tried(&mut self, exit: Exit) -> Result<(), String> {
         let (mut brought, mut why) = (Vec::new(), String::new());
@@ -86,15 +74,11 @@ impl Upgrade {
         }
         let mut brought = brought.into_iter();
         let (binary, root) = (brought.next(), brought.next());
-        let passed = if self.to_root { PASSED_ROOT } else { PASSED };
         match (exit, binary) {
-            (Exit::Code(0), Some(binary)) if why == passed => {
+            (Exit::Code(0), Some(binary)) if why == PASSED => {
                 self.passed = Some(Passed { binary, root });
                 self.until = Time::NEVER;
                 Ok(())
-            }
-            (Exit::Code(0), _) if why == PASSED => {
-                Err("this init version does not support switch-root".to_string())
             }
             (Exit::Code(0), _) => Err("it is not an init that can read the state".to_string()),
             (Exit::Code(_), _) => Err(why),
@@ -114,9 +98,6 @@ pub(crate) fn cannot(why: &str) -> Failure {
 
 /// The message of a binary that can read the state.
 pub(crate) const PASSED: &str = "it can read the state";
-
-/// The message of a binary that can also start in another root.
-pub(crate) const PASSED_ROOT: &str = "it can read the state and begin in another root";
 
 /// The location of the next binary.
 pub(crate) enum Wanted {
@@ -165,15 +146,16 @@ fn try_it(wanted: &Wanted, state: &OwnedFd, said: &OwnedFd) -> u8 {
     if let Err(error) = socket::send(said.as_fd(), b"it is not an init", &brought) {
         return say(&format!("{path}: {error}"));
     }
-    let mut word = format!("--check-resume={},{}", state.as_raw_fd(), said.as_raw_fd());
-    if let Some(root) = &root {
-        word.push_str(",1");
-        if let Err(why) = switch_root::rehearse(root.as_fd()) {
-            return say(&why);
-        }
+    let check = Check { store: state.as_raw_fd(), said: said.as_raw_fd() };
+    if let Some(Err(why)) = root.as_ref().map(|root| switch_root::rehearse(root.as_fd())) {
+        return say(&why);
     }
     inherit::keep_all();
-    let error = process::execute(binary.as_fd(), &arguments(word), &environment());
+    let error = process::execute(
+        binary.as_fd(),
+        &arguments(word("--check-resume", &check)),
+        &environment(),
+    );
     say(&format!("{path}: {error}"))
 }
 
@@ -183,16 +165,14 @@ fn try_it(wanted: &Wanted, state: &OwnedFd, said: &OwnedFd) -> u8 {
 /// The previous, present and next image of this init.
 #[derive(Default)]
 pub(crate) struct Images {
-    /// Number of crashes that init has survived.
-    pub(crate) crashes: u32,
-    /// The time at which init continued after the last crash.
-    pub(crate) resumed: Option<Time>,
     /// The running binary, opened so that it can be executed after its file is removed.
     pub(crate) binary: Option<OwnedFd>,
     /// The previous binary and the end of its probation.
     pub(crate) previous: Option<(OwnedFd, Time)>,
     /// The state store for the next image. `None` if the kernel has no memfds.
     pub(crate) store: Option<Store>,
+    /// For `stats`.
+    pub(crate) commits: Commits,
     /// Inputs since the last commit. The fault handler writes to it too.
     pub(crate) inbox: Option<File>,
     /// The original limits that init raised for itself.
@@ -203,55 +183,65 @@ pub(crate) struct Images {
     pub(crate) row: u32,
     /// The upgrade in progress.
     pub(crate) upgrade: Option<Upgrade>,
-    /// The client whose upgrade is about to happen or has just happened.
-    pub(crate) upgraded: Option<Asker>,
 }
 
-/// How an image starts that continues after another one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Begins {
+// What an image gives the next one on its command line.
+
+/// `--resume=`: continue from the state of the previous image.
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Resume {
+    /// Descriptor of the state store.
+    pub(crate) store: RawFd,
+    /// Descriptor of the previous binary.
+    pub(crate) previous: Option<RawFd>,
+    /// Signals that were received and not handled.
+    pub(crate) rung: u64,
     /// True if the upgraded image crashed at startup and this one replaces it.
     pub(crate) gave_way: bool,
     /// True for the first image in this root.
     pub(crate) in_root: bool,
-    /// Descriptor of the previous root, whose memory is to be freed; -1 if there is none.
-    pub(crate) old: RawFd,
+    /// Descriptor of the previous root, whose memory is to be freed.
+    pub(crate) old: Option<RawFd>,
 }
 
-impl Begins {
-    /// A start in another root.
-    pub(crate) fn in_root(old: Option<&OwnedFd>) -> Begins {
-        Begins { gave_way: false, in_root: true, old: old.map_or(-1, AsRawFd::as_raw_fd) }
-    }
-
-    /// The suffix for the numbers of `--resume`.
-    pub(crate) fn word(self) -> String {
-        let how = u8::from(self.gave_way) + 2 * u8::from(self.in_root);
-        if self.in_root { format!(",{how},{}", self.old) } else { format!(",{how}") }
-    }
-
-    pub(crate) fn of(numbers: &[u64]) -> Begins {
-        let how = numbers.get(3).copied().unwrap_or(0);
-        let old = numbers.get(4).and_then(|number| RawFd::try_from(*number).ok()).unwrap_or(-1);
-        Begins { gave_way: how & 1 != 0, in_root: how & 2 != 0, old }
-    }
-}
-
-/// Crash counters, total and in a row, and init's original limits.
-#[derive(Clone, Debug)]
-pub(crate) struct Crashed {
+/// `--rescue=`: continue after a crash of the previous image.
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Rescue {
+    /// Descriptors of the state store and of the inbox.
+    pub(crate) store: RawFd,
+    pub(crate) inbox: RawFd,
+    /// Number of crashes, in total and in a row.
     pub(crate) crashes: u32,
     pub(crate) row: u32,
+    /// Init's original limits.
     pub(crate) given: Vec<Given>,
+    /// Descriptor of the newer binary, for a previous one that cannot read the state.
+    pub(crate) newer: Option<RawFd>,
+}
+
+/// `--check-resume=`: only check that the state can be read.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Check {
+    /// Descriptors of a copy of the state and of the socket for the result.
+    pub(crate) store: RawFd,
+    pub(crate) said: RawFd,
+}
+
+/// The argument for the next image.
+pub(crate) fn word(option: &str, given: &impl Serialize) -> String {
+    format!("{option}={}", serde_json::to_string(given).unwrap_or_default())
+}
+
+/// Reads the value of such an argument.
+pub(crate) fn read_word<T: DeserializeOwned>(value: &str) -> io::Result<T> {
+    serde_json::from_str(value).map_err(|error| io::Error::other(format!("{value}: {error}")))
 }
 
 impl Images {
-    /// The images at a first start.
-    pub(crate) fn begins() -> Images {
-        Images::with(Store::new().ok())
-    }
-
-    /// The images of one that continues with the store of the previous image.
+    /// The images of one that does not continue after a crash, with its store.
     pub(crate) fn with(store: Option<Store>) -> Images {
         let inbox = memfd::create(c"inbox").ok().map(File::from);
         if let Some(inbox) = &inbox {
@@ -266,18 +256,18 @@ impl Images {
     pub(crate) fn after_crash(
         store: Store,
         inbox: File,
-        Crashed { crashes, row, given }: Crashed,
+        Rescue { crashes, row, given, .. }: Rescue,
     ) -> Images {
         let (store, inbox, binary) = (Some(store), Some(inbox), own_binary());
         binary.iter().for_each(|binary| inherit::is_new(binary.as_fd()));
-        let images = Images { binary, store, inbox, crashes, row, given, ..Images::default() };
+        let images = Images { binary, store, inbox, row, given, ..Images::default() };
         // A failure is reported when init arms again.
-        let _ = images.arm();
+        let _ = images.arm(crashes);
         images
     }
 
     /// Arms the fault handler with the next image.
-    pub(crate) fn arm(&self) -> io::Result<()> {
+    pub(crate) fn arm(&self, crashes: u32) -> io::Result<()> {
         let own = self.binary.as_ref().ok_or_else(|| io::Error::other("/proc is missing"))?;
         let memory = self.store.as_ref().zip(self.inbox.as_ref());
         let (store, inbox) =
@@ -286,19 +276,21 @@ impl Images {
         // During probation, a crash falls back to the previous binary, which continues as the newer
         // one if only that can read the state.
         let binary = previous.unwrap_or(own);
-        let newer = previous.map_or(String::new(), |_| format!(",{}", own.as_raw_fd()));
-        let (store, number) = (store.number(), inbox.as_raw_fd());
-        let (crashes, row) = (self.crashes.saturating_add(1), self.row.saturating_add(1));
-        let given = self.given.iter();
-        let given: String =
-            given.map(|(number, soft, hard)| format!(",{number},{soft},{hard}")).collect();
-        let word = format!("--rescue={store},{number},{crashes},{row}{given}{newer}");
-        fault::arm(binary.as_fd(), Some(inbox.as_fd()), arguments(word), environment())
+        let rescue = Rescue {
+            store: store.number(),
+            inbox: inbox.as_raw_fd(),
+            crashes: crashes.saturating_add(1),
+            row: self.row.saturating_add(1),
+            given: self.given.clone(),
+            newer: previous.map(|_| own.as_raw_fd()),
+        };
+        let words = arguments(word("--rescue", &rescue));
+        fault::arm(binary.as_fd(), Some(inbox.as_fd()), words, environment())
     }
 
     /// The earliest deadline.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        let trial = self.upgrade.as_ref().map(Upgrade::deadline);
+        let trial = self.upgrade.as_ref().map(|upgrade| upgrade.until);
         let probation = self.previous.as_ref().map(|(_, until)| *until);
         [trial, probation, self.steady_at].into_iter().flatten().min()
     }
@@ -306,8 +298,9 @@ impl Images {
 
 /// Arms the fault handler with the previous binary until the new image is ready: a crash executes
 /// that binary with the same state.
-pub(crate) fn gives_way_to(previous: &OwnedFd, store: &Store, rung: u64, begins: Begins) {
-    let word = format!("--resume={},-1,{rung}{}", store.number(), begins.word());
+pub(crate) fn gives_way_to(previous: &OwnedFd, resume: &Resume) {
+    let resume = Resume { previous: None, gave_way: true, ..resume.clone() };
     // If this fails, a crash has no fallback.
-    let _ = fault::arm(previous.as_fd(), None, arguments(word), environment());
+    let words = arguments(word("--resume", &resume));
+    let _ = fault::arm(previous.as_fd(), None, words, environment());
 }

@@ -29,7 +29,6 @@ pub fn notification(bytes: &[u8]) -> Option<usize> {
             | Statement::WatchdogTrigger
             | Statement::WatchdogEvery(_)
             | Statement::ExtendTimeout(_)
-            | Statement::Errno(_)
             | Statement::Store
             | Statement::StoreRemove
             | Statement::StoreUnwatched => {}

@@ -63,7 +63,7 @@ fn read(bodies: &[Vec<u8>]) -> Result<Parts, String> {
         let is_entry = [Kind::Tracked, Kind::ProcessTree, Kind::LastEvent].contains(&kind);
         let entry: &[u8] = if is_entry { &7u64.to_be_bytes() } else { &[] };
         let key = [&kind.key()[..], entry].concat();
-        assert!(store.put_once(&key, body));
+        store.put_once(&key, body);
     }
     store.commit().map_err(|error| error.to_string())?;
     Parts::read(&store)
@@ -73,7 +73,7 @@ fn read(bodies: &[Vec<u8>]) -> Result<Parts, String> {
 #[derive(Serialize)]
 struct Least {
     generation: u32,
-    tokens: usize,
+    basics: Basics,
     inputs: u64,
     kept: u64,
     memory: i32,
@@ -83,6 +83,11 @@ struct Least {
     own_uid: u32,
     settings: Settings,
     stash: Stash,
+}
+
+#[derive(Serialize)]
+struct Basics {
+    tokens: usize,
 }
 
 #[derive(Serialize)]
@@ -110,7 +115,7 @@ fn least() -> &'static Vec<Vec<u8>> {
             Settings { log_dir: "", log_size: 0, log_keep: 0, log_readers: "", echo: Echo::No };
         let least = Least {
             generation: 0,
-            tokens: 0,
+            basics: Basics { tokens: 0 },
             inputs: 0,
             kept: 0,
             memory: 0,

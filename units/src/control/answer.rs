@@ -21,7 +21,9 @@ pub use crate::machine::reason::System;
 pub use blame::{Blame, Timing};
 pub use event::Event;
 pub use graph::{Edge, Graph, Node};
-pub use init::{Dropped, Located, Paths, Pong, Put, Settled, Source, Sources, Stats, Whose};
+pub use init::{
+    Commits, Dropped, Located, Paths, Pong, Put, Settled, Source, Sources, Stats, Whose,
+};
 pub use line::{End, Failure, Line};
 pub use plan::{Changed, Plan, Told};
 pub use reason::{Cause, Reason};

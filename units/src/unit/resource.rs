@@ -35,6 +35,12 @@ pub fn resources() -> impl Iterator<Item = &'static str> {
     RESOURCES.iter().map(|(name, ..)| *name)
 }
 
+/// The name of the resource limit with this number, or `?`.
+pub fn resource_name(number: u32) -> &'static str {
+    let known = RESOURCES.iter().find(|(_, known, _)| u32::from(*known) == number);
+    known.map_or("?", |(name, ..)| name)
+}
+
 /// Parses one entry of `limits`: `infinity`, a number (a size if the limit counts bytes), or
 /// `soft:hard`.
 pub fn resource_limit(name: &str, text: &str) -> Result<ResourceLimit, Mistake> {

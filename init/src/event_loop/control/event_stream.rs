@@ -41,8 +41,8 @@ impl Init {
     fn event_lines(&self, after: u64, id: u64) -> Vec<u8> {
         let facts = self.shown_by();
         let mut lines = Vec::new();
-        for entry in self.history.after(after) {
-            lines.extend(line(&Line::ok(id, control::event(&entry, &facts))));
+        for (seq, entry) in self.history.after(after) {
+            lines.extend(line(&Line::ok(id, control::event(*seq, entry, &facts))));
         }
         lines
     }
@@ -82,7 +82,9 @@ impl Init {
 
     /// Answers `wait` once no unit is starting, stopping or waiting.
     pub(crate) fn answer_waits(&mut self) {
-        if !self.has_waiting() || !self.machine.is_settled() || self.ending.is_under_way() {
+        let mut clients = self.control.iter().flat_map(|control| control.clients.values());
+        let none_waits = clients.all(|client| client.waits.is_empty());
+        if none_waits || !self.machine.is_settled() || self.ending.is_under_way() {
             return;
         }
         let system = self.machine.system();
@@ -92,10 +94,5 @@ impl Init {
                 client.queue(&line(&Line::ok(id, Settled { schema: 1, system })));
             }
         }
-    }
-
-    fn has_waiting(&self) -> bool {
-        let clients = self.control.iter().flat_map(|control| control.clients.values());
-        clients.into_iter().any(|client| !client.waits.is_empty())
     }
 }

@@ -3,23 +3,20 @@
 
 use crate::base::{Level, clock, limit};
 use crate::control::client::{Caller, Client, Line as Input};
-use crate::control::{Answered, failed, instances_of, line, now, refused, stopping};
+use crate::control::{Answered, failed, instances_of, now, stopping};
 use crate::event_loop::Init;
 use crate::fd::Foreign;
 use crate::loader::{Asker, Purpose};
 use crate::shutdown::Haste;
+use crate::upgrade::Wanted;
 use crate::{control, fd};
-use groundstate_units::control::answer::{
-    Blame, Changed, Failure, Line, Plan, Report, SCHEMA, Told,
-};
+use groundstate_units::control::answer::{Blame, Changed, Failure, Report, SCHEMA, Told};
 use groundstate_units::control::request::{Malformed, Request, Role, Verb};
 use groundstate_units::control::view;
 use groundstate_units::graph::Provider;
 use groundstate_units::machine::event::{Event, Goal, Shutdown};
-use groundstate_units::text::diagnostic::Diagnostic;
 use groundstate_units::text::name::Name;
 use groundstate_units::unit::generation::Generation;
-use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -139,7 +136,7 @@ impl Init {
             Verb::SourcePut { source, plan } => self.put_source(asker, source, plan, passed),
             Verb::SourceDrop { source, plan } => self.drop_source(asker, source, plan),
             Verb::SourceList {} => now(self.list_sources(caller)),
-            Verb::Upgrade { binary } => self.upgrade(asker, binary),
+            Verb::Upgrade { binary } => self.begin_upgrade(asker, Wanted::Here(binary)),
             Verb::SwitchRoot { root, init } => self.switch_root(asker, root, init),
             Verb::Poweroff {} => self.end(Shutdown::Poweroff),
             Verb::Reboot {} => self.end(Shutdown::Reboot),
@@ -155,13 +152,23 @@ impl Init {
         }
     }
 
-    /// Forgets a pending request that is about to be answered. Returns false if the client no
-    /// longer waits for the answer.
-    pub(crate) fn recall(&mut self, asker: Asker) -> bool {
-        let Some(client) = self.client(asker.client) else { return false };
+    fn send(&mut self, asker: Asker, answer: Answered) {
+        let line = match answer {
+            Ok(Some(answer)) => answer(asker.id),
+            Ok(None) => return,
+            Err(failure) => failed(asker.id, failure),
+        };
+        self.queue(asker.client, &line);
+    }
+
+    /// Answers a pending request, unless its client no longer waits.
+    pub(crate) fn answer_later(&mut self, asker: Asker, answer: Answered) {
+        let Some(client) = self.client(asker.client) else { return };
         let before = client.pending.len();
         client.pending.retain(|id| *id != asker.id);
-        client.pending.len() < before
+        if client.pending.len() < before {
+            self.send(asker, answer);
+        }
     }
 
     /// Defers a request until the loader has run.
@@ -175,7 +182,7 @@ impl Init {
     }
 
     fn tell(&mut self, units: Vec<String>, event: Event) -> Answered {
-        self.wish(event).map_err(refused)?;
+        self.wish(event)?;
         now(Told { schema: 1, units, ..Told::default() })
     }
 
@@ -196,7 +203,7 @@ impl Init {
             }
             idle.push(unit.clone());
         }
-        self.wish(Event::Restart(targets)).map_err(refused)?;
+        self.wish(Event::Restart(targets))?;
         now(Told { schema: 1, units, idle })
     }
 
@@ -243,81 +250,28 @@ impl Init {
         // The other processes of the run are not signalled.
         if let Some((unit, error)) = refused {
             let text = format!("{unit}: cannot signal the main process: {error}");
-            return Err(Failure::new(
-                "not-running",
-                text,
-                "`kill --all` signals all processes of the unit",
-            ));
+            let hint = "`kill --all` signals all processes of the unit";
+            return Err(Failure::new("not-running", text, hint));
         }
         now(Told { schema: 1, units, ..Told::default() })
     }
 
-    /// Answers a requested load with a refusal.
-    pub(crate) fn refuse_load(&mut self, asker: Asker, found: &[Diagnostic], why: &str) {
-        if self.recall(asker) {
-            let mut failure = Failure::new(Failure::REFUSED, why, "nothing has changed");
-            failure.report = Some(Report::new(found));
-            self.queue(asker.client, &failed(asker.id, failure));
-        }
-    }
-
-    /// Installs a new generation, unless the machine refuses it.
+    /// Installs a new generation, unless the machine refuses it. The plan is computed only for a
+    /// client: for ten thousand units it takes as long as the flip.
     pub(crate) fn flip(
         &mut self,
-        generation: Arc<Generation>,
-        no_restart: bool,
-        asker: Option<Asker>,
-    ) {
-        let event = Event::Reload { generation: generation.clone(), no_restart, tolerant: false };
-        // The plan is computed only for a client: for ten thousand units it takes as long as the
-        // flip.
-        let plan = asker.map_or(Ok(Plan::default()), |_| self.show_plan(event.clone()));
-        let outcome = plan.and_then(|plan| self.wish(event).map(|()| plan).map_err(refused));
-        match &outcome {
-            Ok(_) => {
-                self.settle_with(&generation);
-                self.timings.keep(&generation);
-                let (number, units) = (generation.number, generation.units.len());
-                self.say(Level::Info, format_args!("generation {number}: {units} units"));
-            }
-            Err(failure) => {
-                self.say(Level::Error, format_args!("reload refused: {}", failure.message));
-            }
-        }
-        if let Some(asker) = asker {
-            let number = generation.number;
-            let diagnostics = Report::new(&generation.diagnostics).diagnostics;
-            let changed =
-                outcome.map(|plan| Changed { schema: 1, generation: number, plan, diagnostics });
-            self.answer_load(asker, &generation, changed);
-        }
-    }
-
-    /// Answers with the changes that a new generation would make.
-    pub(crate) fn plan_load(&mut self, asker: Asker, generation: Arc<Generation>) {
-        let event =
-            Event::Reload { generation: generation.clone(), no_restart: false, tolerant: false };
-        let plan = self.show_plan(event);
-        self.answer_load(asker, &generation, plan);
-    }
-
-    fn answer_load<T: Serialize>(
-        &mut self,
-        asker: Asker,
-        generation: &Generation,
-        answer: Result<T, Failure>,
-    ) {
-        if !self.recall(asker) {
-            return;
-        }
-        let line = match answer {
-            Ok(answer) => line(&Line::ok(asker.id, answer)),
-            Err(mut failure) => {
-                failure.report = Some(Report::new(&generation.diagnostics));
-                failed(asker.id, failure)
-            }
-        };
-        self.queue(asker.client, &line);
+        generation: &Arc<Generation>,
+        flip: Event,
+        for_a_client: bool,
+    ) -> Answered {
+        let plan = for_a_client.then(|| self.show_plan(flip.clone())).transpose()?;
+        self.wish(flip)?;
+        self.settle_with(generation);
+        self.timings.keep(generation);
+        let (number, units) = (generation.number, generation.units.len());
+        self.say(Level::Info, format_args!("generation {number}: {units} units"));
+        let diagnostics = Report::new(&generation.diagnostics).diagnostics;
+        now(Changed { schema: 1, generation: number, plan: plan.unwrap_or_default(), diagnostics })
     }
 }
 
@@ -342,7 +296,7 @@ impl Init {
             graph.meant(generation, name) == Provider::NoUnit
                 && generation.find_unit(name.as_str()).is_none()
         };
-        let changes = self.loader.will_change();
+        let changes = self.loader.purpose().is_some_and(|purpose| !purpose.is_shown_only());
         instances_of(wish).any(|name| is_missing(name) || (changes && !is_told(name)))
     }
 
@@ -352,7 +306,7 @@ impl Init {
             return self.later(asker, Purpose::Instances { asker, wish: wish.into(), dry: false });
         }
         let plan = self.show_plan(wish.clone())?;
-        self.wish(wish).map_err(refused)?;
+        self.wish(wish)?;
         let generation = self.machine.generation().number;
         now(Changed { schema: 1, generation, plan, diagnostics: Vec::new() })
     }
@@ -365,44 +319,24 @@ impl Init {
         now(self.show_plan(wish)?)
     }
 
-    /// Handles a generation that has the requested instances.
+    /// Installs a generation that has the requested instances and applies the request.
     pub(crate) fn take_instances(
         &mut self,
-        asker: Asker,
-        wish: Event,
-        dry: bool,
-        generation: Generation,
-    ) {
-        let generation = Arc::new(generation);
-        let flip =
-            Event::Reload { generation: generation.clone(), no_restart: false, tolerant: true };
-        let planned = self.show_plans(vec![flip.clone(), wish.clone()]);
-        let answer = match planned {
-            Err(failure) => failed(asker.id, failure),
-            Ok(plan) if dry => line(&Line::ok(asker.id, plan)),
-            Ok(plan) => match self.granted(flip, wish, &generation, plan) {
-                Ok(changed) => line(&Line::ok(asker.id, changed)),
-                Err(failure) => failed(asker.id, failure),
-            },
-        };
-        if self.recall(asker) {
-            self.queue(asker.client, &answer);
-        }
-    }
-
-    fn granted(
-        &mut self,
+        generation: &Generation,
         flip: Event,
         wish: Event,
-        generation: &Arc<Generation>,
-        plan: Plan,
-    ) -> Result<Changed, Failure> {
-        self.wish(flip).map_err(refused)?;
+        dry: bool,
+    ) -> Answered {
+        let plan = self.show_plans(vec![flip.clone(), wish.clone()])?;
+        if dry {
+            return now(plan);
+        }
+        self.wish(flip)?;
         self.timings.keep(generation);
         let (number, units) = (generation.number, generation.units.len());
         self.say(Level::Debug, format_args!("generation {number}: {units} units"));
-        self.wish(wish).map_err(refused)?;
-        Ok(Changed { schema: 1, generation: number, plan, diagnostics: Vec::new() })
+        self.wish(wish)?;
+        now(Changed { schema: 1, generation: number, plan, diagnostics: Vec::new() })
     }
 }
 
@@ -448,14 +382,11 @@ impl Init {
                             let end = || clock::now().after(limit::SERVING_A_TURN);
                             until = until.or_else(|| Some(end()));
                         }
-                        self.request(number, &line, passed);
+                        self.request(number, caller, &line, passed);
                     }
                     Input::TooLong => {
-                        let failure = Failure::new(
-                            "protocol",
-                            "the request is too long",
-                            "a request is one line of at most 64 KiB",
-                        );
+                        let hint = "a request is one line of at most 64 KiB";
+                        let failure = Failure::new("protocol", "the request is too long", hint);
                         client.queue(&failed(0, failure));
                         client.close();
                     }
@@ -464,24 +395,23 @@ impl Init {
         }
     }
 
-    fn request(&mut self, number: usize, text: &[u8], passed: Vec<Foreign>) {
-        let Some(caller) = self.caller(number) else { return };
+    fn request(&mut self, number: usize, caller: Caller, text: &[u8], passed: Vec<Foreign>) {
         let request = Request::parse(text);
-        control::count_unused(&request, &passed);
-        let answer = match request {
+        if !matches!(&request, Ok(Request { verb: Verb::SourcePut { .. }, .. })) {
+            // It does not use the descriptors that came with it.
+            fd::dropped(passed.len());
+        }
+        match request {
             Err(Malformed { id, kind, message, hint }) => {
-                Some(failed(id.unwrap_or(0), Failure::new(kind, message, hint)))
+                let asker = Asker { client: number, id: id.unwrap_or(0) };
+                self.send(asker, Err(Failure::new(kind, message, hint)));
             }
             Ok(request) => {
                 let asker = Asker { client: number, id: request.id };
-                match self.answer(asker, caller, request.verb, passed) {
-                    Ok(answer) => answer.map(|answer| answer.line(asker.id)),
-                    Err(failure) => Some(failed(asker.id, self.too_early(failure))),
-                }
+                let answer = self.answer(asker, caller, request.verb, passed);
+                let answer = answer.map_err(|failure| self.too_early(failure));
+                self.send(asker, answer);
             }
-        };
-        if let Some(answer) = answer {
-            self.queue(number, &answer);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Answers that only read the state of init and of the machine.
 
 use crate::base::limit;
-use crate::control::Control;
+use crate::control::{self, Control};
 use crate::event_loop::Init;
 use crate::fd;
 use crate::service::run_table::Running;
@@ -60,10 +60,10 @@ impl Init {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION").to_string(),
             pid: std::process::id(),
-            boot: self.shown_by().wall_of(self.booted),
+            boot: self.shown_by().wall_of(self.basics.booted),
             mode: self.mode.as_str().to_string(),
             seq: self.history.last(),
-            seq_mono_us: self.booted.as_nanos() / 1000,
+            seq_mono_us: self.basics.booted.as_nanos() / 1000,
             paths: Paths {
                 config: self.paths.config.0.clone(),
                 policy: self.paths.policy.clone(),
@@ -94,11 +94,12 @@ impl Init {
         let gone = count(self.control.as_deref().map_or(0, Control::gone));
         Stats {
             schema: SCHEMA,
-            crashes: self.images.crashes,
+            crashes: self.basics.crashes,
             // Do not count the descriptor of the directory that is being read.
             fds: fds.saturating_sub(1).saturating_sub(gone),
             rss: pages.saturating_mul(limit::PAGE),
-            wakeups: self.wakeups,
+            wakeups: self.pending.wakeups,
+            commits: self.images.commits,
             units: count(self.machine.generation().units.len()),
             runs: count(self.runs.len()),
             tracking: self.tracker.tracking().to_string(),
@@ -111,6 +112,7 @@ impl Init {
         Dropped {
             callers_turned_away: control.map_or(0, |control| control.turned_away),
             callers_cut_off: control.map_or(0, |control| control.cut_off),
+            messages_refused: self.basics.messages_refused,
             messages_unusable: self.notify.as_ref().map_or(0, |notify| notify.dropped),
             descriptors_closed: fd::all_dropped(),
             lines_not_said: self.voice.not_said,
@@ -123,18 +125,17 @@ impl Init {
     }
 
     /// The combined effect of these requests, applied one after the other.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "only a reload brings other units")]
     pub(crate) fn show_plans(&self, wishes: Vec<Event>) -> Result<Plan, Failure> {
-        let brought = wishes.iter().filter_map(|wish| match wish {
-            Event::Reload { generation, .. } => Some(generation.clone()),
-            _ => None,
-        });
-        let next: Vec<_> = brought.collect();
-        let mut generations = vec![self.machine.generation().as_ref()];
-        generations.extend(next.iter().map(AsRef::as_ref));
-        let plan = self.machine.plan_all(self.now, wishes);
-        plan.map(|plan| view::plan(&plan, &generations))
-            .map_err(|r| Failure::new(&r.kind, r.message, r.hint))
+        let mut brought = Vec::new();
+        for wish in &wishes {
+            if let Event::Reload { generation, .. } = wish {
+                brought.push(generation.clone());
+            }
+        }
+        let present = [self.machine.generation()];
+        let generations: Vec<_> = present.into_iter().chain(&brought).map(AsRef::as_ref).collect();
+        let plan = self.machine.plan_all(self.now, wishes).map_err(control::refused)?;
+        Ok(view::plan(&plan, &generations))
     }
 
     pub(crate) fn show_status(&self, names: &[Name]) -> Result<Status, Failure> {
@@ -153,10 +154,10 @@ impl Init {
         };
         let mut facts = Facts {
             now: self.now,
-            wall: self.on_the_wall.at(self.now),
-            booted: self.booted,
-            crashes: self.images.crashes,
-            resumed: self.images.resumed,
+            wall: self.basics.on_the_wall.at(self.now),
+            booted: self.basics.booted,
+            crashes: self.basics.crashes,
+            resumed: self.basics.resumed,
             tracking: self.tracker.tracking().to_string(),
             main_pids: self.runs.iter().filter_map(|(run, r)| Some((run, main(r)?))).collect(),
             waits: std::collections::BTreeMap::new(),

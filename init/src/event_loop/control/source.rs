@@ -4,18 +4,16 @@
 
 use crate::base::Level;
 use crate::control::client::Caller;
-use crate::control::{Answered, failed, line, refused};
+use crate::control::{Answered, now};
 use crate::event_loop::Init;
 use crate::fd::Foreign;
 use crate::loader::{Asker, Purpose};
 use crate::sys::memfd;
-use groundstate_units::control::answer::{Failure, Line, Put, Report, SCHEMA, Source, Sources};
+use groundstate_units::control::answer::{Failure, Put, Report, SCHEMA, Source, Sources};
 use groundstate_units::control::place;
 use groundstate_units::machine::event::Event;
-use groundstate_units::machine::reason::Refusal;
 use groundstate_units::text::name::Name;
 use groundstate_units::unit::generation::Generation;
-use std::sync::Arc;
 
 impl Init {
     fn known_source(&self, source: &Name) -> Result<(), Failure> {
@@ -73,59 +71,25 @@ impl Init {
         Sources { schema: SCHEMA, sources: known.filter(|(_, uid)| seen(**uid)).map(one).collect() }
     }
 
-    /// Refuses a load because the queue of loads is full.
-    pub(crate) fn turn_away(&mut self, asker: Asker) {
-        let message = "too many loads are waiting";
-        self.refuse_source(
-            asker,
-            Refusal {
-                kind: Failure::BUSY.to_string(),
-                message: message.to_string(),
-                hint: "try again".to_string(),
-            },
-        );
-    }
-
-    /// Answers a source request with a refusal.
-    pub(crate) fn refuse_source(&mut self, asker: Asker, refusal: Refusal) {
-        if self.recall(asker) {
-            self.queue(asker.client, &failed(asker.id, refused(refusal)));
-        }
-    }
-
-    /// Installs the generation with the new source and answers the controller.
+    /// Installs the generation with the new source.
     pub(crate) fn take_source(
         &mut self,
-        asker: Asker,
+        generation: &Generation,
+        flip: Event,
         source: &Name,
         plan: bool,
-        generation: Generation,
-    ) {
-        let generation = Arc::new(generation);
+    ) -> Answered {
         let (revision, number) = (generation.revision(source), generation.number);
-        let event =
-            Event::Reload { generation: generation.clone(), no_restart: false, tolerant: true };
-        let plan = plan.then(|| self.show_plan(event.clone())).transpose();
-        let outcome =
-            plan.and_then(|plan| self.wish(event).map(|()| plan).map_err(refused)).map(|plan| {
-                let directory = format!("{}/{source}/", place::sources(self.paths.runtime()));
-                let of_it = generation.diagnostics.iter();
-                let of_it = of_it.filter(|found| found.at.file.starts_with(&directory)).cloned();
-                let diagnostics = Report::new(&of_it.collect::<Vec<_>>()).diagnostics;
-                let source = source.to_string();
-                Put { schema: SCHEMA, source, revision, generation: number, plan, diagnostics }
-            });
-        if outcome.is_ok() {
-            self.timings.keep(&generation);
-            self.say(Level::Debug, format_args!("source {source} is at revision {revision}"));
-        }
-        if self.recall(asker) {
-            let answer = match outcome {
-                Ok(put) => line(&Line::ok(asker.id, put)),
-                Err(failure) => failed(asker.id, failure),
-            };
-            self.queue(asker.client, &answer);
-        }
+        let plan = plan.then(|| self.show_plan(flip.clone())).transpose()?;
+        self.wish(flip)?;
+        self.timings.keep(generation);
+        self.say(Level::Debug, format_args!("source {source} is at revision {revision}"));
+        let directory = format!("{}/{source}/", place::sources(self.paths.runtime()));
+        let of_it = generation.diagnostics.iter();
+        let of_it = of_it.filter(|found| found.at.file.starts_with(&directory)).cloned();
+        let diagnostics = Report::new(&of_it.collect::<Vec<_>>()).diagnostics;
+        let source = source.to_string();
+        now(Put { schema: SCHEMA, source, revision, generation: number, plan, diagnostics })
     }
 }
 

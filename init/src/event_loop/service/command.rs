@@ -6,7 +6,7 @@ use crate::logger;
 use crate::process_tracking::{Place, Wish};
 use crate::service::run_table::{Main, ReadyPipe, Started, exit_words};
 use crate::service::sequence::{CommandKind, CommandSequence, Effect};
-use crate::spawn::{Child, ExecResult, Prepared, Request};
+use crate::spawn::{Prepared, Report, Request, failure};
 use crate::sys::Pid;
 use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};
 use groundstate_units::spec::{Input, Kind, Log, NotifyAccess, Output, Readiness, Run};
@@ -23,7 +23,7 @@ impl Init {
     pub(crate) fn prepare_line(&mut self, run: RunId, part: CommandKind) -> Vec<Effect> {
         match self.prepared(run, part) {
             Ok(Some(prepared)) => {
-                self.effects.push_start(run, part, prepared);
+                self.pending.effects.push_start(run, part, prepared);
                 Vec::new()
             }
             Ok(None) => Vec::new(),
@@ -33,26 +33,26 @@ impl Init {
 
     /// Starts a prepared command. After a crash, its child may already exist; then it is adopted.
     pub(crate) fn start_line(&mut self, run: RunId, part: CommandKind, serial: u64) -> Vec<Effect> {
-        let prepared = self.effects.prepared.remove(&serial);
+        let prepared = self.pending.effects.prepared.remove(&serial);
         let Some(running) = self.runs.get(run) else { return Vec::new() };
         let (name, Some(spec)) = (running.name.clone(), running.spec()) else { return Vec::new() };
-        let child = match prepared {
-            Some(prepared) => self.spawner.spawn(prepared, serial),
-            None => match self.spawner.adopt(serial, name.as_str()) {
-                Some(child) => {
-                    self.effects.has_adopted = true;
-                    Ok(child)
-                }
-                None => match self.prepared(run, part) {
-                    Ok(Some(prepared)) => self.spawner.spawn(prepared, serial),
-                    Ok(None) => return Vec::new(),
-                    Err(failure) => Err(failure),
-                },
+        let adopted = if prepared.is_none() { self.spawner.adopt(serial) } else { None };
+        self.pending.effects.has_adopted |= adopted.is_some();
+        let child = match (adopted, prepared) {
+            (Some(child), _) => Ok(child),
+            (None, Some(prepared)) => self.spawner.spawn(prepared, serial),
+            (None, None) => match self.prepared(run, part) {
+                Ok(Some(prepared)) => self.spawner.spawn(prepared, serial),
+                Ok(None) => return Vec::new(),
+                Err(failure) => return self.not_started(run, part, failure),
             },
         };
         let child = match child {
             Ok(child) => child,
-            Err(failure) => return self.not_started(run, part, failure),
+            Err(broken) => {
+                let failure = failure(name.as_str(), &spec, part.of(&spec), broken);
+                return self.not_started(run, part, failure);
+            }
         };
         let is_last = part == CommandKind::Start(spec.exec_start.len().saturating_sub(1));
         if is_last {
@@ -122,6 +122,7 @@ impl Init {
         let starts = matches!(part, CommandKind::Start(_));
         let first = !running.has_started;
         let targets = running.targets.clone();
+        let output = running.output.as_deref().cloned();
         // Stop and reload commands get no pid of a main process that has exited, even if it is not
         // reaped yet. Its pid may be reused before the command sends a signal.
         let signals = matches!(part, CommandKind::Stop(_) | CommandKind::Reload(_));
@@ -129,8 +130,14 @@ impl Init {
         let main = running.main.as_ref().filter(is_it);
         let main_pid = main.map(|main| Pid::from_raw(main.pid()));
         let mut extra = extra(run, &running.procedure, part);
-        extra.extend(self.triggers.remote_of(&name).into_iter().chain(self.monitored(&name, part)));
-        let log = self.log_pipe(run, part, &spec).map_err(stdio)?;
+        extra.extend(self.triggers.remote_of(&name));
+        extra.extend(self.monitored(&name, part).into_iter().flatten());
+        // Init keeps the write end only for the commands of the start: each clone copies the
+        // descriptor table, so the table must not grow with the number of units.
+        let log = match output {
+            Some(output) => output,
+            None => self.helper_output(&name, &targets, &spec, spec.log, starts).map_err(stdio)?,
+        };
         let ready = if starts { self.pipe_for_ready(run, &spec).map_err(stdio)? } else { None };
         // Only the main process gets the sockets, at each of its starts.
         let listen = if starts { self.sockets_of(&name) } else { Vec::new() };
@@ -147,7 +154,7 @@ impl Init {
         let notify = self.notify.as_ref().map(|notify| notify.path().to_string());
         let place = self.place(run, &name, &spec, part.is_helper())?;
         (self.base.limits, self.base.score) =
-            (self.own_limits.of_children(), self.own_limits.score());
+            (self.basics.own_limits.of_children(), self.basics.own_limits.score());
         self.base.limits.extend(self.tracker.mark(run, &spec.limits));
         let prepared = Prepared::new(Request {
             unit: name.as_str(),
@@ -162,7 +169,6 @@ impl Init {
             listen,
             ready,
             place,
-            take_terminal: false,
             is_awaited: starts
                 && (matches!(spec.readiness, Readiness::Exec | Readiness::Wait(_))
                     || spec.particular.is_some()
@@ -189,18 +195,17 @@ impl Init {
     }
 
     /// Registers the new child with its run, the tracker and the poll.
-    pub(crate) fn keep(&mut self, run: RunId, part: CommandKind, spec: &Run, child: Child) {
-        let (pid, token) = (child.pid.as_raw(), self.tokens.next());
+    pub(crate) fn keep(&mut self, run: RunId, part: CommandKind, spec: &Run, child: Report) {
+        let (pid, token) = (child.pid.as_raw(), self.basics.tokens.next());
         self.tracker.started(run, child.pid);
         self.runs.own(pid, run, part);
         self.runs.watch(token.0, run);
-        if let Some(pipe) = child.report.pipe() {
+        if let Some(pipe) = child.pipe() {
             // Without the poll, init reads the exec result when the child exits.
             let _ = token::watch(self.poll.registry(), pipe, token.0);
         }
         if let Some(running) = self.runs.get_mut(run) {
-            let report = child.report;
-            running.report(Started { token: token.0, pid, part, report });
+            running.reports.push(Started { token: token.0, pid, part, report: child });
             if matches!(
                 part,
                 CommandKind::Condition(_)
@@ -220,23 +225,7 @@ impl Init {
         self.remember_report(token.0);
     }
 
-    /// The write end of the run's log pipe. Init keeps it only for the commands of the start: each
-    /// clone copies the descriptor table, so the table must not grow with the number of units.
-    fn log_pipe(
-        &mut self,
-        run: RunId,
-        part: CommandKind,
-        spec: &Run,
-    ) -> std::io::Result<Rc<OwnedFd>> {
-        let Some(running) = self.runs.get_mut(run) else { return Ok(self.null.output.clone()) };
-        let (name, targets) = (running.name.clone(), running.targets.clone());
-        let is_start = matches!(part, CommandKind::Start(_));
-        match running.output.as_deref().cloned() {
-            Some(output) => Ok(output),
-            None => self.helper_output(&name, &targets, spec, spec.log, is_start),
-        }
-    }
-
+    /// Opens an output with a log id of its own: of a helper command, or the second one of a start.
     fn helper_output(
         &mut self,
         name: &Name,
@@ -245,15 +234,9 @@ impl Init {
         log: Log,
         of_a_start: bool,
     ) -> std::io::Result<Rc<OwnedFd>> {
-        let aside = self.next_aside(of_a_start);
-        self.output_to(aside, name, targets, spec, log)
-    }
-
-    /// The log id of the next pipe of a helper command.
-    pub(crate) fn next_aside(&mut self, of_a_start: bool) -> RunId {
-        let number = self.helper_outputs;
-        self.helper_outputs = number.saturating_sub(1);
-        logger::aside(number, of_a_start)
+        let number = self.basics.helper_outputs;
+        self.basics.helper_outputs = number.saturating_sub(1);
+        self.output_to(logger::aside(number, of_a_start), name, targets, spec, log)
     }
 
     /// The child's descriptors 0, 1 and 2. The child itself opens files and terminals.
@@ -298,14 +281,9 @@ impl Init {
         }
         let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
         fcntl(&read, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-        self.hear_ready_from(run, read)?;
-        Ok(Some(Rc::new(write)))
-    }
-
-    /// Watches the read end of a `ready-fd`: a line on it makes the run ready.
-    pub(crate) fn hear_ready_from(&mut self, run: RunId, read: OwnedFd) -> std::io::Result<()> {
-        let Some(running) = self.runs.get_mut(run) else { return Ok(()) };
-        let token = self.tokens.next();
+        let write = Some(Rc::new(write));
+        let Some(running) = self.runs.get_mut(run) else { return Ok(write) };
+        let token = self.basics.tokens.next();
         token::watch(self.poll.registry(), &read, token.0)?;
         let ready = ReadyPipe { token: token.0, pipe: read.into() };
         // The previous pipe belongs to an earlier command of the same start and no longer counts.
@@ -313,7 +291,7 @@ impl Init {
             self.runs.unwatch(before.token);
         }
         self.runs.watch(token.0, run);
-        Ok(())
+        Ok(write)
     }
 
     /// Removes the files of a run in a child of init.
@@ -341,47 +319,41 @@ impl Init {
         let Some(started) = found else { return true };
         let part = started.part;
         match started.report.verdict() {
-            ExecResult::Pending => return false,
-            ExecResult::Executed => {
-                self.executed(run, part, token);
+            None => return false,
+            Some(Ok(())) => {
+                running.reported(|started| started.token == token);
+                self.runs.unwatch(token);
+                self.advance(run, |procedure| procedure.executed(part));
             }
             // The child is not reaped yet; its exit delivers the failure.
-            ExecResult::Failed(_) => {}
+            Some(Err(_)) => {}
         }
         true
-    }
-
-    /// Handles the successful exec of a child.
-    pub(crate) fn executed(&mut self, run: RunId, part: CommandKind, token: usize) {
-        if let Some(running) = self.runs.get_mut(run) {
-            running.reported(|started| started.token == token);
-        }
-        self.runs.unwatch(token);
-        self.advance(run, |procedure| procedure.executed(part));
     }
 
     /// Tracks a new report. In a burst of starts, the first children have executed before the last
     /// is cloned. Checking them on the way bounds the per-child state and the descriptor table,
     /// which each clone copies.
     fn remember_report(&mut self, latest: usize) {
-        self.reports.push_back(latest);
+        self.basics.reports.push_back(latest);
         if latest.is_multiple_of(limit::STARTS_BETWEEN_FETCHES)
             && let Some(notify) = &mut self.notify
         {
             notify.fetch();
         }
-        if self.reports.len() > limit::CHILDREN_UNKNOWN {
+        if self.basics.reports.len() > limit::CHILDREN_UNKNOWN {
             self.look_at_reports(limit::CHILDREN_LOOKED_AT);
         }
     }
 
     /// Checks the oldest pending reports, because the poll does not watch most of them.
     pub(crate) fn look_at_reports(&mut self, most: usize) {
-        self.effects.has_adopted &= !self.reports.is_empty();
-        for _ in 0..most.min(self.reports.len()) {
-            let Some(token) = self.reports.pop_front() else { return };
-            if !self.report_ready(token) && self.reports.len() < limit::CHILDREN_UNKNOWN_MOST {
-                self.reports.push_back(token);
+        self.pending.effects.has_adopted &= !self.basics.reports.is_empty();
+        for _ in 0..most.min(self.basics.reports.len()) {
+            let Some(token) = self.basics.reports.pop_front() else { return };
+            if !self.report_ready(token) && self.basics.reports.len() < limit::CHILDREN_UNKNOWN_MOST
+            {
+                self.basics.reports.push_back(token);
             }
         }
     }
@@ -426,17 +398,15 @@ impl Init {
         spec: &Run,
         log: Log,
     ) -> std::io::Result<Rc<OwnedFd>> {
-        match (log, &mut self.logger) {
-            (Log::File | Log::Kmsg | Log::Syslog | Log::Console, Some(logger)) => {
+        match log {
+            Log::File | Log::Kmsg | Log::Syslog | Log::Console => {
                 let told = logger::RunLog::of(run, name, targets, spec, log);
-                let pipe = logger.pipe_for(told)?;
-                logger.hold();
+                let pipe = self.logger.pipe_for(told)?;
+                self.logger.hold();
                 Ok(Rc::new(pipe))
             }
-            (Log::Inherit, _) => Ok(Rc::new(std::io::stdout().as_fd().try_clone_to_owned()?)),
-            (Log::Null | Log::File | Log::Kmsg | Log::Syslog | Log::Console, _) => {
-                Ok(self.null.output.clone())
-            }
+            Log::Inherit => Ok(Rc::new(std::io::stdout().as_fd().try_clone_to_owned()?)),
+            Log::Null => Ok(self.null.output.clone()),
         }
     }
 }

@@ -22,41 +22,22 @@ impl Init {
         let (stores, removes) =
             (said.contains(&Statement::Store), said.contains(&Statement::StoreRemove));
         let Some(unit) = self.runs.get(run).map(|running| running.name.clone()) else { return };
-        let name = said.iter().find_map(|statement| match statement {
-            Statement::StoreName(name) if !name.is_empty() => Some(name.as_str()),
-            Statement::StoreName(_)
-            | Statement::Ready
-            | Statement::Reloading
-            | Statement::Stopping
-            | Statement::Status(_)
-            | Statement::MainPid(_)
-            | Statement::WatchdogPing
-            | Statement::WatchdogTrigger
-            | Statement::WatchdogEvery(_)
-            | Statement::ExtendTimeout(_)
-            | Statement::Errno(_)
-            | Statement::Store
-            | Statement::StoreRemove
-            | Statement::StoreUnwatched => None,
+        let named = said.iter().find_map(|statement| {
+            let Statement::StoreName(name) = statement else { return None };
+            (!name.is_empty()).then_some(name.as_str())
         });
-        let name = name.unwrap_or(UNNAMED);
+        let name = named.unwrap_or(UNNAMED);
         if removes {
             self.runs.store.remove(&unit, name);
         } else if stores && !passed.is_empty() {
             let spec = self.runs.get(run).and_then(|running| running.spec());
             let asked = spec.and_then(|spec| spec.particular.as_ref().map(|all| all.fd_store));
-            let Init { runs, poll, tokens, .. } = self;
+            let Init { runs, poll, basics, .. } = self;
             let is_watched = !said.contains(&Statement::StoreUnwatched);
-            let watch = is_watched.then_some((poll.registry(), tokens));
+            let watch = is_watched.then_some((poll.registry(), &mut basics.tokens));
             return runs.store.keep(&unit, run, asked.unwrap_or_default(), name, passed, watch);
         }
         fd::dropped(passed.len());
-    }
-
-    /// Registers the stored descriptors again, in a new image of init.
-    pub(crate) fn rewatch_kept(&mut self) {
-        let Init { runs, poll, tokens, .. } = self;
-        runs.store.rewatch(poll.registry(), tokens);
     }
 
     /// Handles a readiness event of a stored descriptor.

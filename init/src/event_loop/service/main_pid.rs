@@ -3,7 +3,6 @@
 
 use crate::base::{Level, procfs, token};
 use crate::event_loop::Init;
-use crate::service::main_pid::{kill_line, kill_main};
 use crate::service::run_table::Main;
 use crate::service::sequence::{Effect, Whom};
 use crate::sys::{Pid, inherit, signal, wait};
@@ -45,14 +44,6 @@ impl Init {
         }
     }
 
-    pub(crate) fn kill_run(&mut self, run: RunId) {
-        self.tracker.kill(run);
-        let Some(running) = self.runs.get(run) else { return };
-        // Processes that have not joined the cgroup yet.
-        running.lines.iter().for_each(|(pid, _)| kill_line(*pid));
-        running.main.as_ref().inspect(|main| kill_main(main));
-    }
-
     /// Finds the main process of a forking service after its launcher has exited: the only orphan
     /// of the run.
     pub(crate) fn guess_main(&mut self, run: RunId) -> Vec<Effect> {
@@ -76,16 +67,6 @@ impl Init {
     /// Makes a process that init did not start the run's main process, if it belongs to the run.
     /// The check is repeated once a pidfd holds the process, because pids are reused.
     pub(crate) fn adopt(&mut self, run: RunId, pid: i32) -> Result<(), &'static str> {
-        self.adopt_if(run, pid, |init| init.tracker.whose(Pid::from_raw(pid)) == Some(run))
-    }
-
-    /// Like `adopt`, with another test of whether the process belongs to the run.
-    pub(crate) fn adopt_if(
-        &mut self,
-        run: RunId,
-        pid: i32,
-        belongs: impl Fn(&Init) -> bool,
-    ) -> Result<(), &'static str> {
         if pid <= 1 || Pid::from_raw(pid) == nix::unistd::getpid() {
             return Err(FOREIGN);
         }
@@ -99,7 +80,7 @@ impl Init {
             Err(_) if !wait::is_child(of) => return Err("cannot be watched"),
             pidfd => pidfd.ok(),
         };
-        if self.runs.is_anothers(run, pid) || !belongs(self) {
+        if self.runs.is_anothers(run, pid) || self.tracker.whose(of) != Some(run) {
             return Err(FOREIGN);
         }
         // An exited process keeps its cgroup until it is reaped. Init reaps its own child and
@@ -120,10 +101,7 @@ impl Init {
         pid: i32,
         pidfd: Option<OwnedFd>,
     ) -> Result<(), &'static str> {
-        let token = self.tokens.next();
-        if self.runs.get(run).is_none() {
-            return Err(FOREIGN);
-        }
+        let token = self.basics.tokens.next();
         let Some(running) = self.runs.get_mut(run) else { return Err(FOREIGN) };
         running.search = None;
         let before = running.main.take();
@@ -149,7 +127,7 @@ impl Init {
                 wait::made_before([pid]);
             }
             self.runs.own_main(pid, run);
-            self.effects.is_ahead = true;
+            self.pending.effects.is_ahead = true;
         }
         Ok(())
     }

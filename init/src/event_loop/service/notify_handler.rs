@@ -43,22 +43,14 @@ struct Sender {
 }
 
 impl Sender {
-    fn may_speak(&self) -> bool {
-        allows(self.access, self.is_main, self.is_started)
-    }
-
-    fn may_speak_as_main(&self) -> bool {
-        allows(self.access, true, self.is_started)
-    }
-}
-
-/// Returns true if the access allows the main process or a process that init started to send.
-fn allows(access: NotifyAccess, is_main: bool, is_started: bool) -> bool {
-    match access {
-        NotifyAccess::None => false,
-        NotifyAccess::Main => is_main,
-        NotifyAccess::Exec => is_main || is_started,
-        NotifyAccess::All => true,
+    /// Returns true if it may send, as the main process or as another one.
+    fn may_speak(&self, is_main: bool) -> bool {
+        match self.access {
+            NotifyAccess::None => false,
+            NotifyAccess::Main => is_main,
+            NotifyAccess::Exec => is_main || self.is_started,
+            NotifyAccess::All => true,
+        }
     }
 }
 
@@ -98,7 +90,7 @@ impl Init {
     }
 
     fn refuse_message(&mut self) {
-        let refused = &mut self.dropped.messages_refused;
+        let refused = &mut self.basics.messages_refused;
         *refused = refused.saturating_add(1);
     }
 
@@ -111,13 +103,11 @@ impl Init {
     fn take_in(&mut self, datagram: Datagram, heard: &mut Heard) {
         let pid = datagram.pid;
         let is_named = |sender: &Sender| heard.named.contains(&(sender.run, pid));
-        let counts = |sender: &Sender| {
-            sender.may_speak() || (is_named(sender) && sender.may_speak_as_main())
-        };
+        let counts = |sender: &Sender| sender.may_speak(sender.is_main || is_named(sender));
         let Some(sender) = self.sender(pid).filter(counts) else {
             return self.refuse(&datagram);
         };
-        let (run, is_of_next) = (sender.run, !sender.may_speak());
+        let (run, is_of_next) = (sender.run, !sender.may_speak(sender.is_main));
         for statement in &datagram.statements {
             if let Statement::MainPid(next) = statement {
                 heard.named.insert((run, *next));
@@ -169,15 +159,13 @@ impl Init {
             Statement::WatchdogTrigger => Event::WatchdogTrigger(run),
             Statement::WatchdogEvery(span) => Event::WatchdogEvery(run, *span),
             Statement::ExtendTimeout(span) => Event::ExtendTimeout(run, *span),
-            // The exit of the process reports the failure.
-            Statement::Errno(_) => return,
             // `keep_descriptors` has applied these for the whole datagram.
             Statement::Store
             | Statement::StoreRemove
             | Statement::StoreName(_)
             | Statement::StoreUnwatched => return,
         };
-        self.facts.push_back(tell);
+        self.pending.facts.push_back(tell);
     }
 
     fn main_named(&mut self, run: RunId, pid: i32) {

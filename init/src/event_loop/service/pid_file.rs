@@ -2,7 +2,7 @@
 
 use crate::base::{Level, limit, mount_table};
 use crate::event_loop::Init;
-use crate::service::pid_file::{By, Fault, Look, Question, Said, look, remove, status};
+use crate::service::pid_file::{Look, Question, Said, look, remove, status};
 use crate::service::run_table::{Main, Running, Search};
 use crate::service::sequence::{CommandKind, CommandSequence, Effect};
 use crate::sys::{Pid, process};
@@ -22,9 +22,9 @@ impl Init {
         let Some(running) = self.runs.get(run) else { return Vec::new() };
         let Some(path) = running.pid_file.clone() else { return Vec::new() };
         let removed = if mount_table::is_in_memory(&path) {
-            remove(&path, By::Init)
+            remove(&path, false)
         } else {
-            let work = || status(remove(&path, By::Child));
+            let work = || status(remove(&path, true));
             match process::fork(&[], work) {
                 Ok(pid) => {
                     self.runs.own(pid.as_raw(), run, CommandKind::Unlink);
@@ -80,28 +80,18 @@ impl Init {
     fn pid_file_says(&mut self, run: RunId, said: Said) {
         let now = self.now;
         let Some(running) = self.runs.get_mut(run) else { return };
-        let path = running.pid_file.clone().unwrap_or_default();
         let Some(search) = &mut running.search else { return };
         search.at = now.after(search.pause);
         search.pause = (search.pause * 2).min(limit::PID_FILE_PAUSE);
         let since = search.wrong_since;
-        let wrong = match said {
-            Said::Nothing => {
-                self.advance(run, |_| vec![Effect::Look]);
-                return;
-            }
-            Said::Wrong(how) => format!("pid file {path} {how}"),
-            Said::Pid(pid) => match self.adopt(run, pid) {
-                Ok(()) => {
-                    self.advance(run, CommandSequence::main_found);
-                    return;
-                }
-                Err(how) => format!("process {pid} in pid file {path} {how}"),
-            },
+        let silent = said == Said::SILENT;
+        let wrong = match self.take_main(run, said) {
+            Ok(false) => return self.advance(run, |_| vec![Effect::Look]),
+            Ok(true) => return self.advance(run, CommandSequence::main_found),
+            Err(wrong) => wrong,
         };
         // A file that is being written may be invalid for a moment.
         let since = since.unwrap_or(now);
-        let silent = said == Said::Wrong(Fault::Silent);
         if silent || now.since(since) >= limit::PID_FILE_WAIT {
             if let Some(running) = self.runs.get_mut(run) {
                 running.search = None;
@@ -109,6 +99,21 @@ impl Init {
             self.advance(run, |procedure| procedure.main_not_found(wrong));
         } else if let Some(search) = self.runs.get_mut(run).and_then(|r| r.search.as_mut()) {
             search.wrong_since = Some(since);
+        }
+    }
+
+    /// Makes the process in the pid file the main process. Returns false if there is none yet, and
+    /// says what is wrong as an error.
+    fn take_main(&mut self, run: RunId, said: Said) -> Result<bool, String> {
+        let path = self.runs.get(run).and_then(|running| running.pid_file.clone());
+        let path = path.unwrap_or_default();
+        match said {
+            Said::Nothing => Ok(false),
+            Said::Wrong(how) => Err(format!("pid file {path} {how}")),
+            Said::Pid(pid) => match self.adopt(run, pid) {
+                Ok(()) => Ok(true),
+                Err(how) => Err(format!("process {pid} in pid file {path} {how}")),
+            },
         }
     }
 
@@ -131,13 +136,8 @@ impl Init {
 
     fn goes_on_with(&mut self, run: RunId, said: Said, exit: Exit) {
         let Some(running) = self.runs.get(run) else { return };
-        let has_moved = match said {
-            // Another main process was announced meanwhile.
-            _ if running.main.is_some() => true,
-            Said::Pid(pid) => self.adopt(run, pid).is_ok(),
-            Said::Nothing | Said::Wrong(_) => false,
-        };
-        if !has_moved {
+        // Another main process may have been announced meanwhile.
+        if running.main.is_none() && self.take_main(run, said) != Ok(true) {
             self.advance(run, |procedure| procedure.exited(CommandKind::Main, exit));
         }
     }
@@ -156,17 +156,10 @@ impl Init {
 
     fn main_after_reload(&mut self, run: RunId, said: Said, well: bool) -> Vec<Effect> {
         let Some(running) = self.runs.get(run) else { return Vec::new() };
-        let (name, path) = (running.name.clone(), running.pid_file.clone().unwrap_or_default());
+        let name = running.name.clone();
         let main = running.main.as_ref().filter(|main| main.lives()).map(Main::pid);
-        let found = match said {
-            Said::Nothing => Ok(false),
-            Said::Wrong(how) => Err(format!("pid file {path} {how}")),
-            Said::Pid(pid) if main == Some(pid) => Ok(false),
-            Said::Pid(pid) => match self.adopt(run, pid) {
-                Ok(()) => Ok(true),
-                Err(how) => Err(format!("process {pid} in pid file {path} {how}")),
-            },
-        };
+        let is_same = main.is_some_and(|main| said == Said::Pid(main));
+        let found = if is_same { Ok(false) } else { self.take_main(run, said) };
         if let Err(wrong) = &found {
             self.say(Level::Warning, format_args!("{name}: after a reload: {wrong}"));
         }
@@ -183,7 +176,7 @@ impl Init {
     fn ask_pid_file(&mut self, run: RunId, question: Question) -> Option<Said> {
         let path = self.runs.get(run)?.pid_file.clone()?;
         if mount_table::is_in_memory(&path) {
-            return Some(look(&path, By::Init));
+            return Some(look(&path, false));
         }
         match child(&path) {
             Ok((pid, answer)) => {
@@ -195,7 +188,7 @@ impl Init {
                 }
                 None
             }
-            Err(_) => Some(Said::Wrong(Fault::Silent)),
+            Err(_) => Some(Said::SILENT),
         }
     }
 
@@ -244,7 +237,7 @@ impl Init {
             let Some(look) = self.runs.looks.remove(&run) else { continue };
             let question = look.question;
             look.give_up();
-            self.look_is_over(run, question, Said::Wrong(Fault::Silent));
+            self.look_is_over(run, question, Said::SILENT);
         }
     }
 
@@ -268,7 +261,7 @@ fn child(path: &str) -> io::Result<(Pid, OwnedFd)> {
     let pid = process::fork(&[theirs.as_fd()], || {
         // The answer is useless once PID 1 is gone.
         let _ = process::die_with_parent();
-        let said = fields::encode(&look(path, By::Child));
+        let said = fields::encode(&look(path, true));
         u8::from(!said.is_ok_and(|said| write(&theirs, &said).is_ok()))
     })?;
     Ok((pid, answer))

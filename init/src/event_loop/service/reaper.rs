@@ -5,7 +5,6 @@ use crate::base::limit;
 use crate::event_loop::Init;
 use crate::service::run_table::Reaped;
 use crate::service::sequence::{CommandKind, Effect};
-use crate::spawn::ExecResult;
 use crate::sys::inbox;
 use crate::sys::wait::{self, Ended};
 use groundstate_units::machine::event::RunId;
@@ -17,8 +16,12 @@ impl Init {
         let (mut has_reaped, mut strangers) = (false, false);
         self.more_to_reap = true;
         for _ in 0..limit::REAPS_A_TURN {
-            // The exit of the loader may have started processes.
-            self.commit_before_reaping();
+            // A process that the committed state does not name must not be reaped: after a crash its
+            // exit would belong to no run, and its run would wait for ever. The exit of the loader
+            // may have started some.
+            if self.pending.effects.is_ahead {
+                self.commit();
+            }
             // Without room in the inbox the child stays a zombie until the next commit.
             if !inbox::has_room() {
                 break;
@@ -28,7 +31,8 @@ impl Init {
                 break;
             };
             has_reaped = true;
-            strangers |= !self.let_go_of(ended);
+            strangers |= !self.disown(&ended);
+            self.child_ended(ended.pid, ended.exit);
         }
         if has_reaped {
             self.tracker.adopt_left();
@@ -39,39 +43,32 @@ impl Init {
         }
     }
 
-    /// Removes a process from all tables. Returns true if it belonged to a run; the run gets the
-    /// exit later.
-    fn let_go_of(&mut self, ended: Ended) -> bool {
-        let is_runs = self.disown(&ended);
-        self.child_ended(ended.pid, ended.exit);
-        is_runs
-    }
-
     /// Removes a process from the tables of runs, without a commit. Returns true if it belonged to
     /// a run.
     pub(crate) fn disown(&mut self, ended: &Ended) -> bool {
         self.tracker.ended(ended.pid);
         let owned = self.runs.reap(ended.pid, ended.exit);
         let is_runs = owned.is_some();
-        self.reaped.extend(owned);
+        self.pending.reaped.extend(owned);
         is_runs
     }
 
     /// Reports exits to the runs, in the order of the unit names.
     fn tell_ends(&mut self) {
-        if self.reaped.is_empty() {
+        if self.pending.reaped.is_empty() {
             return;
         }
-        let mut reaped: Vec<Reaped> = std::mem::take(&mut self.reaped).into();
+        let mut reaped: Vec<Reaped> = std::mem::take(&mut self.pending.reaped).into();
         reaped.sort_by(|a, b| (&a.name, a.run).cmp(&(&b.name, b.run)));
         reaped.retain_mut(|one| self.was_executed(one));
-        self.reaped = reaped.into();
-        if !self.reaped.is_empty() {
+        self.pending.reaped = reaped.into();
+        if !self.pending.reaped.is_empty() {
             // Messages that a process sent before its exit are handled before the exit.
             self.hear_out();
             self.settle();
         }
-        while let Some(Reaped { pid, run, part, exit, has_handed_on, .. }) = self.reaped.pop_front()
+        while let Some(Reaped { pid, run, part, exit, has_handed_on, .. }) =
+            self.pending.reaped.pop_front()
         {
             self.runs.is_told(pid);
             // The last message of the process may have announced another main process.
@@ -96,14 +93,14 @@ impl Init {
     fn was_executed(&mut self, one: &mut Reaped) -> bool {
         let (run, part) = (one.run, one.part);
         match one.verdict.take() {
-            Some(ExecResult::Failed(failure)) => {
+            Some(Err(failure)) => {
                 self.runs.is_told(one.pid);
                 self.say_not_executed(run, part, &failure);
                 self.advance(run, |procedure| procedure.not_executed(part, failure));
                 return false;
             }
-            Some(ExecResult::Executed) => self.advance(run, |procedure| procedure.executed(part)),
-            Some(ExecResult::Pending) | None => {}
+            Some(Ok(())) => self.advance(run, |procedure| procedure.executed(part)),
+            None => {}
         }
         true
     }
@@ -111,7 +108,7 @@ impl Init {
     /// Carries out effects when the queue is full, because each prepared start holds descriptors.
     /// Only for loops whose remaining work a new image finds again after a crash.
     pub(crate) fn settle_if_full(&mut self) {
-        if self.effects.is_full() {
+        if self.pending.effects.is_full() {
             self.settle();
         }
     }

@@ -3,6 +3,7 @@
 use crate::base::{Level, limit};
 use crate::event_loop::Init;
 use crate::logger;
+use crate::output::event_log::{Entry, Said};
 use crate::service::run_table::{LastEnd, Running, exit_words};
 use crate::service::sequence::{Alarm, CommandKind, CommandSequence, Effect, Outcome, result_of};
 use crate::sys::inbox;
@@ -35,18 +36,11 @@ impl Init {
         if unit.kind.is_instant() {
             return;
         }
-        let fail = |stage, errno| {
-            let path = name.to_string();
-            Event::StartFailed(run, ExecFailure { stage, errno, path })
-        };
         let Some(spec) = Run::decode(&unit.run) else {
-            self.facts.push_back(fail(Stage::ExecLine, libc::EBADMSG));
-            return;
+            return self.start_failed(run, Stage::ExecLine, libc::EBADMSG, name.to_string());
         };
-        let is_unheard = spec.kind == Kind::ForegroundNotified && self.notify.is_none();
-        if is_unheard {
-            self.facts.push_back(fail(Stage::Notify, libc::EROFS));
-            return;
+        if spec.kind == Kind::ForegroundNotified && self.notify.is_none() {
+            return self.start_failed(run, Stage::Notify, libc::EROFS, name.to_string());
         }
         self.forget_runs_of(name);
         let target = |id| generation.target(id).map(|target| target.name.clone());
@@ -56,14 +50,19 @@ impl Init {
             Ok(output) => output,
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(libc::EIO);
-                self.facts.push_back(fail(Stage::Stdio, errno));
-                return;
+                return self.start_failed(run, Stage::Stdio, errno, name.to_string());
             }
         };
         let running =
             Running::new(name.clone(), unit.run.clone(), spec, targets, procedure, output);
         self.runs.insert(run, running);
         self.advance(run, CommandSequence::begin);
+    }
+
+    /// Reports that a run could not be started.
+    pub(crate) fn start_failed(&mut self, run: RunId, stage: Stage, errno: i32, path: String) {
+        let failure = ExecFailure { stage, errno, path };
+        self.pending.facts.push_back(Event::StartFailed(run, failure));
     }
 
     /// Drops an earlier run of this unit that has ended and was kept for a stop that never came.
@@ -92,8 +91,8 @@ impl Init {
     pub(crate) fn follow(&mut self, run: RunId, effects: Vec<Effect>) {
         let mut effects = VecDeque::from(effects);
         while let Some(effect) = effects.pop_front() {
-            if self.effects.has(run) {
-                self.effects.push(run, effect);
+            if self.pending.effects.has(run) {
+                self.pending.effects.push(run, effect);
             } else {
                 effects.extend(self.apply(run, effect));
             }
@@ -105,7 +104,9 @@ impl Init {
         match effect {
             Effect::Spawn(CommandKind::Clean) => return self.clean_up(run),
             Effect::Spawn(part) => return self.prepare_line(run, part),
-            Effect::Signal(..) | Effect::Kill | Effect::KillMain => self.effects.push(run, effect),
+            Effect::Signal(..) | Effect::Kill | Effect::KillMain => {
+                self.pending.effects.push(run, effect)
+            }
             Effect::GuessMain => return self.guess_main(run),
             Effect::Wake(alarm, span) => self.set_alarm(run, alarm, span),
             Effect::Tell(event) => {
@@ -116,7 +117,7 @@ impl Init {
                 ) {
                     self.note_end(run);
                 }
-                self.facts.push_back(event);
+                self.pending.facts.push_back(event);
             }
             Effect::RemovePidFile => return self.remove_pid_file(run),
             Effect::SeekPidFile => self.seek_pid_file(run),
@@ -135,7 +136,6 @@ impl Init {
 
     /// Forgets a run that is over.
     pub(crate) fn forget_run(&mut self, run: RunId) {
-        self.idle.remove(&run);
         if self.runs.remove(run).is_some() {
             self.tracker.forget(run);
             self.history.forget(run);
@@ -144,7 +144,7 @@ impl Init {
 
     fn drain(&mut self, run: RunId) -> Vec<Effect> {
         let now = self.now;
-        let asked = self.logger.as_mut().is_some_and(|logger| logger.drain(run, now));
+        let asked = self.logger.drain(run, now);
         let Some(running) = self.runs.get_mut(run) else { return Vec::new() };
         if !asked {
             return running.procedure.drained();
@@ -156,15 +156,15 @@ impl Init {
 
     /// Handles the reports of the logger.
     pub(crate) fn logger_reports(&mut self) {
-        let now = self.now;
-        let logger = self.logger.as_mut().filter(|logger| logger.may_report());
-        let Some(logger) = logger else { return };
-        for report in logger.reports(now) {
+        if !self.logger.may_report() {
+            return;
+        }
+        for report in self.logger.reports(self.now) {
             match report {
                 logger::Report::Ready(run) => self.ready(run),
                 logger::Report::Drained(run) => self.drained(run),
                 logger::Report::Ended(_) | logger::Report::Pong(_) => {}
-                logger::Report::Finished => self.log_is_finished = true,
+                logger::Report::Finished => self.basics.log_is_finished = true,
                 logger::Report::Lost(lines) => {
                     let lost = &mut self.dropped.lines_not_shown;
                     *lost = lost.saturating_add(lines);
@@ -184,12 +184,12 @@ impl Init {
 
     /// Handles the logger's deadline.
     pub(crate) fn logger_due(&mut self) {
-        let now = self.now;
-        let is_due = self.logger.as_ref().and_then(|logger| logger.deadline());
-        let is_due = is_due.is_some_and(|at| at <= now);
-        match self.logger.as_mut().filter(|_| is_due).map(|logger| logger.tick(now)) {
-            Some(logger::Ticked::Started) => self.watch_logger(),
-            Some(logger::Ticked::DoesNotEnd(pid)) => {
+        if self.logger.deadline().is_none_or(|at| at > self.now) {
+            return;
+        }
+        match self.logger.tick(self.now) {
+            logger::Ticked::Started => self.watch_logger(),
+            logger::Ticked::DoesNotEnd(pid) => {
                 let dir = self.paths.log_dir(&self.machine.generation().settings);
                 let what = format!("the logger (pid {pid}) was killed and does not exit");
                 let why =
@@ -197,7 +197,7 @@ impl Init {
                 let then = "until it exits, services with a full output pipe block";
                 self.say(Level::Error, format_args!("{what}: {why}; {then}"));
             }
-            Some(logger::Ticked::Nothing) | None => {}
+            logger::Ticked::Nothing => {}
         }
     }
 
@@ -243,7 +243,7 @@ impl Init {
             running.search = None;
             // If the run was already being stopped, its end completes that stop.
             if !nothing_left && !running.procedure.is_told_to_stop() {
-                unsay_end(&mut self.facts, run);
+                unsay_end(&mut self.pending.facts, run);
             }
         }
         self.advance(run, |procedure| procedure.stop(reason, nothing_left));
@@ -276,9 +276,6 @@ impl Init {
 
     fn set_alarm(&mut self, run: RunId, alarm: Alarm, span: Duration) {
         let at = self.now.after(span);
-        if alarm == Alarm::Idle {
-            self.idle.insert(run);
-        }
         if let Some(running) = self.runs.get_mut(run) {
             running.alarms.insert(alarm, at);
             self.runs.time(run);
@@ -299,20 +296,17 @@ impl Init {
             if let Some(running) = self.runs.get_mut(run) {
                 running.alarms.remove(&alarm);
             }
-            if alarm == Alarm::Idle {
-                self.idle.remove(&run);
-            }
             self.advance(run, |procedure| procedure.alarm(alarm));
             self.settle_if_full();
         }
     }
 
     fn idle_due(&self) -> Vec<(RunId, Alarm)> {
-        let idle = self
-            .idle
-            .iter()
-            .filter(|run| self.runs.get(**run).is_some_and(|running| running.procedure.is_idle()));
-        let idle: Vec<_> = idle.map(|run| (*run, Alarm::Idle)).collect();
+        let waits = |running: &Running| {
+            running.alarms.contains_key(&Alarm::Idle) && running.procedure.is_idle()
+        };
+        let idle = self.runs.timed().filter(|(_, running)| waits(running));
+        let idle: Vec<_> = idle.map(|(run, _)| (run, Alarm::Idle)).collect();
         let busy = || self.runs.iter().any(|(_, running)| running.procedure.is_starting());
         if idle.is_empty() || busy() { Vec::new() } else { idle }
     }
@@ -406,23 +400,23 @@ impl Init {
 
     /// The variables for the start commands of unit `name` about the one unit that triggers it.
     /// With several triggering units there are none, as in systemd.
-    pub(crate) fn monitored(&self, name: &Name, part: CommandKind) -> Vec<(String, String)> {
+    pub(crate) fn monitored(
+        &self,
+        name: &Name,
+        part: CommandKind,
+    ) -> Option<Vec<(String, String)>> {
         if !matches!(part, CommandKind::Pre(_) | CommandKind::Start(_)) {
-            return Vec::new();
+            return None;
         }
-        let Some(unit) = self.machine.generation().find_unit(name.as_str()) else {
-            return Vec::new();
-        };
+        let unit = self.machine.generation().find_unit(name.as_str())?;
         let back = self.machine.graph().back(unit).iter().filter(|back| is_alarm(back.kind));
         let mut causes = back.map(|back| back.dependent);
-        let Some(cause) = causes.next() else { return Vec::new() };
+        let cause = causes.next()?;
         if causes.any(|other| other != cause) {
-            return Vec::new();
+            return None;
         }
-        let Some(of) = self.machine.generation().unit(cause).map(|unit| unit.name.clone()) else {
-            return Vec::new();
-        };
-        let Some(end) = self.last_end(cause, &of) else { return Vec::new() };
+        let of = self.machine.generation().unit(cause)?.name.clone();
+        let end = self.last_end(cause, &of)?;
         let mut told = vec![
             ("MONITOR_SERVICE_RESULT", end.outcome.result.to_string()),
             ("MONITOR_UNIT", of.to_string()),
@@ -434,7 +428,7 @@ impl Init {
         if end.run != RunId(0) {
             told.push(("MONITOR_INVOCATION_ID", format!("{:032x}", end.run.0)));
         }
-        told.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
+        Some(told.into_iter().map(|(name, value)| (name.to_string(), value)).collect())
     }
 
     /// The last end of a unit: from a unit that stays `exited`, from a run that this image saw end,
@@ -443,22 +437,23 @@ impl Init {
         let run = self.machine.run(unit);
         if self.machine.state(unit) == State::Exited {
             let (run, exit) = (run.unwrap_or(RunId(0)), self.machine.exit(unit));
-            return Some(LastEnd { run, outcome: Outcome { result: "success", exit } });
+            return Some(LastEnd { run, outcome: Outcome { result: "success".into(), exit } });
         }
         if let Some(LastEnd { run, outcome }) = self.ends.get(name) {
-            return Some(LastEnd { run: *run, outcome: *outcome });
+            return Some(LastEnd { run: *run, outcome: outcome.clone() });
         }
         let outcome = outcome_of(self.machine.last_failure(unit)?);
-        let is_its = |entry: &crate::output::event_log::Entry| {
-            entry.note.as_ref().is_some_and(|note| note.unit == *name && note.run.is_some())
+        let run_of_it = |(_, entry): (&u64, &Entry)| match &entry.said {
+            Said::Unit(change) if change.name == *name && change.run != 0 => Some(change.run),
+            Said::Unit(_) | Said::Own(_) | Said::Fired(_) => None,
         };
-        let last = self.history.after(0).filter(is_its).last();
-        let of = last.and_then(|entry| entry.note?.run);
-        Some(LastEnd { run: of.unwrap_or(RunId(0)), outcome })
+        let last = self.history.after(0).filter_map(run_of_it).last();
+        Some(LastEnd { run: RunId(last.unwrap_or(0)), outcome })
     }
 }
 
 /// The outcome, as far as the reason of a failure tells it.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the others are init's, before or after a run")]
 fn outcome_of(reason: &Reason) -> Outcome {
     let (result, exit) = match reason {
         Reason::Exit(exit) => (result_of(*exit), Some(*exit)),
@@ -466,21 +461,9 @@ fn outcome_of(reason: &Reason) -> Outcome {
         Reason::Watchdog => ("watchdog", None),
         Reason::OutOfMemory => ("oom-kill", None),
         Reason::Protocol { .. } => ("protocol", None),
-        Reason::Exec(_)
-        | Reason::Dependency { .. }
-        | Reason::Inactive { .. }
-        | Reason::Masked { .. }
-        | Reason::Missing { .. }
-        | Reason::Config { .. }
-        | Reason::Conflict { .. }
-        | Reason::Skipped { .. }
-        | Reason::Slot
-        | Reason::Backoff { .. }
-        | Reason::On { .. }
-        | Reason::Unkillable
-        | Reason::Internal => ("resources", None),
+        _ => ("resources", None),
     };
-    Outcome { result, exit }
+    Outcome { result: result.into(), exit }
 }
 
 #[cfg(test)]

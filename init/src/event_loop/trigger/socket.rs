@@ -5,7 +5,6 @@ use crate::event_loop::Init;
 use crate::fd::Foreign;
 use crate::sys::no_linger::close_without_linger;
 use crate::sys::{Pid, process, socket as raw, wait};
-use crate::trigger::open::Broken;
 use crate::trigger::socket::{Answer, Connection, Listening, Opening, Peer};
 use crate::trigger::{Subject, open};
 use groundstate_units::control::answer::BrokenOff;
@@ -56,7 +55,7 @@ impl Init {
                 if !failure.is_transient() {
                     // This fails the run: a service that opened the sockets again would find no
                     // data.
-                    self.facts.push_back(Event::StartFailed(run, failure));
+                    self.pending.facts.push_back(Event::StartFailed(run, failure));
                     self.close_sockets(listening);
                     continue;
                 }
@@ -90,7 +89,7 @@ impl Init {
         }
         for index in 0..listening.fds.len() {
             let Some(fd) = listening.fds.get(index) else { continue };
-            let token = self.tokens.next().0;
+            let token = self.basics.tokens.next().0;
             let registry = self.poll.registry();
             let watched = token::watch(registry, fd, token);
             if let Err(error) = watched {
@@ -152,7 +151,7 @@ impl Init {
             self.say_flooded(&unit, &format!("{why}; pausing"), listening.flood.rest());
         }
         self.triggers.listening.insert(run, listening);
-        self.facts.push_back(Event::Fire(unit));
+        self.pending.facts.push_back(Event::Fire(unit));
     }
 
     /// The sockets passed to a unit at its start, in the order of the socket units' names.
@@ -276,7 +275,7 @@ impl Init {
             fd: Some(Rc::new(connection).into()),
         };
         self.triggers.connections.insert(place.clone(), one);
-        self.facts.push_back(Event::Fire(place));
+        self.pending.facts.push_back(Event::Fire(place));
         Ok(())
     }
 
@@ -324,7 +323,7 @@ impl Init {
         let ids = match socket.owner.as_ref().map(|owner| &owner.ids) {
             Some(Err(unresolved)) => {
                 let stage = if unresolved.what == "group" { Stage::Group } else { Stage::User };
-                return self.trigger_failed(run, stage, libc::ENOENT, unresolved.name.clone());
+                return self.start_failed(run, stage, libc::ENOENT, unresolved.name.clone());
             }
             Some(Ok(ids)) => Some(ids.clone()),
             None => None,
@@ -335,7 +334,7 @@ impl Init {
             Ok(opening) => opening,
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(libc::EIO);
-                return self.trigger_failed(run, Stage::Fork, errno, unit.to_string());
+                return self.start_failed(run, Stage::Fork, errno, unit.to_string());
             }
         };
         let registry = self.poll.registry();
@@ -387,7 +386,7 @@ impl Init {
             await_ends(&before);
             work(&theirs, &socket)
         })?;
-        let (unit, token) = (unit.clone(), self.tokens.next().0);
+        let (unit, token) = (unit.clone(), self.basics.tokens.next().0);
         let answers = answers.into();
         let (answered, given_up, has_answer) = (false, false, false);
         Ok(Opening { unit, socket, pid, answers, token, answered, given_up, has_answer })
@@ -403,31 +402,38 @@ impl Init {
         let Some((answer, fds)) = opening.hear() else { return };
         (opening.answered, opening.has_answer) = (true, true);
         let (unit, socket) = (opening.unit.clone(), opening.socket.clone());
-        match answer {
-            Some(Answer::Opened) if fds.len() == socket.listen.len() => {
-                self.listen_at(&unit, run, socket, fds);
-            }
+        let opened = match answer {
+            Some(Answer::Opened) => self.listen_at(&unit, run, socket, fds),
             Some(Answer::Broken(what, errno)) => {
-                self.trigger_failed(run, Stage::Listen, errno, what);
+                return self.start_failed(run, Stage::Listen, errno, what);
             }
-            Some(Answer::Opened) | None => {
-                self.trigger_failed(run, Stage::Listen, libc::EIO, unit.to_string());
-            }
+            None => Err(libc::EIO),
+        };
+        if let Err(errno) = opened {
+            self.start_failed(run, Stage::Listen, errno, unit.to_string());
         }
     }
 
-    fn listen_at(&mut self, unit: &Name, run: RunId, socket: Socket, fds: Vec<Foreign>) {
+    /// Uses the opened sockets, or says why not by an errno.
+    fn listen_at(
+        &mut self,
+        unit: &Name,
+        run: RunId,
+        socket: Socket,
+        fds: Vec<Foreign>,
+    ) -> Result<(), i32> {
         let held: usize = self.triggers.listening.values().map(Listening::len).sum();
         if held.saturating_add(fds.len()) > limit::SOCKETS {
-            return self.trigger_failed(run, Stage::Listen, libc::EMFILE, unit.to_string());
+            return Err(libc::EMFILE);
         }
-        if socket.accept && !fds.iter().all(never_waits) {
-            return self.trigger_failed(run, Stage::Listen, libc::EIO, unit.to_string());
+        if fds.len() != socket.listen.len() || (socket.accept && !fds.iter().all(never_waits)) {
+            return Err(libc::EIO);
         }
         let listening = Listening::new(unit.clone(), run, socket, fds);
         self.triggers.listening.insert(run, listening);
         self.triggers.unsettled = true;
-        self.facts.push_back(Event::Ready(run));
+        self.pending.facts.push_back(Event::Ready(run));
+        Ok(())
     }
 
     pub(crate) fn opener_ended(&mut self, run: RunId) {
@@ -439,9 +445,9 @@ impl Init {
             if was_opened && opening.socket.remove {
                 self.remove_paths(&opening.unit, run, opening.socket);
             }
-            self.facts.push_back(Event::Gone(run));
+            self.pending.facts.push_back(Event::Gone(run));
         } else if !opening.answered {
-            self.trigger_failed(run, Stage::Listen, libc::EIO, opening.unit.to_string());
+            self.start_failed(run, Stage::Listen, libc::EIO, opening.unit.to_string());
         }
         self.closing.push(opening.answers.into_inner());
     }
@@ -481,7 +487,7 @@ fn await_ends(before: &[BorrowedFd<'_>]) {
 fn work(answers: &OwnedFd, socket: &Socket, ids: Option<&Ids>) -> u8 {
     let (answer, opened) = match open::all(socket, ids) {
         Ok(opened) => (Answer::Opened, opened),
-        Err(Broken { what, errno }) => (Answer::Broken(what, errno), Vec::new()),
+        Err(broken) => (broken, Vec::new()),
     };
     let Ok(bytes) = fields::encode(&answer) else { return 1 };
     let fds: Vec<_> = opened.iter().map(AsFd::as_fd).collect();

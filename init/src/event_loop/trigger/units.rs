@@ -1,17 +1,19 @@
 //! Starts, stops and shows trigger units.
 
+use crate::base::{self, Level};
 use crate::event_loop::Init;
 use crate::sys::Pid;
 use crate::trigger::Subject;
 use crate::trigger::socket::Opening;
 use crate::trigger::watch::{Aim, paths};
+use crate::trigger::watcher_process::{Lookout, Post};
 use groundstate_units::control::answer::{
     Accepts, SCHEMA, SocketStatus, Sockets, TimerStatus, Timers,
 };
 use groundstate_units::control::view::Facts;
 use groundstate_units::import::systemd::UnitName;
 use groundstate_units::limit;
-use groundstate_units::machine::event::{Event, ExecFailure, RunId, Stage};
+use groundstate_units::machine::event::{Event, RunId};
 use groundstate_units::spec::{DependencyKind, Kind};
 use groundstate_units::text::wall_clock::WallTime;
 use groundstate_units::trigger::Trigger;
@@ -29,7 +31,7 @@ impl Init {
                 self.begin_watching(run, &unit.name, Aim::Paths(watch, false))
             }
             // A unit that was not made from unit files: it is ready at once.
-            None if unit.kind == Kind::Socket => self.facts.push_back(Event::Ready(run)),
+            None if unit.kind == Kind::Socket => self.pending.facts.push_back(Event::Ready(run)),
             None => {}
         }
         self.triggers.unsettled = true;
@@ -37,8 +39,7 @@ impl Init {
 
     /// Stops a trigger unit. Returns false if the run belongs to no trigger.
     pub(crate) fn stop_trigger(&mut self, run: RunId, nothing_left: bool) -> bool {
-        if self.triggers.is_opening(run) {
-            self.triggers.opener(run).into_iter().for_each(Opening::give_up);
+        if self.stop_opening(run) {
             return true;
         }
         if self.triggers.listening.contains_key(&run)
@@ -46,18 +47,20 @@ impl Init {
         {
             self.close_sockets(listening);
             if !nothing_left {
-                self.facts.push_back(Event::Gone(run));
+                self.pending.facts.push_back(Event::Gone(run));
             }
             return true;
         }
         self.stop_watching(run)
     }
 
-    /// Kills the child that is still opening the sockets.
-    pub(crate) fn kill_trigger(&mut self, run: RunId) {
-        if self.triggers.is_opening(run) {
+    /// Kills the child that is still opening the sockets. Returns false if there is none.
+    pub(crate) fn stop_opening(&mut self, run: RunId) -> bool {
+        let is_opening = self.triggers.is_opening(run);
+        if is_opening {
             self.triggers.opener(run).into_iter().for_each(Opening::give_up);
         }
+        is_opening
     }
 
     /// Handles a token that the poll reports as ready.
@@ -65,7 +68,12 @@ impl Init {
         match self.triggers.by_token.get(&token).copied() {
             Some(Subject::Opening(run)) => self.sockets_opened(run),
             Some(Subject::Listening(run)) => self.socket_fired(run),
-            Some(Subject::Lookout(post)) => self.lookout_ready(post),
+            Some(Subject::Lookout(post)) => {
+                if let Some(lookout) = self.triggers.lookouts.get_mut(&post) {
+                    lookout.flush();
+                }
+                self.hear_lookout(post, base::limit::REPORTS_A_TURN);
+            }
             None => {}
         }
     }
@@ -74,11 +82,7 @@ impl Init {
     pub(crate) fn trigger_child_ended(&mut self, pid: Pid) -> bool {
         let opening = self.triggers.opening.iter().find(|(_, opening)| opening.pid == pid);
         let Some(run) = opening.map(|(run, _)| *run) else {
-            if let Some(run) = self.triggers.flushed_by(pid) {
-                self.triggers.flush_ended(run);
-                return true;
-            }
-            return self.lookout_ended(pid);
+            return self.triggers.flush_ended(pid) || self.lookout_ended(pid);
         };
         self.opener_ended(run);
         true
@@ -91,14 +95,21 @@ impl Init {
             self.triggers.rested_at = None;
             self.triggers.unsettled = true;
         }
-        self.hear_lookouts();
-        self.say_silent();
-        self.lookouts_due();
-    }
-
-    pub(crate) fn trigger_failed(&mut self, run: RunId, stage: Stage, errno: i32, path: String) {
-        let failure = ExecFailure { stage, errno, path };
-        self.facts.push_back(Event::StartFailed(run, failure));
+        if self.triggers.has_more() {
+            for post in std::mem::take(&mut self.triggers.unheard) {
+                self.hear_lookout(post, base::limit::REPORTS_A_TURN);
+            }
+        }
+        if self.triggers.silent_at().is_some_and(|at| at <= now) {
+            for (unit, paths) in self.triggers.newly_silent(now) {
+                let text = "its network or FUSE server may be down";
+                self.say(Level::Warning, format_args!("{unit}: {paths} does not answer: {text}"));
+            }
+        }
+        let is_due = |lookout: &Lookout| lookout.start_at.is_some_and(|at| at <= now);
+        let all = self.triggers.lookouts.iter().filter(|(_, lookout)| is_due(lookout));
+        let due: Vec<Post> = all.map(|(post, _)| *post).collect();
+        due.into_iter().for_each(|post| self.start_lookout(post));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Paths and timers of trigger units: what the lookouts watch, and what a report fires.
 
-use crate::base::{Level, Mode, clock, limit, token};
+use crate::base::{Level, Mode, clock, token};
 use crate::event_loop::Init;
 use crate::sys::Pid;
 use crate::trigger::Subject;
@@ -16,17 +16,6 @@ use groundstate_units::trigger::flood::Flood;
 use groundstate_units::trigger::timer::{Due, History, micros};
 
 impl Init {
-    /// Warns once for each path unit whose paths do not answer.
-    pub(crate) fn say_silent(&mut self) {
-        if self.triggers.silent_at().is_none_or(|at| at > self.now) {
-            return;
-        }
-        for (unit, paths) in self.triggers.newly_silent(self.now) {
-            let text = "its network or FUSE server may be down";
-            self.say(Level::Warning, format_args!("{unit}: {paths} does not answer: {text}"));
-        }
-    }
-
     pub(crate) fn keep_timer(&mut self, unit: &Name, run: RunId, mut timer: Timer) {
         if self.mode == Mode::Container {
             // The machine was booted long before the container.
@@ -37,7 +26,7 @@ impl Init {
         let activated = trigger.and_then(|trigger| machine.activates(trigger));
         let up = activated.filter(|unit| machine.is_up(*unit));
         let history = History {
-            startup: self.booted,
+            startup: self.basics.booted,
             active: self.now,
             active_wall: micros(clock::wall()),
             unit_active: up.map(|unit| machine.since(unit)),
@@ -73,7 +62,7 @@ impl Init {
             let Aim::Paths(watch, _) = &watched.aim else { return };
             let path = watch.looks.first().map(|(_, path)| path.clone()).unwrap_or_default();
             self.stop_watching(run);
-            return self.trigger_failed(run, Stage::Listen, libc::EBUSY, path);
+            return self.start_failed(run, Stage::Listen, libc::EBUSY, path);
         };
         watched.apart = Some(post);
         if self.triggers.watched_at(Post::Paths).is_empty() {
@@ -82,8 +71,8 @@ impl Init {
         self.hand_to_lookout(run, post);
     }
 
-    fn start_lookout(&mut self, post: Post) {
-        let (now, token) = (self.now, self.tokens.next().0);
+    pub(crate) fn start_lookout(&mut self, post: Post) {
+        let (now, token) = (self.now, self.basics.tokens.next().0);
         match self.triggers.start(post, now) {
             Ok(socket) => {
                 if token::watch_both(self.poll.registry(), socket, token).is_err() {
@@ -135,7 +124,7 @@ impl Init {
             Order::Rest(_) => Some(By::Rest),
             Order::Keep(_, _) | Order::Past(_, _) | Order::End(_) => None,
         };
-        let by = by.filter(|_| self.triggers.lookout(post).tells_of_answers());
+        let by = by.filter(|_| self.triggers.lookout(post).is_there());
         if let (Some(by), Some(watched)) = (by, self.triggers.watched.get_mut(&run)) {
             watched.asked_by(by, self.now);
         }
@@ -146,7 +135,7 @@ impl Init {
             return;
         };
         self.stop_watching(run);
-        self.trigger_failed(run, Stage::Listen, libc::E2BIG, unit);
+        self.start_failed(run, Stage::Listen, libc::E2BIG, unit);
     }
 
     /// Stops watching for a run. Returns false if no lookout serves it.
@@ -164,25 +153,8 @@ impl Init {
         true
     }
 
-    /// Handles a readable or writable socket of a lookout.
-    pub(crate) fn lookout_ready(&mut self, post: Post) {
-        if let Some(lookout) = self.triggers.lookouts.get_mut(&post) {
-            lookout.flush();
-        }
-        self.hear_lookout(post, limit::REPORTS_A_TURN);
-    }
-
-    /// Reads from lookouts that sent more than one turn's share.
-    pub(crate) fn hear_lookouts(&mut self) {
-        if !self.triggers.has_more() {
-            return;
-        }
-        for post in std::mem::take(&mut self.triggers.unheard) {
-            self.hear_lookout(post, limit::REPORTS_A_TURN);
-        }
-    }
-
-    fn hear_lookout(&mut self, post: Post, most: usize) {
+    /// Reads up to `most` reports of a lookout.
+    pub(crate) fn hear_lookout(&mut self, post: Post, most: usize) {
         for _ in 0..most {
             let lookout = self.triggers.lookouts.get_mut(&post);
             let Some(report) = lookout.and_then(Lookout::hear) else { return };
@@ -231,7 +203,7 @@ impl Init {
             Report::Broken(run, what, errno) => {
                 if self.triggers.watched.contains_key(&run) {
                     self.stop_watching(run);
-                    self.trigger_failed(run, Stage::Listen, errno, what);
+                    self.start_failed(run, Stage::Listen, errno, what);
                 }
             }
         }
@@ -240,7 +212,7 @@ impl Init {
     /// A timer or path unit fires: the machine starts the unit that it activates.
     fn fire(&mut self, run: RunId) {
         let Some(watched) = self.triggers.watched.get(&run) else { return };
-        self.facts.push_back(Event::Fire(watched.unit.clone()));
+        self.pending.facts.push_back(Event::Fire(watched.unit.clone()));
         self.triggers.unsettled = true;
     }
 
@@ -262,14 +234,6 @@ impl Init {
             lookout.ended(self.now);
         }
         true
-    }
-
-    pub(crate) fn lookouts_due(&mut self) {
-        let now = self.now;
-        let is_due = |lookout: &Lookout| lookout.start_at.is_some_and(|at| at <= now);
-        let all = self.triggers.lookouts.iter().filter(|(_, lookout)| is_due(lookout));
-        let due: Vec<Post> = all.map(|(post, _)| *post).collect();
-        due.into_iter().for_each(|post| self.start_lookout(post));
     }
 
     /// Lets the lookout watch paths only while a firing would start a unit.

@@ -6,7 +6,7 @@ use crate::process_tracking::process_tree::ProcessTree;
 use crate::process_tracking::tracker::{Tracked, Tracker};
 use crate::state::table::Table;
 use groundstate_units::machine::event::{ExecFailure, RunId, Stage};
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::sys::inotify::AddWatchFlags;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::AsFd;
@@ -26,23 +26,19 @@ impl Tracker {
         let Some(hierarchy) = &self.hierarchy else { return Ok(()) };
         let (base, own, parent) = (hierarchy.base.as_fd(), &hierarchy.name, hierarchy.as_fd());
         let settings = wish.settings();
-        let mut failed = Vec::new();
         let all = if wish.delegates() { available(base) } else { BTreeSet::new() };
         for one in &all {
             // A controller that cannot be enabled is unavailable to the unit.
             let _ = enable(base, own, wish.slice(), one);
         }
-        for one in needed(&settings) {
-            if let Err(error) = enable(base, own, wish.slice(), one) {
-                failed.push((one, error));
-            }
-        }
+        let turn_on = |one| Some((one, enable(base, own, wish.slice(), one).err()?));
+        let off: BTreeMap<&str, io::Error> =
+            needed(&settings).into_iter().filter_map(turn_on).collect();
         let mut refused = Vec::new();
         for (file, text) in &settings {
             let controller = file.split('.').next().unwrap_or_default();
-            let off = failed.iter().find(|(failed, _)| *failed == controller);
-            let set = match off {
-                Some((_, error)) => Err(io::Error::from_raw_os_error(raw(error))),
+            let set = match off.get(controller) {
+                Some(error) => Err(io::Error::from_raw_os_error(raw(error))),
                 None => set(parent, name, file, text),
             };
             refused.extend(set.err().map(|error| (file.clone(), error)));
@@ -130,8 +126,7 @@ impl Tracker {
         if let Some(hierarchy) = &mut self.hierarchy {
             hierarchy.is_ours = true;
         }
-        let flags = InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK;
-        self.inotify = self.hierarchy.as_ref().and_then(|_| Inotify::init(flags).ok());
+        self.open_inotify();
         let counting = self.runs.iter().filter(|(_, tracked)| tracked.counts_memory);
         let counting: Vec<(RunId, Box<str>)> =
             counting.filter_map(|(run, tracked)| Some((*run, tracked.cgroup.clone()?))).collect();

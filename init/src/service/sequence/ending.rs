@@ -15,6 +15,7 @@ use groundstate_units::machine::reason::Reason;
 use groundstate_units::spec::{
     DirectoryKind, Ending, Exit, Keep, KillMode, Kind, OomPolicy, Particular,
 };
+use std::borrow::Cow;
 
 const HUP: u8 = 1;
 const ABRT: u8 = 6;
@@ -37,10 +38,10 @@ pub(crate) fn result_of(exit: Exit) -> &'static str {
 }
 
 /// The outcome of a run, for its exec-stop-post. systemd.exec(5), `$SERVICE_RESULT`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     /// `$SERVICE_RESULT`.
-    pub(crate) result: &'static str,
+    pub(crate) result: Cow<'static, str>,
     /// The exit of the main process, if it ran: `$EXIT_CODE` and `$EXIT_STATUS`.
     pub(crate) exit: Option<Exit>,
 }
@@ -65,20 +66,12 @@ impl CommandSequence {
         self.again =
             !matches!(reason, StopReason::NotNeeded | StopReason::Shutdown | StopReason::Done);
         let mut effects = Vec::new();
-        match reason {
-            StopReason::StartTimeout | StopReason::RunTimeout => self.result = Some("timeout"),
-            StopReason::Watchdog => {
-                self.result = Some("watchdog");
-                effects.extend(self.abort());
-            }
-            StopReason::NotNeeded
-            | StopReason::Changed
-            | StopReason::RestartAsked
-            | StopReason::Lost(_)
-            | StopReason::ProviderStops(_)
-            | StopReason::Leftovers
-            | StopReason::Done
-            | StopReason::Shutdown => {}
+        let is_late = matches!(reason, StopReason::StartTimeout | StopReason::RunTimeout);
+        if is_late {
+            self.result = Some("timeout".into());
+        } else if *reason == StopReason::Watchdog {
+            self.result = Some("watchdog".into());
+            effects.extend(self.abort());
         }
         if self.step == Step::Idle {
             self.step = Step::StopRest;
@@ -93,13 +86,7 @@ impl CommandSequence {
             effects.extend(self.signal_main());
             return effects;
         }
-        let broken = matches!(
-            reason,
-            StopReason::Leftovers
-                | StopReason::StartTimeout
-                | StopReason::RunTimeout
-                | StopReason::Watchdog
-        );
+        let broken = is_late || matches!(reason, StopReason::Leftovers | StopReason::Watchdog);
         // A stop is part of the run of a oneshot without `remain`, and it is done when the exit is
         // reported.
         let is_undone = self.plan.kind == Kind::Oneshot && !self.plan.remain && self.exit_told;
@@ -217,7 +204,7 @@ impl CommandSequence {
         reason: Reason,
     ) -> Effects {
         if self.outcome().result == SUCCESS {
-            self.result = Some(result);
+            self.result = Some(result.into());
         }
         if let (true, Reason::Exit(exit)) = (self.closing, &reason) {
             // The machine has not got the exit yet; it will get this one.
@@ -256,7 +243,7 @@ impl CommandSequence {
         self.killed = true;
         let ending = self.ending();
         if self.outcome().result == SUCCESS {
-            self.result = Some("timeout");
+            self.result = Some("timeout".into());
         }
         if !ending.kill && ending.mode != KillMode::None {
             return self.outlive();
@@ -303,12 +290,11 @@ impl CommandSequence {
 
     /// Handles an OOM kill of a process of the run.
     pub(crate) fn out_of_memory(&mut self) -> Effects {
-        if self.stopping || self.exit_told || self.ending().oom_policy == OomPolicy::Continue {
+        if self.ending().oom_policy == OomPolicy::Continue {
             return Vec::new();
         }
-        self.result = Some("oom-kill");
-        let mut effects = vec![Effect::Tell(Event::OutOfMemory(self.run))];
-        if self.main_alive {
+        let mut effects = self.main_out_of_memory();
+        if self.main_alive && !effects.is_empty() {
             effects.extend(self.signal_main());
         }
         effects
@@ -319,7 +305,7 @@ impl CommandSequence {
         if self.stopping || self.exit_told {
             return Vec::new();
         }
-        self.result = Some("oom-kill");
+        self.result = Some("oom-kill".into());
         vec![Effect::Tell(Event::OutOfMemory(self.run))]
     }
 
@@ -335,7 +321,7 @@ impl CommandSequence {
         };
         // The exit of a command before the main process does not count as the main process's exit.
         let exit = self.exit.filter(|_| self.executed_told);
-        Outcome { result: self.result.unwrap_or(by_exit), exit }
+        Outcome { result: self.result.clone().unwrap_or(by_exit.into()), exit }
     }
 
     /// The next command to run when no process is left.

@@ -17,18 +17,15 @@ mod start;
 #[cfg(test)]
 mod tests;
 
-use crate::state::carried;
 pub(crate) use ending::{Outcome, result_of};
 use groundstate_units::machine::event::{Event, ExecFailure, RunId};
 use groundstate_units::spec::{ExecLine, Exit, Kind, Live, Particular, Prefixes, Run};
 use groundstate_units::text::fields::is_default;
 use serde::{Deserialize, Serialize};
 use serde_with::apply;
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// A word of a fixed set.
-type Word = &'static str;
 
 /// The current step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,13 +89,7 @@ pub(crate) struct CommandSequence {
     /// The exit of the main process, for the final commands.
     exit: Option<Exit>,
     /// The result, if it differs from the exit.
-    #[serde_with(skip_apply)]
-    #[serde(
-        default,
-        deserialize_with = "carried::word::maybe",
-        skip_serializing_if = "is_default"
-    )]
-    result: Option<Word>,
+    result: Option<Cow<'static, str>>,
     /// A oneshot without `remain` has done its work and is ending by itself.
     closing: bool,
     /// Remaining processes are not tracked any more.
@@ -226,7 +217,7 @@ impl CommandSequence {
 
     fn protocol(&mut self, message: String) -> Effects {
         self.exit_told = true;
-        self.result.get_or_insert("protocol");
+        self.result.get_or_insert("protocol".into());
         self.step = Step::Up;
         vec![Effect::Tell(Event::Protocol(self.run, message)), Effect::Look]
     }
@@ -518,7 +509,7 @@ pub(crate) enum Effect {
 // The parts of a definition that the sequence needs while the run is up, so that init need not keep
 // the whole definition.
 
-/// The numbers of commands, and related settings.
+/// The commands, and related settings.
 #[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Plan {
@@ -530,39 +521,16 @@ struct Plan {
     has_pid_file: bool,
     /// [`Run::has_stop_work`].
     has_stop_work: bool,
+    /// Its commands except ready-exec. True for those whose failure counts as success.
     #[serde_with(skip_apply)]
-    counts: Counts,
-    /// Commands whose failure counts as success.
-    forgiven: Box<[CommandKind]>,
+    commands: Box<[(CommandKind, bool)]>,
     /// Rarely used settings.
     particular: Option<Box<Particular>>,
 }
 
-/// The number of commands of each key.
-#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Counts {
-    condition: u16,
-    pre: u16,
-    start: u16,
-    post: u16,
-    stop: u16,
-    stop_post: u16,
-    reload: u16,
-}
-
 impl Plan {
     fn new(spec: &Run) -> Plan {
-        let keys = [
-            &spec.exec_condition,
-            &spec.exec_start_pre,
-            &spec.exec_start,
-            &spec.exec_start_post,
-            &spec.exec_stop,
-            &spec.exec_stop_post,
-            &spec.exec_reload,
-        ];
-        let parts: [fn(usize) -> CommandKind; 7] = [
+        let keys: [fn(usize) -> CommandKind; 7] = [
             CommandKind::Condition,
             CommandKind::Pre,
             CommandKind::Start,
@@ -571,48 +539,28 @@ impl Plan {
             CommandKind::StopPost,
             CommandKind::Reload,
         ];
-        let forgiven = keys.iter().zip(parts).flat_map(|(lines, part)| {
-            let those = lines.iter().enumerate();
-            let those = those.filter(|(_, line)| line.prefixes.has(Prefixes::FORGIVEN));
-            those.map(move |(n, _)| part(n))
-        });
-        let [condition, pre, start, post, stop, stop_post, reload] =
-            keys.map(|lines| u16::try_from(lines.len()).unwrap_or(u16::MAX));
+        let forgives = |part: CommandKind| {
+            part.of(spec).map(|line| (part, line.prefixes.has(Prefixes::FORGIVEN)))
+        };
+        let commands = keys.into_iter().flat_map(|key| (0..).map(key).map_while(forgives));
         Plan {
             kind: spec.kind,
             remain: spec.remain,
             has_grep: spec.ready_grep.is_some(),
             has_pid_file: spec.pid_file.is_some(),
             has_stop_work: spec.has_stop_work(),
-            counts: Counts { condition, pre, start, post, stop, stop_post, reload },
-            forgiven: forgiven.collect(),
+            commands: commands.collect(),
             particular: spec.particular.clone(),
         }
     }
 
     /// Returns true if the unit has this command.
     fn has(&self, part: CommandKind) -> bool {
-        let Counts { condition, pre, start, post, stop, stop_post, reload } = self.counts;
-        let (n, count) = match part {
-            CommandKind::Condition(n) => (n, condition),
-            CommandKind::Pre(n) => (n, pre),
-            CommandKind::Start(n) => (n, start),
-            CommandKind::Post(n) => (n, post),
-            CommandKind::Stop(n) => (n, stop),
-            CommandKind::StopPost(n) => (n, stop_post),
-            CommandKind::Reload(n) => (n, reload),
-            CommandKind::Ready => {
-                return self.particular.as_ref().is_some_and(|p| p.ready_exec.is_some());
-            }
-            CommandKind::Clean | CommandKind::Main | CommandKind::Unlink | CommandKind::Look => {
-                return false;
-            }
-        };
-        n < usize::from(count)
+        self.commands.iter().any(|(command, _)| *command == part)
     }
 
     /// Returns true if a failure of the command counts as success.
     fn forgives(&self, part: CommandKind) -> bool {
-        self.forgiven.contains(&part)
+        self.commands.contains(&(part, true))
     }
 }

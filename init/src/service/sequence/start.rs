@@ -33,18 +33,13 @@ impl CommandSequence {
 
     /// The command of the start after this one.
     fn next(&mut self, part: Option<CommandKind>) -> Effects {
+        let (pre, start) = (CommandKind::Pre(0), CommandKind::Start(0));
         let candidates = match part {
-            None | Some(CommandKind::Unlink) => {
-                [CommandKind::Condition(0), CommandKind::Pre(0), CommandKind::Start(0)]
-            }
-            Some(CommandKind::Condition(n)) => {
-                [CommandKind::Condition(n + 1), CommandKind::Pre(0), CommandKind::Start(0)]
-            }
-            Some(CommandKind::Pre(n)) => {
-                [CommandKind::Pre(n + 1), CommandKind::Start(0), CommandKind::Start(0)]
-            }
-            Some(CommandKind::Start(n)) => [CommandKind::Start(n + 1); 3],
-            Some(_) => [CommandKind::Main; 3],
+            None | Some(CommandKind::Unlink) => vec![CommandKind::Condition(0), pre, start],
+            Some(CommandKind::Condition(n)) => vec![CommandKind::Condition(n + 1), pre, start],
+            Some(CommandKind::Pre(n)) => vec![CommandKind::Pre(n + 1), start],
+            Some(CommandKind::Start(n)) => vec![CommandKind::Start(n + 1)],
+            Some(_) => Vec::new(),
         };
         match candidates.into_iter().find(|part| self.plan.has(*part)) {
             Some(part) => vec![self.line(part)],
@@ -56,11 +51,6 @@ impl CommandSequence {
     pub(super) fn line(&mut self, part: CommandKind) -> Effect {
         self.step = Step::Line(part);
         Effect::Spawn(part)
-    }
-
-    /// Turns the failure of a command with a `-` prefix into success.
-    fn forgive(&self, part: CommandKind, exit: Exit) -> Exit {
-        if self.plan.forgives(part) { Exit::Code(0) } else { exit }
     }
 
     /// Handles the exec of a command.
@@ -115,12 +105,13 @@ impl CommandSequence {
         if failure.stage != Stage::Assert && self.plan.forgives(part) {
             return self.exited(part, Exit::Code(0));
         }
+        let what = format!("{}: {}", failure.stage.as_str(), failure.path);
         match part {
+            // A later command of a oneshot: the run had started, so it ends.
             CommandKind::Condition(_) | CommandKind::Pre(_) | CommandKind::Start(_)
                 if self.executed_told =>
             {
-                // A later command of a oneshot: the run had started, so it ends.
-                self.protocol(format!("{}: {}", failure.stage.as_str(), failure.path))
+                self.protocol(what)
             }
             CommandKind::Condition(_) | CommandKind::Pre(_) | CommandKind::Start(_) => {
                 self.failure = Some(Box::new(failure));
@@ -128,9 +119,7 @@ impl CommandSequence {
                 self.step = Step::Up;
                 vec![Effect::Kill, Effect::Look]
             }
-            CommandKind::Ready | CommandKind::Post(_) => {
-                self.post_failed(part, &format!("{}: {}", failure.stage.as_str(), failure.path))
-            }
+            CommandKind::Ready | CommandKind::Post(_) => self.post_failed(part, &what),
             CommandKind::Stop(_) | CommandKind::StopPost(_) => {
                 self.stop_command_failed(part, "resources", Reason::Exec(failure))
             }
@@ -143,7 +132,8 @@ impl CommandSequence {
 
     /// Handles the exit of a command.
     pub(crate) fn exited(&mut self, part: CommandKind, exit: Exit) -> Effects {
-        let exit = self.forgive(part, exit);
+        // The failure of a command with a `-` prefix counts as success.
+        let exit = if self.plan.forgives(part) { Exit::Code(0) } else { exit };
         let well = exit == Exit::Code(0);
         match part {
             CommandKind::Condition(_) | CommandKind::Pre(_) => self.pre_ended(part, exit),
@@ -187,7 +177,7 @@ impl CommandSequence {
                 let one = !self.plan.has(CommandKind::Condition(1));
                 let which = if one { String::new() } else { format!(" {number}") };
                 self.skipped = Some(format!("exec-condition{which}").into());
-                self.result = Some("exec-condition");
+                self.result = Some("exec-condition".into());
                 self.step = Step::Up;
                 vec![Effect::Look]
             }
@@ -207,18 +197,16 @@ impl CommandSequence {
 
     pub(super) fn start_ended(&mut self, n: usize, exit: Exit) -> Effects {
         let well = exit == Exit::Code(0) || self.live.success_status.lists(exit);
-        match self.plan.kind {
-            Kind::Oneshot if well && self.plan.has(CommandKind::Start(n + 1)) && !self.stopping => {
-                self.next(Some(CommandKind::Start(n)))
-            }
-            Kind::Oneshot | Kind::BackgroundScripted if well => self.script_ended(exit),
-            Kind::BackgroundPidfile if well && !self.stopping => self.seek(),
-            Kind::ForegroundNotified
-            | Kind::ForegroundSupervised
-            | Kind::BackgroundPidfile
-            | Kind::BackgroundScripted
-            | Kind::Oneshot => self.main_ended(exit),
-            Kind::Virtual | Kind::Socket | Kind::Timer | Kind::Path => Vec::new(),
+        let kind = self.plan.kind;
+        let has_more = kind == Kind::Oneshot && self.plan.has(CommandKind::Start(n + 1));
+        if well && has_more && !self.stopping {
+            self.next(Some(CommandKind::Start(n)))
+        } else if well && self.is_script() {
+            self.script_ended(exit)
+        } else if well && kind == Kind::BackgroundPidfile && !self.stopping {
+            self.seek()
+        } else {
+            self.main_ended(exit)
         }
     }
 
@@ -246,7 +234,7 @@ impl CommandSequence {
             return self.stopped_beside_post();
         }
         if exit != Exit::Code(0) {
-            self.result.get_or_insert(result_of(exit));
+            self.result.get_or_insert(result_of(exit).into());
             return self.post_failed(CommandKind::Post(n), &format!("exited with {}", words(exit)));
         }
         let next = CommandKind::Post(n + 1);

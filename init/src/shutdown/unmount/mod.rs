@@ -12,8 +12,8 @@ mod tests;
 
 use crate::base::mount_table::Mount;
 use crate::base::{clock, limit, mount_table};
-use crate::shutdown::console;
 use crate::shutdown::watchdog::Watchdog;
+use crate::shutdown::{console, exit_of, feed_until};
 use crate::sys::{Pid, device, process, signal, wait};
 use groundstate_units::spec::Exit;
 use groundstate_units::text::time::Time;
@@ -40,36 +40,22 @@ fn pause() {
 }
 
 /// Does all of it in a child, with a limit for each step.
-pub(crate) fn with_deadline(mut watchdog: Option<&mut Watchdog>) {
+pub(crate) fn with_deadline(watchdog: &mut Option<Watchdog>) {
     let Ok(child) = process::fork(&[], all) else { return by_the_kernel(watchdog) };
-    let until = clock::now().after(limit::FINAL_LONGEST);
-    while clock::now() < until {
-        if let Some(watchdog) = &mut watchdog {
-            watchdog.feed(clock::now());
-        }
-        match wait::reap(child) {
-            Ok(None) => pause(),
-            Ok(Some(_)) | Err(_) => return,
-        }
+    if exit_of(child, limit::FINAL_LONGEST, watchdog).is_none() {
+        console("not all file systems could be synced in time");
     }
-    console("not all file systems could be synced in time");
 }
 
 /// Without a child, lets kernel workers sync and remount read-only, and waits for a limited time.
 /// See sysrq.rst of the kernel.
-fn by_the_kernel(mut watchdog: Option<&mut Watchdog>) {
+fn by_the_kernel(watchdog: &mut Option<Watchdog>) {
     for key in ["s", "u"] {
         if let Err(error) = fs::write("/proc/sysrq-trigger", key) {
             console(&format!("cannot sync file systems: {error}"));
         }
     }
-    let until = clock::now().after(limit::FINAL_STILL);
-    while unwritten() > 0 && clock::now() < until {
-        if let Some(watchdog) = &mut watchdog {
-            watchdog.feed(clock::now());
-        }
-        pause();
-    }
+    feed_until(limit::FINAL_STILL, watchdog, || (unwritten() == 0).then_some(()));
 }
 
 /// KiB that are not written yet.
@@ -134,7 +120,8 @@ fn sync() -> Vec<Task> {
 /// Releases as much as possible and remounts the rest read-only.
 fn take_away(rounds: &mut Rounds, of_others: bool, waits: impl Fn(&Rounds) -> bool) {
     rounds.go_on(|| departures(of_others), waits);
-    let left = || points(of_others).into_iter().filter(|point| !point.is_read_only);
+    let is_meant = |mount: &Mount<'_>| of_others || mount.is_of_here();
+    let left = || points(is_meant).into_iter().filter(|point| !point.is_read_only);
     let made = |point: Point| {
         let at = point.at.clone();
         let work = move || {
@@ -149,7 +136,7 @@ fn take_away(rounds: &mut Rounds, of_others: bool, waits: impl Fn(&Rounds) -> bo
 
 /// Writable disks of this machine, as far as they respond.
 fn busy_disks(rounds: &Rounds) -> Vec<Point> {
-    let mut disks = points(false);
+    let mut disks = points(|mount| mount.is_of_here());
     disks.retain(|it| it.is_disk && !it.is_read_only && !rounds.is_under_way(&it.id));
     disks
 }
@@ -159,7 +146,7 @@ fn tell_of_the_left(rounds: &Rounds) {
         console(&format!("{of} does not respond"));
     }
     let is_said = |it: &Point| rounds.is_under_way(&it.id) || (it.is_read_only && it.at == "/");
-    for point in points(true).into_iter().filter(|point| !is_said(point)) {
+    for point in points(|_| true).into_iter().filter(|point| !is_said(point)) {
         let how = if point.is_read_only { "made read-only" } else { "busy" };
         console(&format!("{} stays mounted: {how}", point.at.display()));
     }
@@ -170,7 +157,7 @@ fn tell_of_the_left(rounds: &Rounds) {
 /// one.
 fn let_waiters_go(rounds: &mut Rounds) -> bool {
     let asking = |id: &str| format!("ask {id}");
-    let mut far = points_that(|mount| !mount.is_of_here() && mount.at != "/");
+    let mut far = points(|mount| !mount.is_of_here() && mount.at != "/");
     let asked = |point: &Point| {
         let at = point.at.clone();
         let work = move || {
@@ -234,7 +221,7 @@ fn departures(of_others: bool) -> Vec<Task> {
             is_fit && umount2(at.as_os_str(), MntFlags::UMOUNT_NOFOLLOW).is_ok()
         })
     };
-    let points = points_of(&table, of_others).into_iter();
+    let points = points_of(&table, |mount| of_others || mount.is_of_here()).into_iter();
     let mut tasks: Vec<Task> =
         points.filter(|point| point.is_bare && point.at != "/").map(away).collect();
     tasks.extend(swaps().into_iter().map(|path| {
@@ -295,21 +282,12 @@ impl Point {
     }
 }
 
-/// Mounts of this machine, or all, the last one mounted first.
-fn points(of_others: bool) -> Vec<Point> {
-    points_of(&mount_table::table().unwrap_or_default(), of_others)
+/// The present mounts of this kind, the last one mounted first.
+fn points(is_meant: impl Fn(&Mount<'_>) -> bool) -> Vec<Point> {
+    points_of(&mount_table::table().unwrap_or_default(), is_meant)
 }
 
-fn points_of(table: &[u8], of_others: bool) -> Vec<Point> {
-    chosen(table, |mount| of_others || mount.is_of_here())
-}
-
-/// The mount points of this kind.
-fn points_that(is_meant: impl Fn(&Mount<'_>) -> bool) -> Vec<Point> {
-    chosen(&mount_table::table().unwrap_or_default(), is_meant)
-}
-
-fn chosen(table: &[u8], is_meant: impl Fn(&Mount<'_>) -> bool) -> Vec<Point> {
+fn points_of(table: &[u8], is_meant: impl Fn(&Mount<'_>) -> bool) -> Vec<Point> {
     let is_at_or_below = |point: &OsStr, top: &str| Path::new(point).starts_with(top);
     // A user may have mounted a disk below /run too.
     let is_kept = |point: &OsStr, holds_data: bool| {
@@ -320,7 +298,7 @@ fn chosen(table: &[u8], is_meant: impl Fn(&Mount<'_>) -> bool) -> Vec<Point> {
     let below: BTreeSet<&str> = mount_table::mounts(table).map(|mount| mount.parent).collect();
     let point = |mount: Mount<'_>| Point {
         is_disk: mount.is_disk(),
-        is_read_only: mount.is_read_only(),
+        is_read_only: mount.is_read_only,
         is_bare: !below.contains(mount.id),
         id: mount.id.to_string(),
         at: mount.at,

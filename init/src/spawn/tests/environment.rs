@@ -51,7 +51,7 @@ fn the_nearer_word_wins() {
             let line = line(&["/usr/bin/env"]);
             let request = Request {
                 unit: "under-test",
-                run: &run,
+                run: &Rc::new(run.clone()),
                 line: &line,
                 main_pid: None,
                 base: &base,
@@ -62,7 +62,6 @@ fn the_nearer_word_wins() {
                 ready: None,
                 first: true,
                 place: None,
-                take_terminal: false,
                 is_awaited: false,
             };
             let prepared = Prepared::new(request).unwrap();
@@ -122,7 +121,7 @@ fn words_come_from_env_files_too() {
         let null = Null::open().unwrap();
         let request = Request {
             unit: "under-test",
-            run: &run,
+            run: &Rc::new(run.clone()),
             line: &split,
             main_pid: Some(Pid::from_raw(12)),
             base: &Base::default(),
@@ -133,7 +132,6 @@ fn words_come_from_env_files_too() {
             ready: None,
             first: true,
             place: None,
-            take_terminal: false,
             is_awaited: false,
         };
         let child = Spawner::with(way).unwrap().spawn(Prepared::new(request).unwrap(), 0).unwrap();

@@ -6,7 +6,7 @@ mod hang;
 mod probe;
 mod score;
 
-use super::{Base, Child, ExecResult, Null, Prepared, Report, Request, Spawner, Way};
+use super::{Base, ExecResult, Null, Prepared, Report, Request, Spawner, Way, failure};
 use crate::sys::{Pid, signal, wait};
 use groundstate_units::machine::event::ExecFailure;
 use groundstate_units::spec::{
@@ -72,10 +72,15 @@ pub(crate) fn line(words: &[&str]) -> ExecLine {
     ExecLine { words, ..ExecLine::default() }
 }
 
+/// The unit's name.
+const UNIT: &str = "under-test";
+
 /// A child under test, killed and reaped at the end.
 pub(crate) struct Running {
     pub(crate) pid: Pid,
     pub(crate) report: Report,
+    run: Run,
+    line: ExecLine,
     reaped: bool,
 }
 
@@ -89,22 +94,21 @@ impl Drop for Running {
 }
 
 impl Running {
-    pub(crate) fn verdict(&mut self) -> ExecResult {
+    pub(crate) fn verdict(&mut self) -> ExecResult<ExecFailure> {
         let deadline = Instant::now() + PATIENCE;
-        loop {
+        let told = loop {
             match self.report.verdict() {
-                ExecResult::Pending if Instant::now() < deadline => match self.report.pipe() {
+                None if Instant::now() < deadline => match self.report.pipe() {
                     Some(pipe) => {
                         let mut fds = [PollFd::new(pipe, PollFlags::POLLIN)];
                         poll(&mut fds, PollTimeout::from(1000u16)).unwrap();
                     }
                     None => std::thread::yield_now(),
                 },
-                ExecResult::Pending => return ExecResult::Pending,
-                ExecResult::Executed => return ExecResult::Executed,
-                ExecResult::Failed(failure) => return ExecResult::Failed(failure),
+                told => break told.expect("no verdict in time"),
             }
-        }
+        };
+        told.map_err(|broken| failure(UNIT, &self.run, Some(&self.line), broken))
     }
 
     pub(crate) fn end(&mut self) -> Exit {
@@ -124,8 +128,8 @@ pub(crate) fn start(
     let null = Null::open().unwrap();
     let (line, base) = (line(words), Base::default());
     let mut request = Request {
-        unit: "under-test",
-        run,
+        unit: UNIT,
+        run: &Rc::new(run.clone()),
         line: &line,
         main_pid: None,
         base: &base,
@@ -136,12 +140,12 @@ pub(crate) fn start(
         ready: None,
         first: true,
         place: None,
-        take_terminal: false,
         is_awaited: false,
     };
     shape(&mut request);
-    let Child { pid, report } = Spawner::with(way).unwrap().spawn(Prepared::new(request)?, 0)?;
-    Ok(Running { pid, report, reaped: false })
+    let spawned = Spawner::with(way).unwrap().spawn(Prepared::new(request)?, 0);
+    let report = spawned.map_err(|broken| failure(UNIT, run, Some(&line), broken))?;
+    Ok(Running { pid: report.pid, report, run: run.clone(), line, reaped: false })
 }
 
 /// The same, with the child's output; the child must exit with status 0.
@@ -160,7 +164,7 @@ pub(crate) fn output(
     .unwrap();
     let mut text = String::new();
     read.read_to_string(&mut text).unwrap();
-    assert_eq!(running.verdict(), ExecResult::Executed);
+    assert_eq!(running.verdict(), Ok(()));
     assert_eq!(running.end(), Exit::Code(0), "{way:?} {words:?}");
     text
 }
@@ -171,11 +175,11 @@ fn refused(way: Way, run: &Run, words: &[&str]) -> ExecFailure {
     match start(way, run, words, |_| {}) {
         Err(failure) => failure,
         Ok(mut running) => match running.verdict() {
-            ExecResult::Failed(failure) => {
+            Err(failure) => {
                 assert_eq!(running.end(), Exit::Code(127));
                 failure
             }
-            ExecResult::Pending | ExecResult::Executed => {
+            Ok(()) => {
                 panic!("{way:?} {words:?} was not refused")
             }
         },

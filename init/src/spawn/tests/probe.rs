@@ -12,7 +12,7 @@ fn field<'a>(status: &'a str, name: &str) -> &'a str {
 
 fn sleeping(way: Way, run: &Run, shape: impl FnOnce(&mut Request<'_>)) -> Running {
     let mut running = start(way, run, &["/bin/sleep", "600"], shape).unwrap();
-    assert_eq!(running.verdict(), ExecResult::Executed, "{way:?}");
+    assert_eq!(running.verdict(), Ok(()), "{way:?}");
     running
 }
 
@@ -77,8 +77,7 @@ fn a_program_begins_with_nothing_of_pid_1() {
 
 #[test]
 fn signals_ignored_and_blocked_by_init_are_not_so_in_its_children() {
-    let number = u8::try_from(libc::SIGRTMIN() + 7).unwrap();
-    signal::ignore(number).unwrap();
+    signal::ignore(nix::sys::signal::Signal::SIGPROF).unwrap();
     for way in ways() {
         let held = signal::hold();
         let running = sleeping(way, &plain(), |_| {});
@@ -108,7 +107,7 @@ fn directory_umask_and_limits_are_those_of_the_unit() {
         let (mut read, write) = std::io::pipe().unwrap();
         let request = Request {
             unit: "under-test",
-            run: &run,
+            run: &Rc::new(run.clone()),
             line: &line,
             main_pid: None,
             base: &base,
@@ -119,7 +118,6 @@ fn directory_umask_and_limits_are_those_of_the_unit() {
             ready: None,
             first: true,
             place: None,
-            take_terminal: false,
             is_awaited: false,
         };
         let child = Spawner::with(way).unwrap().spawn(Prepared::new(request).unwrap(), 0).unwrap();

@@ -34,7 +34,7 @@ fn a_child_has_the_score_of_children_and_init_its_own() {
             run.particular = asked.map(|_| Box::new(particular));
             let mut running =
                 start(way, &run, &["/bin/sleep", "600"], |r| r.base = base(500)).unwrap();
-            assert_eq!(running.verdict(), ExecResult::Executed);
+            assert_eq!(running.verdict(), Ok(()));
             assert_eq!((score(running.pid), score(nix::unistd::getpid())), (given, own), "{way:?}");
         }
     }
@@ -49,7 +49,7 @@ fn a_child_that_can_not_have_its_score_never_becomes_its_program() {
     }
     for (way, run) in ways().flat_map(|way| runs().map(|run| (way, run))) {
         let mut running = start(way, &run, &["/bin/true"], |r| r.base = base(-1000)).unwrap();
-        let ExecResult::Failed(failure) = running.verdict() else { panic!("{way:?} ran") };
+        let Err(failure) = running.verdict() else { panic!("{way:?} ran") };
         let told = (failure.stage, failure.errno, failure.path.as_str());
         assert_eq!(told, (Stage::Schedule, libc::EACCES, "oom-score-adjust"), "{way:?}");
         assert_eq!(running.end(), Exit::Code(127));

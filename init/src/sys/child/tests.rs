@@ -15,7 +15,6 @@ pub(in crate::sys) fn frame() -> Frame {
         passed: vec![24, 25],
         report: Some(26),
         placed: Some((27, 9)),
-        take_terminal: true,
     }
 }
 

@@ -20,6 +20,8 @@ pub struct Stats {
     pub rss: u64,
     /// Turns of the event loop.
     pub wakeups: u64,
+    /// Commits of the state.
+    pub commits: Commits,
     /// Units in the generation.
     pub units: u64,
     /// Runs that are up.
@@ -28,6 +30,19 @@ pub struct Stats {
     pub tracking: String,
     /// Counts of dropped input and output.
     pub dropped: Dropped,
+}
+
+/// Commits of the state since this image of init started.
+#[apply(_ => #[serde(default)])]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Commits {
+    /// Number of commits.
+    pub count: u64,
+    /// Records of units that they have written.
+    pub unit_records: u64,
+    /// Their time in nanoseconds, with the writing of all other records.
+    pub time_ns: u64,
 }
 
 /// Counts of what init has dropped since it started. They only grow, and stay at their maximum.
