@@ -67,11 +67,11 @@ fn serve(options: options::Options, limits: OwnLimits) -> ExitCode {
             Err(why) => crash::take_care(&options, mode, &why).carry_out().into(),
         };
     }
-    let begun = match options.resume.clone() {
+    let started = match options.resume.clone() {
         Some(word) => guarded(|| Init::resume(options, mode, &word)),
         None => Init::new(options, mode, limits),
     };
-    match begun {
+    match started {
         Ok(init) => {
             let mut end = init.run();
             end.carry_out().into()

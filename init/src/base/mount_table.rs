@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_answers_for_is_not_asked_unless_it_is_the_root() {
+    fn only_local_file_systems_and_the_root_are_opened() {
         let mine = table().unwrap();
         let asked = |table: &[u8], path: &str| open_asked(table, path, OFlag::O_PATH).map(drop);
         assert_eq!(asked(&mine, "/"), Ok(()));

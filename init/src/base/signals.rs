@@ -175,14 +175,14 @@ mod tests {
         let ends: Vec<(i32, Shutdown)> = of_an_end()
             .filter_map(|signal| Some((signal, end_by(signal, Mode::Machine)?)))
             .collect();
-        let (halt, off, anew) = (Shutdown::Halt, Shutdown::Poweroff, Shutdown::Reboot);
+        let (halt, off, reboot) = (Shutdown::Halt, Shutdown::Poweroff, Shutdown::Reboot);
         let all = [
             (libc::SIGTERM, halt),
             (RTMIN + 3, halt),
-            (libc::SIGINT, anew),
+            (libc::SIGINT, reboot),
             (libc::SIGPWR, off),
             (RTMIN + 4, off),
-            (RTMIN + 5, anew),
+            (RTMIN + 5, reboot),
             (libc::SIGUSR2, off),
         ];
         assert_eq!(ends, all);

@@ -139,7 +139,7 @@ impl Control {
 
     /// Listens at the same path again, because the socket file may have been removed or replaced.
     /// New clients find only the new socket; clients of the old one are still accepted.
-    pub(crate) fn listen_anew(&mut self, registry: &Registry) -> io::Result<()> {
+    pub(crate) fn listen_again(&mut self, registry: &Registry) -> io::Result<()> {
         let fresh = watched(registry, &self.path)?;
         self.former.push_back(std::mem::replace(&mut *self.listener, fresh));
         while self.former.len() > limit::FORMER_LISTENERS {

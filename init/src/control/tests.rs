@@ -42,7 +42,7 @@ fn who_is_silent_for_long_gives_way_to_the_next_and_not_before() {
     let soon = begin.after(limit::CLIENT_PATIENCE);
     assert!(!control.has_room(same, soon) && !control.has_room(another, soon));
     assert!(control.has_room(ROOT, soon), "its places are kept");
-    assert_eq!(control.clients.len(), others, "nobody had to go for it");
+    assert_eq!(control.clients.len(), others, "no client was disconnected for it");
     let late = soon.after(Duration::from_nanos(1));
     for caller in [same, another] {
         assert!(control.has_room(caller, late), "{caller:?}");
@@ -142,7 +142,7 @@ fn who_has_the_longest_path_there_is_comes_in_like_anybody_else() {
         connect(caller.as_raw_fd(), &UnixAddr::new(&path).unwrap()).unwrap();
         callers.push(caller);
         if former {
-            control.listen_anew(poll.registry()).unwrap();
+            control.listen_again(poll.registry()).unwrap();
         }
         control.accept(poll.registry(), now);
         assert_eq!(control.clients.len(), callers.len());

@@ -128,7 +128,7 @@ impl Init {
         let path = place::control_socket(&dir);
         let reserve = &mut self.reserve;
         let made = match &mut self.control {
-            Some(control) => control.listen_anew(registry),
+            Some(control) => control.listen_again(registry),
             None => retry_now(|| Control::listen(registry, &path, || reserve.take()))
                 .map(|control| self.control = Some(control.into())),
         };
@@ -138,7 +138,7 @@ impl Init {
         let path = format!("{dir}/notify.sock");
         let registry = self.poll.registry();
         let made = match &mut self.notify {
-            Some(notify) if notify.path() == path => notify.bind_anew(registry),
+            Some(notify) if notify.path() == path => notify.bind_again(registry),
             other => retry_now(|| Notify::bind(registry, &path))
                 .map(|notify| *other = Some(notify.into())),
         };

@@ -237,7 +237,7 @@ impl Init {
         if socket.is_some_and(|path| !Path::new(&path).exists()) {
             self.make_sockets();
         }
-        self.loader.boot_anew();
+        self.loader.boot_again();
         self.send_for(Purpose::Boot);
         if let Some(old) = old {
             let emptied = process::fork(&[old.as_fd()], || {

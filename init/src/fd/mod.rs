@@ -60,11 +60,12 @@ pub(crate) fn begin() {
 /// Closes the descriptors of an earlier image that this one does not use.
 pub(crate) fn close_rest() {
     begin();
-    let asks_nobody = |fd: &OwnedFd| {
+    let is_quick_to_close = |fd: &OwnedFd| {
         // A listening socket is closed at once, because its address may be needed again.
         is_the_kernels(fd) || (!is_socket(fd) && is_of_here(fd)) || listens_on_a_network(fd)
     };
-    let (at_once, others): (Vec<_>, Vec<_>) = inherit::rest().into_iter().partition(asks_nobody);
+    let (at_once, others): (Vec<_>, Vec<_>) =
+        inherit::rest().into_iter().partition(is_quick_to_close);
     drop((at_once, Foreign::all(others)));
     close_left();
 }
@@ -276,7 +277,7 @@ mod tests {
         let shared = kept.share();
         drop(kept);
         close_left();
-        assert!(is_open(number), "somebody is started with it");
+        assert!(is_open(number), "a child is started with it");
         drop(shared);
         // Only the child waits until the peer is gone.
         close_left();

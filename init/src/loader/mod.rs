@@ -211,7 +211,7 @@ impl Loader {
     }
 
     /// Starts the attempts of the first load again, in another root.
-    pub(crate) fn boot_anew(&mut self) {
+    pub(crate) fn boot_again(&mut self) {
         (self.boots, self.since) = (0, None);
         self.left_out = LeftOut::default();
     }
@@ -453,7 +453,7 @@ mod queue_tests {
     }
 
     #[test]
-    fn whoever_has_gone_is_shown_nothing_and_a_change_is_still_made() {
+    fn only_changes_of_a_disconnected_client_are_kept() {
         let mut queue = Queue::default();
         queue.push(Rank::Trusted, reload(1)).unwrap();
         queue.push(Rank::Trusted, plan(2)).unwrap();

@@ -115,7 +115,7 @@ impl Notify {
 
     /// Binds a new socket at the same path, because the file may have been removed or replaced. The
     /// previous socket stays until the next call, for services that are connected or about to send.
-    pub(crate) fn bind_anew(&mut self, registry: &Registry) -> io::Result<()> {
+    pub(crate) fn bind_again(&mut self, registry: &Registry) -> io::Result<()> {
         let fresh = Notify::bound(registry, &self.path)?;
         self.read_ahead(limit::NOTIFICATIONS_A_TURN);
         let former = std::mem::replace(&mut *self.socket, fresh);
@@ -430,7 +430,7 @@ mod tests {
     fn what_is_of_no_use_and_has_no_end_is_not_read_to_its_end() {
         let (ours, theirs) = socket::pair().unwrap();
         drop(theirs);
-        let mut notify = Notify::with(ours, "@nobody".to_string());
+        let mut notify = Notify::with(ours, "@unbound".to_string());
         notify.fetch();
         assert!(notify.receive().is_none());
         assert_eq!(notify.dropped, 2 * limit::NOTIFICATIONS_A_TURN as u64);

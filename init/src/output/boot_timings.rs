@@ -170,7 +170,7 @@ mod tests {
     use groundstate_units::unit::settings::Settings;
 
     #[test]
-    fn who_is_no_unit_any_more_is_forgotten_and_nobody_else() {
+    fn only_removed_units_are_forgotten() {
         let unit = |text: &&str| {
             let place = Place { file: "u.yaml".into(), line: 1, column: 1 };
             let name = Name::new(text).expect("a name");

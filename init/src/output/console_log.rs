@@ -336,7 +336,7 @@ mod tests {
     use crate::sys::no_linger::tests::comes_to_an_end;
 
     #[test]
-    fn more_than_there_is_room_for_holds_up_nobody() {
+    fn full_pipe_blocks_no_writer() {
         comes_to_an_end(|| {
             let (_read, write) = std::io::pipe().unwrap();
             let _ = write_now(write.as_fd(), &[b'x'; 1 << 20]);

@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_child_bears_its_runs_mark_and_so_does_what_it_begins() {
-        let mark = of(RunId(7)).expect("nobody has a limit of locks");
+        let mark = of(RunId(7)).expect("no limit of locks is set");
         assert_eq!((of(RunId(1 << RUN)), on(nix::unistd::getpid())), (None, None));
         let script = format!("ulimit -x {} && setsid cat", mark.hard);
         let mut child = Command::new("bash");

@@ -279,9 +279,9 @@ fn cgroups_that_a_service_made_are_removed_with_its_own() {
 }
 
 #[test]
-fn a_child_in_a_frozen_cgroup_holds_up_nobody_and_can_be_killed() {
+fn child_in_a_frozen_cgroup_blocks_no_process_and_can_be_killed() {
     if !is_alone(
-        "process_tracking::tests::a_child_in_a_frozen_cgroup_holds_up_nobody_and_can_be_killed",
+        "process_tracking::tests::child_in_a_frozen_cgroup_blocks_no_process_and_can_be_killed",
     ) {
         return;
     }
@@ -316,7 +316,7 @@ fn a_child_in_a_frozen_cgroup_holds_up_nobody_and_can_be_killed() {
 
 /// A stand-in for a cgroup's `memory.events`: any file is watched in the same way.
 #[test]
-fn the_kernels_word_on_memory_is_heard_although_nobody_waits_for_an_end() {
+fn memory_event_is_received_without_a_pending_exit() {
     let (mut tracker, _) = Tracker::new(false);
     let Some(inotify) = &tracker.inotify else {
         return crate::not_run!("no cgroups of the second kind here");
@@ -334,8 +334,8 @@ fn the_kernels_word_on_memory_is_heard_although_nobody_waits_for_an_end() {
 }
 
 #[test]
-fn what_is_begun_after_a_kill_is_not_killed_for_it() {
-    if !is_alone("process_tracking::tests::what_is_begun_after_a_kill_is_not_killed_for_it") {
+fn process_started_after_a_kill_is_not_killed() {
+    if !is_alone("process_tracking::tests::process_started_after_a_kill_is_not_killed") {
         return;
     }
     process::set_child_subreaper(true).unwrap();

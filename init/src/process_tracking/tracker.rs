@@ -213,7 +213,7 @@ impl Tracker {
         let tracked = self.runs.get_or_default(run);
         tracked.children.push(pid.as_raw());
         self.children.insert(pid.as_raw(), run);
-        self.has_begun(run, pid);
+        self.has_cloned(run, pid);
     }
 
     /// Notes that a child was reaped; must be called before the next clone. Returns its run if it
@@ -551,7 +551,7 @@ impl Tracker {
 
     /// Notes that a child was cloned for this run, so that its pid no longer belongs to an earlier
     /// process.
-    pub(in crate::process_tracking) fn has_begun(&mut self, run: RunId, pid: Pid) {
+    pub(in crate::process_tracking) fn has_cloned(&mut self, run: RunId, pid: Pid) {
         if self.hierarchy.is_some() {
             return;
         }

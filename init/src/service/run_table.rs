@@ -623,8 +623,7 @@ mod tests {
     }
 
     #[test]
-    fn a_main_process_of_whose_end_nobody_has_heard_shares_its_pid_with_a_child_and_takes_nothing()
-    {
+    fn unreaped_main_process_shares_its_pid_with_a_child_and_takes_nothing() {
         let (mut runs, one, other) = (Runs::default(), RunId(7), RunId(8));
         found(&mut runs, one, 42, 2);
         let mut next = running(other, "next");
@@ -686,19 +685,19 @@ mod tests {
     #[test]
     fn last_words_are_of_who_was_reaped_whatever_main_process_had_its_pid_before() {
         // An unused pid (proc(5), pid_max).
-        const NOBODYS: i32 = 5_000_000;
+        const UNUSED_PID: i32 = 5_000_000;
         let (mut runs, one, other) = (Runs::default(), RunId(7), RunId(8));
-        found(&mut runs, one, NOBODYS, 2);
-        let speaker = |runs: &Runs, whose: Option<RunId>| runs.speaker(NOBODYS, || whose);
+        found(&mut runs, one, UNUSED_PID, 2);
+        let speaker = |runs: &Runs, whose: Option<RunId>| runs.speaker(UNUSED_PID, || whose);
         assert_eq!(speaker(&runs, None), Some((one, None)));
         assert_eq!(speaker(&runs, Some(RunId(9))), Some((RunId(9), None)));
         runs.insert(other, running(other, "next"));
-        runs.own(NOBODYS, other, CommandKind::Start(0));
+        runs.own(UNUSED_PID, other, CommandKind::Start(0));
         assert_eq!(speaker(&runs, Some(one)), Some((other, Some(CommandKind::Start(0)))));
-        runs.disown(NOBODYS);
-        runs.has_ended(NOBODYS, other, CommandKind::Start(0));
+        runs.disown(UNUSED_PID);
+        runs.has_ended(UNUSED_PID, other, CommandKind::Start(0));
         assert_eq!(speaker(&runs, Some(one)), Some((other, Some(CommandKind::Start(0)))));
-        runs.is_told(NOBODYS);
+        runs.is_told(UNUSED_PID);
         assert_eq!(speaker(&runs, None), Some((one, None)));
     }
 

@@ -99,12 +99,12 @@ impl EmergencyShell {
     /// Forks a child that becomes the shell. Only the child can block, on a hung console or a dead
     /// root file system.
     fn begin(&mut self, programs: Vec<&str>, console: &str, now: Time) -> io::Result<()> {
-        let begun = process::fork(&[], || become_shell(&programs, console));
-        match &begun {
+        let shell = process::fork(&[], || become_shell(&programs, console));
+        match &shell {
             Ok(pid) => self.pid = Some(*pid),
             Err(_) => self.pause(now),
         }
-        begun.map(drop)
+        shell.map(drop)
     }
 
     /// Handles a reaped child. Returns `None` if it was not the shell, and an error if no program
@@ -172,7 +172,7 @@ mod tests {
     use std::io::{Read, Write};
 
     #[test]
-    fn nobody_is_root_for_sitting_at_the_console() {
+    fn console_gives_no_root_shell_without_a_password() {
         assert_eq!(programs(false), LOGINS);
         let open = programs(true);
         assert_eq!((&open[..LOGINS.len()], &open[LOGINS.len()..]), (&LOGINS[..], &SHELLS[..]));

@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "fork")]
-    fn what_can_not_be_executed_at_once_is_executed_later() {
+    fn image_that_cannot_be_executed_at_once_is_executed_later() {
         let path = std::env::temp_dir().join(format!("gs-fault-{}", std::process::id()));
         std::fs::copy("/bin/sh", &path).unwrap();
         // ETXTBSY while the file is open for writing.
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "fork")]
-    fn what_somebody_sent_is_no_fault() {
+    fn fault_signal_of_another_process_is_no_fault() {
         let send = || {
             // As in init: the signal pipe of an earlier test may have no reader.
             signal::ignore(Signal::SIGPIPE).unwrap();

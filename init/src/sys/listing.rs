@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "fork")]
-    fn a_directory_whose_number_was_closed_by_somebody_else_is_an_error_and_no_panic() {
+    fn directory_descriptor_closed_by_other_code_is_an_error_and_no_panic() {
         let child = process::fork(&[], || {
             let directory = File::open("/proc/self").unwrap();
             let mut count = 0;

@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "memfd_create")]
-    fn a_sealed_one_can_not_be_written_and_says_so() {
+    fn write_to_a_sealed_memfd_fails_with_an_error() {
         let mut file = std::fs::File::from(create(c"test").unwrap());
         file.write_all(b"abc").unwrap();
         assert!(!is_sealed(&file));

@@ -102,7 +102,7 @@ pub(crate) mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "fork")]
-    fn nobody_lingers_at_a_close_or_at_what_was_sent_and_not_taken() {
+    fn close_does_not_linger_with_unread_sent_data() {
         comes_to_an_end(|| {
             let (connection, _listener) = stuck();
             close_without_linger(|| drop(connection));
@@ -118,7 +118,7 @@ pub(crate) mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "fork")]
-    fn descriptors_that_are_cut_off_hold_up_nobody() {
+    fn truncated_descriptors_block_no_process() {
         comes_to_an_end(|| {
             let (ours, theirs) = socket::pair().unwrap();
             let (connection, _listener) = stuck();

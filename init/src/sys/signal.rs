@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "kill")]
-    fn nobody_but_one_process_is_signalled() {
+    fn only_one_process_is_signalled() {
         assert!(kill(Pid::from_raw(0), 0).is_err());
         assert!(kill(Pid::from_raw(-1), 0).is_err());
         assert!(kill_everybody(0).is_err());

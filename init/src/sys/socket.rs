@@ -505,7 +505,7 @@ pub(crate) mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "recvmsg")]
-    fn nothing_waits_when_nobody_reads_or_writes() {
+    fn socket_calls_do_not_wait_for_the_peer() {
         let (ours, theirs) = pair().unwrap();
         let empty = receive(theirs.as_fd(), &mut [0; 4]).unwrap_err();
         assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);

@@ -304,7 +304,7 @@ pub(super) mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "memfd_create, and mmap of a file")]
-    fn after_a_crash_the_slots_of_children_nobody_knows_of_rest() {
+    fn slots_of_unknown_children_stay_taken_after_a_crash() {
         let mut board = SpawnSlots::new().unwrap();
         let (known, unknown) = (board.take(0).unwrap(), board.take(0).unwrap());
         let memory = board.memory().unwrap().try_clone().unwrap();

@@ -286,11 +286,11 @@ impl Watcher<'_> {
 
     fn events(&mut self) -> io::Result<()> {
         let Some(inotify) = &self.inotify else { return Ok(()) };
-        let begun = clock::now();
+        let read_at = clock::now();
         let events = match inotify.read_events() {
             Ok(events) => events,
             Err(Errno::EAGAIN) => {
-                self.quiet_at = begun;
+                self.quiet_at = read_at;
                 return Ok(());
             }
             Err(Errno::EINTR) => return Ok(()),

@@ -100,7 +100,7 @@ impl Lookout {
     pub(super) fn start(&mut self, now: Time, stuck: usize) -> io::Result<BorrowedFd<'_>> {
         self.start_at = None;
         let post = self.post;
-        let begun = raw::pair().and_then(|(ours, theirs)| {
+        let started = raw::pair().and_then(|(ours, theirs)| {
             if stuck >= post.most() {
                 return Err(io::Error::other("too many earlier ones are blocked on I/O"));
             }
@@ -111,7 +111,7 @@ impl Lookout {
             })?;
             Ok((pid, ours))
         });
-        match begun {
+        match started {
             Ok((pid, socket)) => {
                 let (socket, unsent) = (socket.into(), VecDeque::new());
                 let link = Link { pid, socket, since: now, unsent, given_up: false };

@@ -328,9 +328,9 @@ impl Init {
             Some(Ok(ids)) => Some(ids.clone()),
             None => None,
         };
-        let begun =
+        let helper =
             self.send_out(unit, socket, |theirs, socket| work(theirs, socket, ids.as_ref()));
-        let opening = match begun {
+        let opening = match helper {
             Ok(opening) => opening,
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(libc::EIO);
@@ -347,11 +347,11 @@ impl Init {
     /// Removes the paths of a socket unit (`socket-remove`). The child dies with init: after a
     /// crash the next run does not wait for it and may have created new paths.
     pub(crate) fn remove_paths(&mut self, unit: &Name, run: RunId, socket: Socket) {
-        let begun = self.send_out(unit, socket, |_, socket| {
+        let helper = self.send_out(unit, socket, |_, socket| {
             open::remove(socket);
             0
         });
-        match begun {
+        match helper {
             Ok(mut remover) => {
                 remover.answered = true;
                 // The opener may still be running. The remover waits for it, so init need not.

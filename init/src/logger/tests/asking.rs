@@ -30,7 +30,7 @@ fn the_socket_answers_with_the_last_lines_and_follows() {
     let since =
         r#"{"v":1,"id":7,"verb":"logs","targets":["web"],"since":"2999-01-01T00:00:00.000Z"}"#;
     assert_eq!(next_line(&mut init.ask(since))["ok"]["end"], true);
-    let unknown = r#"{"v":1,"id":8,"verb":"logs","targets":["nobody"]}"#;
+    let unknown = r#"{"v":1,"id":8,"verb":"logs","targets":["missing"]}"#;
     assert_eq!(next_line(&mut init.ask(unknown))["error"]["kind"], "unknown-target");
     assert_eq!(next_line(&mut init.ask("rubbish"))["error"]["kind"], "usage");
     drop((out, other));
@@ -69,7 +69,7 @@ fn lines_older_than_the_memory_come_from_the_files_and_a_follower_misses_none() 
 }
 
 #[test]
-fn a_client_that_does_not_read_is_dropped_and_holds_nobody_up() {
+fn client_that_does_not_read_is_dropped_and_blocks_no_other() {
     let mut init = Init::with_files(|_| {});
     let deaf = init.ask(r#"{"v":1,"id":1,"verb":"logs","follow":true}"#);
     let mut good = init.ask(r#"{"v":1,"id":2,"verb":"ping"}"#);
@@ -112,7 +112,7 @@ fn asks_as(init: &Init, uid: u32, gid: u32, groups: &[u32]) -> bool {
 }
 
 #[test]
-fn root_and_the_readers_group_may_read_logs_and_nobody_else() {
+fn only_root_and_the_readers_group_may_read_logs() {
     if !nix::unistd::geteuid().is_root() {
         // Only root can change to another user; the other tests use init's own uid.
         return crate::not_run!("it takes root");

@@ -177,7 +177,7 @@ fn a_unit_whose_ended_runs_stay_open_has_no_pipes_without_end() {
 }
 
 #[test]
-fn whoever_writes_to_a_pipe_that_was_closed_for_the_crowd_is_told() {
+fn write_to_the_oldest_pipe_over_the_limit_fails() {
     let mut init = Init::with_files(|_| {});
     let mut kept = Vec::new();
     for run in 1..=2 * u64::try_from(limit::PIPES_OF_A_UNIT).unwrap() {

@@ -4,8 +4,8 @@ use super::*;
 use std::os::fd::AsFd;
 
 #[test]
-fn who_is_begun_where_all_were_killed_lives() {
-    if !is_alone("process_tracking::tests::killed::who_is_begun_where_all_were_killed_lives") {
+fn process_started_in_a_killed_cgroup_survives() {
+    if !is_alone("process_tracking::tests::killed::process_started_in_a_killed_cgroup_survives") {
         return;
     }
     let (mut tracker, _) = Tracker::new(false);
@@ -26,9 +26,8 @@ fn who_is_begun_where_all_were_killed_lives() {
 }
 
 #[test]
-fn where_init_lives_on_in_a_cgroup_in_which_all_were_killed_others_are_begun_in_theirs() {
-    let test =
-        "where_init_lives_on_in_a_cgroup_in_which_all_were_killed_others_are_begun_in_theirs";
+fn children_start_in_their_own_cgroups_after_the_cgroup_of_init_was_killed() {
+    let test = "children_start_in_their_own_cgroups_after_the_cgroup_of_init_was_killed";
     if !is_alone(&format!("process_tracking::tests::killed::{test}")) {
         return;
     }
@@ -46,7 +45,7 @@ fn where_init_lives_on_in_a_cgroup_in_which_all_were_killed_others_are_begun_in_
     };
     goes_to(&format!("{path}/{name}"));
     for way in ways() {
-        let begun = (8..10).map(|number| {
+        let results = (8..10).map(|number| {
             let place = tracker.place(RunId(number), "under-test", Wish::default()).unwrap();
             let words = ["/bin/sh", "-c", "exit 0"];
             let mut one = start(way, &plain(), &words, |request| request.place = place).unwrap();
@@ -56,7 +55,7 @@ fn where_init_lives_on_in_a_cgroup_in_which_all_were_killed_others_are_begun_in_
             verdict
         });
         // The first child reveals it.
-        assert_eq!(begun.last(), Some(Ok(())), "{way:?}");
+        assert_eq!(results.last(), Some(Ok(())), "{way:?}");
     }
     goes_to(path.rsplit_once('/').unwrap().0);
     assert!(tracker.is_empty(RUN));

@@ -14,7 +14,7 @@ const OVER: RunId = RunId(9);
 
 /// A command that starts this, marked as that run, and exits after it.
 fn marked(of: RunId, rest: &str) -> String {
-    let mark = process_tree::of(of).expect("nobody has a limit of locks").hard;
+    let mark = process_tree::of(of).expect("no limit of locks is set").hard;
     format!("exec bash -c 'ulimit -x {mark}; {rest} sleep 0.2'")
 }
 
@@ -94,10 +94,10 @@ fn whose_a_marked_child_and_its_children_are_is_known_before_anybodys_end_is_see
 }
 
 #[test]
-fn who_bears_a_mark_of_its_own_marks_nobody_and_takes_nobody_for_marked() {
+fn init_with_an_own_lock_limit_marks_no_child_and_sees_no_mark() {
     let child = process::fork_whole(|| {
         let own = nix::unistd::getpid();
-        let mark = process_tree::of(RunId(500)).expect("nobody has a limit of locks").hard;
+        let mark = process_tree::of(RunId(500)).expect("no limit of locks is set").hard;
         setrlimit(Resource::RLIMIT_LOCKS, mark, mark).unwrap();
         u8::from(process_tree::of(RUN).is_some() || process_tree::on(own).is_some())
     });

@@ -188,7 +188,7 @@ fn a_script_that_leaves_nothing_behind_is_undone_once_though_its_end_is_not_hear
 }
 
 #[test]
-fn a_program_that_can_not_be_executed_is_told_when_nothing_is_left() {
+fn failed_exec_is_reported_when_no_process_is_left() {
     let mut run = course(Kind::ForegroundSupervised, [1, 1, 0, 0]);
     run.begin();
     run.exited(CommandKind::Pre(0), WELL);
@@ -297,7 +297,7 @@ fn a_daemon_that_is_named_is_the_main_process_once_its_launcher_has_ended() {
     // A main process announced during the search for the pid file.
     let mut run = with_post(Kind::BackgroundPidfile);
     assert_eq!(run.exited(CommandKind::Start(0), WELL), [Effect::SeekPidFile]);
-    assert_eq!(run.ready(), [], "nobody knows yet which one it is");
+    assert_eq!(run.ready(), [], "the main process is not known yet");
     assert_eq!(run.main_changed(), [Effect::Spawn(CommandKind::Post(0))]);
 }
 

@@ -376,7 +376,7 @@ impl Patience {
 /// The whole work.
 pub(super) struct Rounds {
     patience: Patience,
-    begun: Time,
+    start: Time,
     under_way: BTreeMap<String, Child>,
     /// Tasks started since something was last released: a repeat would fail again.
     tried: BTreeSet<String>,
@@ -391,7 +391,7 @@ impl Rounds {
         let (reading, now) = (read(), clock::now());
         Rounds {
             patience,
-            begun: now,
+            start: now,
             under_way: BTreeMap::new(),
             tried: BTreeSet::new(),
             read: Box::new(read),
@@ -479,7 +479,7 @@ impl Rounds {
 
     /// The time since the start.
     pub(super) fn age(&self) -> Duration {
-        clock::now().since(self.begun)
+        clock::now().since(self.start)
     }
 
     /// Returns true if a child is running and waiting for it is worthwhile.
@@ -565,15 +565,15 @@ mod rounds_tests {
     const USUAL: Patience = Patience { least: SHORT, own: SHORT, still: LONG, longest: LONG };
 
     #[test]
-    fn who_is_slow_holds_up_no_other_is_begun_once_and_is_waited_for() {
+    fn slow_unmount_is_started_once_awaited_and_blocks_no_other() {
         let names = ["slow", "quick", "upon"].map(String::from);
         let place = Place::with("slow", names.iter().cloned());
         let gate = place.0.join("gate");
         mkfifo(&gate, Mode::S_IRWXU).unwrap();
         let work = |place: &Path, name: &str| match name {
             "slow" => {
-                let begun = File::options().append(true).create(true).open(place.join("begun"));
-                begun.unwrap().write_all(b"x").unwrap();
+                let file = File::options().append(true).create(true).open(place.join("runs"));
+                file.unwrap().write_all(b"x").unwrap();
                 File::open(place.join("gate")).is_ok()
             }
             "upon" => !place.join("slow").exists(),
@@ -584,7 +584,7 @@ mod rounds_tests {
         let read = move || {
             looks.set(looks.get() + 1);
             // Its child is awaited by then.
-            if last.get().is_some_and(|begun: Instant| begun.elapsed() > SHORT * 2) {
+            if last.get().is_some_and(|start: Instant| start.elapsed() > SHORT * 2) {
                 last.take();
                 // Both ends, so that no open blocks.
                 opened.set(Some(File::options().read(true).write(true).open(&gate).unwrap()));
@@ -601,11 +601,11 @@ mod rounds_tests {
         rounds.go_on(tasks, Rounds::moves);
         assert_eq!(rounds.left().next(), None);
         assert!(!place.holds("slow") && !place.holds("upon"), "that one waited for it");
-        assert_eq!(fs::read(place.0.join("begun")).unwrap(), b"x");
+        assert_eq!(fs::read(place.0.join("runs")).unwrap(), b"x");
     }
 
     #[test]
-    fn where_nothing_moves_nobody_is_waited_for_and_who_is_left_is_named() {
+    fn unmounts_without_progress_are_not_awaited_and_are_named() {
         for (still, longest) in [(SHORT, LONG), (LONG, SHORT)] {
             let names = ["hung".to_owned()];
             let place = Place::with("still", names.iter().cloned());
@@ -622,9 +622,9 @@ mod rounds_tests {
                 pause();
                 true
             };
-            let begun = Instant::now();
+            let start = Instant::now();
             rounds.go_on(|| place.tasks(&names, hangs), Rounds::moves);
-            assert!(begun.elapsed() >= SHORT && begun.elapsed() < LONG);
+            assert!(start.elapsed() >= SHORT && start.elapsed() < LONG);
             assert!(rounds.left().eq(["hung"]));
             rounds.give_up(|_| true);
             assert_eq!(rounds.left().next(), None);
@@ -632,7 +632,7 @@ mod rounds_tests {
     }
 
     #[test]
-    fn who_is_begun_after_all_of_the_time_has_a_moment() {
+    fn unmount_started_after_the_deadline_has_a_minimum_time() {
         let names = ["late".to_owned()];
         let place = Place::with("late", names.iter().cloned());
         let own = Duration::from_secs(10);
@@ -642,9 +642,9 @@ mod rounds_tests {
             pause();
             true
         };
-        let begun = Instant::now();
+        let start = Instant::now();
         rounds.go_on(|| place.tasks(&names, hangs), Rounds::has_young);
-        assert!(begun.elapsed() >= SHORT && begun.elapsed() < own, "{:?}", begun.elapsed());
+        assert!(start.elapsed() >= SHORT && start.elapsed() < own, "{:?}", start.elapsed());
         assert!(rounds.left().eq(["late"]));
         rounds.give_up(|_| true);
     }
@@ -666,13 +666,13 @@ mod rounds_tests {
             }
             true
         };
-        let begun = Instant::now();
+        let start = Instant::now();
         let mut rounds = Rounds::begin(USUAL, || Reading { unwritten: 0, done: 0 });
         rounds.go_on(|| place.tasks(&names, work), Rounds::has_young);
         assert_eq!(rounds.left().count(), 300);
         assert!(names.iter().all(|name| place.holds(name) == is_even(name)));
-        assert!(begun.elapsed() >= SHORT * 2, "each has its moment: {:?}", begun.elapsed());
-        assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
+        assert!(start.elapsed() >= SHORT * 2, "each has its moment: {:?}", start.elapsed());
+        assert!(start.elapsed() < LONG, "{:?}", start.elapsed());
         rounds.give_up(|_| true);
     }
 }

@@ -194,15 +194,15 @@ fn a_swap_space_that_does_not_answer_holds_up_no_file_system() {
         mute(&folder(top, "far"))
     };
     let child = machine(&place, furnish, drop);
-    let (begun, pid) = (Instant::now(), child.to_string());
+    let (start, pid) = (Instant::now(), child.to_string());
     let is_so = || {
         let left = mounted(&pid);
         left.contains(" /far ") && !left.contains(" /data ")
     };
-    while !is_so() && wait::is_living_child(child) && begun.elapsed() < Duration::from_secs(15) {
+    while !is_so() && wait::is_living_child(child) && start.elapsed() < Duration::from_secs(15) {
         std::thread::yield_now();
     }
-    let (is_so, took) = (is_so(), begun.elapsed());
+    let (is_so, took) = (is_so(), start.elapsed());
     signal::kill(child, KILL).unwrap();
     let exit = wait::await_end(child).unwrap();
     if exit == Exit::Code(UNFIT) {

@@ -79,8 +79,8 @@ fn the_nearer_word_wins() {
         has("GROUNDSTATE_UNIT=under-test");
         has("NOTIFY_SOCKET=/run/notify");
         if run.credentials.is_some() {
-            has("USER=somebody");
-            has("LOGNAME=somebody");
+            has("USER=tester");
+            has("LOGNAME=tester");
             has("HOME=/nowhere");
             has("SHELL=/bin/false");
         }

@@ -75,7 +75,7 @@ fn each_way_an_exec_can_fail_is_told_with_its_errno() {
 }
 
 #[test]
-fn a_directory_that_can_not_be_entered_is_told() {
+fn directory_that_cannot_be_entered_is_reported() {
     let mut run = plain();
     for way in ways() {
         for (dir, errno) in [("/nowhere", libc::ENOENT), ("/etc/passwd", libc::ENOTDIR)] {
@@ -86,7 +86,7 @@ fn a_directory_that_can_not_be_entered_is_told() {
 }
 
 #[test]
-fn a_limit_that_can_not_be_set_is_told_by_its_name() {
+fn limit_that_cannot_be_set_is_reported_by_its_name() {
     let mut run = plain();
     let good = ResourceLimit { resource: 7, soft: Some(10), hard: Some(10) };
     // Soft above hard: always refused.
@@ -116,7 +116,7 @@ fn an_id_that_means_leave_it_is_refused() {
     (ids.gid, ids.groups) = (None, None);
     for way in ways() {
         // -1 means "leave unchanged" to setresuid: it must not be taken for a user.
-        fails(way, &run, "/usr/bin/touch", (Stage::User, libc::EINVAL, "somebody"));
+        fails(way, &run, "/usr/bin/touch", (Stage::User, libc::EINVAL, "tester"));
     }
 }
 
@@ -171,13 +171,13 @@ fn what_an_unprivileged_init_may_not_do_fails_in_its_stage() {
     let mut run = plain();
     for way in ways() {
         run.credentials = ids(4711, 4712, &[4713]);
-        fails(way, &run, "/usr/bin/touch", (Stage::Group, libc::EPERM, "somebody"));
+        fails(way, &run, "/usr/bin/touch", (Stage::Group, libc::EPERM, "tester"));
         let Some(Credentials { ids: Ok(ids) }) = &mut run.credentials else { panic!() };
         ids.groups = None;
-        fails(way, &run, "/usr/bin/touch", (Stage::Group, libc::EPERM, "somebody"));
+        fails(way, &run, "/usr/bin/touch", (Stage::Group, libc::EPERM, "tester"));
         let Some(Credentials { ids: Ok(ids) }) = &mut run.credentials else { panic!() };
         ids.gid = None;
-        fails(way, &run, "/usr/bin/touch", (Stage::User, libc::EPERM, "somebody"));
+        fails(way, &run, "/usr/bin/touch", (Stage::User, libc::EPERM, "tester"));
         if place.is_some() {
             // A cgroup created by root: this process may not join it.
             let failure = start(way, &plain(), &["/bin/true"], |r| r.place = place.clone());

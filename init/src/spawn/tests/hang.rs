@@ -25,7 +25,7 @@ impl Drop for Fifo {
 }
 
 #[test]
-fn children_that_hang_before_their_exec_hold_up_nobody() {
+fn children_that_hang_before_their_exec_block_no_other() {
     let fifo = Fifo::new("hang-env");
     // The kernel refuses a FIFO as a program; opening it as an env-file waits for a writer.
     let mut hung = plain();
@@ -44,7 +44,7 @@ fn children_that_hang_before_their_exec_hold_up_nobody() {
 
 /// A user may stop its own processes at any moment, also between setuid and the exec.
 #[test]
-fn a_user_that_stops_everything_of_its_own_holds_up_nobody() {
+fn user_that_stops_all_its_processes_blocks_no_other() {
     if !nix::unistd::geteuid().is_root() {
         // Only root can start processes of other users.
         return crate::not_run!("it takes root");

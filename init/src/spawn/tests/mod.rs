@@ -60,7 +60,7 @@ fn ids(uid: u32, gid: u32, groups: &[u32]) -> Option<Credentials> {
             uid: Some(uid),
             gid: Some(gid),
             groups: Some(groups.to_vec()),
-            user: Some("somebody".to_string()),
+            user: Some("tester".to_string()),
             home: Some("/nowhere".to_string()),
             shell: Some("/bin/false".to_string()),
         }),

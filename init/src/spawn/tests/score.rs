@@ -42,8 +42,8 @@ fn a_child_has_the_score_of_children_and_init_its_own() {
 
 /// A score below the minimum of this process: the child must not keep init's score.
 #[test]
-fn a_child_that_can_not_have_its_score_never_becomes_its_program() {
-    let test = "spawn::tests::score::a_child_that_can_not_have_its_score_never_becomes_its_program";
+fn child_that_cannot_get_its_oom_score_is_never_executed() {
+    let test = "spawn::tests::score::child_that_cannot_get_its_oom_score_is_never_executed";
     if !is_alone_under(&["setpriv", "--bounding-set=-sys_resource"], test) {
         return;
     }
