@@ -72,6 +72,10 @@ cargo_tests() { # LABEL ARGUMENT…
   status=$?
   wait
   [ "$status" -eq 0 ] && return 0
+  # Its other tests have no result, whatever a repetition of a failed test says.
+  if grep -q "process didn't exit successfully.*(signal" "$log" && ! grep -q "^$ENDED" "$log"; then
+    fail "$label::crashed" "a signal ended a test program"
+  fi
   if [ "$(failures)" = "$before" ]; then
     fail "$label::cargo-test" "ended with status $status"
     grep -E '^error' -A 12 "$log" | head -n 60 | sed 's/^/    /'
