@@ -19,7 +19,7 @@ const WANTED: [(Resource, u64); 6] = [
 ];
 
 /// A limit before it was raised: number, soft, hard.
-pub(crate) type Given = (u32, u64, u64);
+type Given = (u32, u64, u64);
 
 /// The entry for the OOM score that init was started with, counted from the lowest one. No limit
 /// has this number.
@@ -32,12 +32,12 @@ pub(crate) const LOWEST_SCORE: i16 = -1000;
 #[serde(default)]
 pub(crate) struct OwnLimits {
     /// Those that were too low.
-    pub(crate) given: Vec<Given>,
+    given: Vec<Given>,
 }
 
 impl OwnLimits {
     /// Raises the soft limits as far as allowed, and the hard ones if init may. It runs once: a
-    /// later image inherits the raised limits and gets the original ones on its command line.
+    /// later image inherits the raised limits, and the state has the original ones.
     pub(crate) fn raise() -> OwnLimits {
         let mut limits = OwnLimits::default();
         for (resource, wanted) in WANTED {
@@ -85,6 +85,7 @@ impl OwnLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use groundstate_units::text::fields;
 
     #[test]
     fn the_score_init_was_started_with_goes_along_and_is_no_limit() {
@@ -94,8 +95,8 @@ mod tests {
             limits.had_score(score);
             assert_eq!(limits.score(), Some(score));
             assert!(limits.of_children().iter().all(|limit| limit.resource == 7));
-            let word = serde_json::to_string(&limits.given).unwrap();
-            assert_eq!(OwnLimits { given: serde_json::from_str(&word).unwrap() }, limits);
+            let bytes = fields::encode(&limits).unwrap();
+            assert_eq!(fields::decode::<OwnLimits>(&bytes).unwrap(), limits);
         }
     }
 }

@@ -26,7 +26,7 @@ impl Init {
     /// Arms crash recovery. `row` is the number of crashes in a row so far.
     pub(crate) fn arm(&mut self, row: u32) {
         self.images.steady_at = (row > 0).then(|| self.now.after(limit::STEADY));
-        (self.images.row, self.images.given) = (row, self.basics.own_limits.given.clone());
+        self.images.row = row;
         if let Err(error) = self.images.arm(self.basics.crashes) {
             self.say(Level::Warning, format_args!("cannot arm crash recovery: {error}"));
         }

@@ -149,6 +149,10 @@ impl ConsoleLog {
             self.flush();
         }
         self.unsaid.append(&mut line);
+        if matches!(self.outlet, Outlet::Socket) {
+            // A record of a datagram socket is one line; a full socket loses one line.
+            self.flush();
+        }
     }
 
     /// Writes the pending lines. Called before each wait, so that a burst of lines is one write.

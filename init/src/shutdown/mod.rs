@@ -188,8 +188,7 @@ impl End {
     fn kill_rest(&mut self, patience: Duration) {
         let (mode, watchdog) = (self.mode, &mut self.watchdog);
         let work = || u8::from(!end(patience, mode));
-        let ended = std::iter::from_fn(|| wait::reap_any().ok()?);
-        let _ = ended.take(limit::REAPS_A_TURN).count();
+        let _ = reaped().count();
         let asked = signal::kill_everybody(0);
         if asked.is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH)) {
             // No process is left.
@@ -197,9 +196,7 @@ impl End {
         }
         let Ok(child) = process::fork(&[], work) else { return end_all(patience, watchdog) };
         let most = patience.saturating_add(limit::KILL_REST);
-        let ended = feed_until(most, watchdog, || {
-            std::iter::from_fn(|| wait::reap_any().ok()?).find(|ended| ended.pid == child)
-        });
+        let ended = feed_until(most, watchdog, || reaped().find(|ended| ended.pid == child));
         match ended.map(|ended| ended.exit) {
             Some(Exit::Code(0)) => {}
             Some(Exit::Code(_) | Exit::Signal { .. }) => end_all(patience, watchdog),
@@ -249,9 +246,15 @@ fn kill_all(watchdog: &mut Option<Watchdog>) {
     }
 }
 
+/// Reaps children that have exited, at most as many as in a turn: orphans may exit as fast as they are
+/// reaped, and the deadline and the watchdog must not wait for the last one.
+fn reaped() -> impl Iterator<Item = wait::Ended> {
+    std::iter::from_fn(|| wait::reap_any().ok()?).take(limit::REAPS_A_TURN)
+}
+
 fn reap_for(patience: Duration, watchdog: &mut Option<Watchdog>) {
     feed_until(patience, watchdog, || {
-        while let Ok(Some(_)) = wait::reap_any() {}
+        let _ = reaped().count();
         signal::kill_everybody(0).err()
     });
 }
@@ -383,6 +386,7 @@ fn is_spared(pid: Pid) -> bool {
 mod tests {
     use super::*;
     use crate::sys;
+    use nix::sys::wait::{Id, WaitPidFlag, waitid};
     use std::os::unix::process::CommandExt;
     use std::process::{Child, Command, Stdio};
     use std::time::{Duration, Instant};
@@ -415,6 +419,21 @@ mod tests {
             let _ = self.0.kill();
             let _ = self.0.wait();
         }
+    }
+
+    #[test]
+    fn reaping_in_a_step_is_bounded_so_that_orphans_outlast_no_deadline() {
+        // In a child, whose children no other test reaps.
+        let child = sys::process::fork(&[], || {
+            let more = limit::REAPS_A_TURN + 1;
+            let children: Vec<Pid> =
+                (0..more).map(|_| sys::process::fork(&[], || 0).unwrap()).collect();
+            for child in children {
+                waitid(Id::Pid(child), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT).unwrap();
+            }
+            u8::from(reaped().count() != limit::REAPS_A_TURN)
+        });
+        assert_eq!(sys::wait::await_end(child.unwrap()).unwrap(), Exit::Code(0));
     }
 
     #[test]

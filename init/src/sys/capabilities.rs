@@ -32,7 +32,7 @@ pub(super) unsafe fn before_user(rights: &Rights, changes: bool) -> Result<(), i
                         prctl(libc::PR_CAPBSET_DROP, [number, 0, 0])?;
                     }
                     Ok(_) => {}
-                    // The kernel knows no more of them.
+                    // The kernel has no capability of this number or above.
                     Err(errno) if errno == -(libc::EINVAL as isize) => break,
                     Err(errno) => return Err(errno),
                 }

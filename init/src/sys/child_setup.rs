@@ -95,7 +95,7 @@ pub(crate) enum Step {
     Begin = 0,
     /// Joining the cgroup, if the clone did not.
     Cgroup,
-    /// setsid, and the controlling terminal if requested.
+    /// setsid.
     Session,
     /// Descriptors 0–2 and the passed ones.
     Stdio,
@@ -126,6 +126,9 @@ pub(crate) enum Step {
     /// execve.
     Execve,
 }
+
+// Without a gap, the last of 17 steps has this number; `from_number` relies on it.
+const _: () = assert!(Step::Execve as u32 == 16);
 
 impl Step {
     pub(super) fn from_number(number: u32) -> Step {

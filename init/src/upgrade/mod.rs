@@ -8,7 +8,6 @@
 pub(crate) mod switch_root;
 
 use crate::base::limit;
-use crate::base::own_limits::Given;
 use crate::base::reexec::{arguments, environment, own_binary};
 use crate::loader::Asker;
 use crate::state::store::Store;
@@ -175,8 +174,6 @@ pub(crate) struct Images {
     pub(crate) commits: Commits,
     /// Inputs since the last commit. The fault handler writes to it too.
     pub(crate) inbox: Option<File>,
-    /// The original limits that init raised for itself.
-    pub(crate) given: Vec<Given>,
     /// Until then, another crash counts as one in a row.
     pub(crate) steady_at: Option<Time>,
     /// Number of crashes in a row.
@@ -185,7 +182,7 @@ pub(crate) struct Images {
     pub(crate) upgrade: Option<Upgrade>,
 }
 
-// What an image gives the next one on its command line.
+// Arguments on the command line of the next image.
 
 /// `--resume=`: continue from the state of the previous image.
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -215,8 +212,6 @@ pub(crate) struct Rescue {
     /// Number of crashes, in total and in a row.
     pub(crate) crashes: u32,
     pub(crate) row: u32,
-    /// Init's original limits.
-    pub(crate) given: Vec<Given>,
     /// Descriptor of the newer binary, for a previous one that cannot read the state.
     pub(crate) newer: Option<RawFd>,
 }
@@ -256,11 +251,11 @@ impl Images {
     pub(crate) fn after_crash(
         store: Store,
         inbox: File,
-        Rescue { crashes, row, given, .. }: Rescue,
+        Rescue { crashes, row, .. }: Rescue,
     ) -> Images {
         let (store, inbox, binary) = (Some(store), Some(inbox), own_binary());
         binary.iter().for_each(|binary| inherit::is_new(binary.as_fd()));
-        let images = Images { binary, store, inbox, row, given, ..Images::default() };
+        let images = Images { binary, store, inbox, row, ..Images::default() };
         // A failure is reported when init arms again.
         let _ = images.arm(crashes);
         images
@@ -281,7 +276,6 @@ impl Images {
             inbox: inbox.as_raw_fd(),
             crashes: crashes.saturating_add(1),
             row: self.row.saturating_add(1),
-            given: self.given.clone(),
             newer: previous.map(|_| own.as_raw_fd()),
         };
         let words = arguments(word("--rescue", &rescue));
