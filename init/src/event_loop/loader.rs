@@ -339,7 +339,7 @@ impl Init {
         }
     }
 
-    /// Installs the first generation: starts the logger and sets the goal.
+    /// Installs the first generation: gives the logger its settings and sets the goal.
     pub(crate) fn boot(&mut self, generation: Arc<Generation>) {
         self.settle_with(&generation);
         let targets = self.options.target.clone().or_else(|| self.basics.kernel_target.clone());

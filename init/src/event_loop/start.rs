@@ -35,7 +35,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 impl Init {
-    /// Fails only without memory, a poll or descriptors.
+    /// Fails only without memory, a poll, unix sockets or descriptors.
     pub(crate) fn new(options: Options, mode: Mode, mut own_limits: OwnLimits) -> io::Result<Init> {
         let mut complaints: Vec<String> =
             options.unknown.iter().map(|unknown| format!("unknown argument: {unknown}")).collect();
