@@ -289,6 +289,14 @@ pub(super) struct Hierarchy {
     pub(super) is_ours: bool,
 }
 
+impl Hierarchy {
+    /// The part of a path of /proc/PID/cgroup below this directory. Returns `None` for a path that
+    /// is not below it.
+    pub(super) fn relative<'a>(&self, path: &'a str) -> Option<&'a str> {
+        path.strip_prefix(&self.shown)?.strip_prefix('/')
+    }
+}
+
 impl AsFd for Hierarchy {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.directory.as_fd()

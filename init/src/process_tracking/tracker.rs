@@ -259,9 +259,12 @@ impl Tracker {
     /// Returns true if a process of this run is in a cgroup that is not the run's.
     pub(crate) fn has_strayed(&self, run: RunId, pid: Pid) -> bool {
         let entered = self.runs.get(&run).is_some_and(|tracked| tracked.entered);
-        let is_there = || procfs::cgroup(pid).is_some();
-        let below = || self.below(pid).and_then(|below| self.run_around(&below));
-        self.hierarchy.is_some() && entered && is_there() && below() != Some(run)
+        let Some(hierarchy) = self.hierarchy.as_ref().filter(|_| entered) else { return false };
+        // None: the process has exited.
+        procfs::cgroup(pid).is_some_and(|path| {
+            let below = hierarchy.relative(&path);
+            below.and_then(|below| self.run_around(below)) != Some(run)
+        })
     }
 
     /// The run whose cgroup contains this path, relative to ours.
@@ -273,9 +276,7 @@ impl Tracker {
 
     /// The path of a process's cgroup, relative to ours.
     pub(super) fn below(&self, pid: Pid) -> Option<String> {
-        let path = procfs::cgroup(pid)?;
-        let below = path.strip_prefix(&self.hierarchy.as_ref()?.shown)?.strip_prefix('/')?;
-        Some(below.to_string())
+        self.hierarchy.as_ref()?.relative(&procfs::cgroup(pid)?).map(str::to_string)
     }
 
     /// The run whose cgroup has this name.

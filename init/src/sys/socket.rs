@@ -4,7 +4,7 @@
 //! Each received descriptor becomes owned at once, so none leaks whatever the caller does. Nothing
 //! here blocks.
 
-use crate::sys::no_linger::Impatience;
+use crate::sys::no_linger::{Impatience, close_without_linger};
 use crate::sys::{Pid, check, device, inbox};
 use mio::net::UnixStream;
 use nix::errno::Errno;
@@ -136,14 +136,20 @@ pub(crate) fn look(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Rece
     receive_with(socket, buffer, CONTROL, libc::MSG_PEEK)
 }
 
-/// Receives a message with at most `most` of its descriptors; the kernel drops the others. For a
-/// socket without credentials.
+/// Receives bytes of a stream with at most `most` of their descriptors; the kernel closes the
+/// others. For a socket without credentials.
 pub(crate) fn receive_some(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
     most: usize,
 ) -> io::Result<Received> {
-    receive_with(socket, buffer, room_for(most), 0)
+    // Without room for control data, the flags tell whether descriptors come with the bytes.
+    let next = receive_with(socket, buffer, 0, libc::MSG_PEEK)?;
+    if next.truncated {
+        // The kernel closes excess descriptors in this call.
+        return close_without_linger(|| receive_with(socket, buffer, room_for(most), 0));
+    }
+    receive_with(socket, buffer.get_mut(..next.length).unwrap_or_default(), 0, 0)
 }
 
 /// The control data size for so many descriptors; at most [`CONTROL`] minus the credentials, which
@@ -169,8 +175,6 @@ fn receive_with(
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC | how;
-    // The kernel closes excess descriptors in this call.
-    let _impatience = (room < CONTROL).then(Impatience::begin);
     // SAFETY: `message` points at buffers that live past the call and are valid for writing.
     let receive = || unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
     let length = uninterrupted(receive)?;
@@ -237,7 +241,7 @@ pub(crate) fn receive_into_inbox(
 ) -> io::Result<Received> {
     let room = CREDENTIALS + room_for(most);
     let Some(hand) = inbox::message_in_hand() else {
-        return receive_with(socket, buffer, room, 0);
+        return close_without_linger(|| receive_with(socket, buffer, room, 0));
     };
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
     let _impatience = carries_descriptors(socket)?.then(Impatience::begin);
