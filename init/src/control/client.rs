@@ -6,9 +6,10 @@ use crate::fd::Foreign;
 use crate::state::carried::KeptFd;
 use crate::sys::socket;
 use groundstate_units::limit::REQUEST_LINE;
-use groundstate_units::text::fields::bytes;
+use groundstate_units::text::fields::{bytes, is_default};
 use groundstate_units::text::time::Time;
 use mio::net::UnixStream;
+use mio::{Interest, Registry, Token};
 use serde::{Deserialize, Serialize};
 use serde_with::apply;
 use std::collections::VecDeque;
@@ -50,7 +51,7 @@ pub(crate) enum Line {
 }
 
 /// One connection.
-#[apply(_ => #[serde(default)])]
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Client {
     #[serde_with(skip_apply)]
@@ -59,18 +60,24 @@ pub(crate) struct Client {
     pub(crate) caller: Caller,
     #[serde(with = "bytes")]
     input: Vec<u8>,
-    /// Bytes taken out of `input` so far.
+    /// Bytes taken out of `input` since `passed` was empty.
     taken: u64,
     /// Received descriptors, each with the position in the stream of its message's last byte.
+    #[serde_with(skip_apply)]
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     passed: VecDeque<(u64, Foreign)>,
     #[serde(with = "bytes")]
     output: Vec<u8>,
     sent: usize,
-    /// When the client last sent or read bytes.
+    /// When the client last sent or read bytes. A new image starts it again.
+    #[serde(skip)]
     pub(crate) moved: Time,
     /// The stream may hold bytes not read yet. Always true in a new image.
     #[serde(skip)]
     pub(super) readable: bool,
+    /// The poll reports when the stream can take bytes.
+    #[serde(skip)]
+    watches_writes: bool,
     /// The client will send no more.
     ended: bool,
     /// Init reads no more requests; it sends the queued bytes and closes the connection.
@@ -104,6 +111,7 @@ impl Client {
             sent: 0,
             moved: now,
             readable: true,
+            watches_writes: false,
             ended: false,
             closing: false,
             dead: false,
@@ -121,9 +129,27 @@ impl Client {
         self.goes_along || (self.input.is_empty() && self.sent == self.output.len())
     }
 
-    /// The stream, for registration with the poll.
-    pub(crate) fn stream(&mut self) -> &mut UnixStream {
-        &mut self.stream
+    /// Registers the stream with the poll.
+    pub(super) fn watch(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        self.watches_writes = self.unsent() > 0;
+        let interest = self.interest();
+        registry.register(&mut *self.stream, token, interest)
+    }
+
+    /// Makes the poll report that the stream can take bytes, while some are queued. Otherwise each
+    /// read of an answer by the client would wake init.
+    pub(super) fn watch_writes(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        if self.watches_writes == (self.unsent() > 0) || self.dead {
+            return Ok(());
+        }
+        self.watches_writes = self.unsent() > 0;
+        let interest = self.interest();
+        registry.reregister(&mut *self.stream, token, interest)
+    }
+
+    fn interest(&self) -> Interest {
+        let writes = self.watches_writes.then_some(Interest::WRITABLE);
+        Interest::READABLE | writes.unwrap_or(Interest::READABLE)
     }
 
     /// Returns true if no request is unanswered and no byte unsent.
@@ -199,6 +225,9 @@ impl Client {
         let mut passed = Vec::new();
         while let Some((_, fd)) = self.passed.pop_front_if(|(at, _)| *at <= self.taken) {
             passed.push(fd);
+        }
+        if self.passed.is_empty() {
+            self.taken = 0;
         }
         (bytes, passed)
     }

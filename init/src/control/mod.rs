@@ -19,6 +19,7 @@ use groundstate_units::control::view::Facts;
 use groundstate_units::import::systemd::UnitName;
 use groundstate_units::machine::event::Event;
 use groundstate_units::machine::reason::Refusal;
+use groundstate_units::text::fields::is_default;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use groundstate_units::text::wall_clock::WallTime;
@@ -83,10 +84,11 @@ pub(crate) struct Control {
     /// Released when no descriptor is left, so that root can still connect, one client at a time.
     /// Other clients are then rejected instead of being reported by the kernel for ever.
     reserve: Option<KeptFd<File>>,
+    #[serde(default, skip_serializing_if = "is_default")]
     rests_until: Option<Time>,
     own_uid: u32,
     /// Connections rejected for lack of room, and idle ones evicted to make room.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) turned_away: u64,
     /// Connections disconnected because they were stuck.
     #[serde(skip)]
@@ -126,13 +128,12 @@ impl Control {
     }
 
     /// Registers the sockets again, in a new image of init.
-    pub(crate) fn rewatch(&mut self, registry: &Registry) -> io::Result<()> {
+    pub(crate) fn rewatch(&mut self, registry: &Registry, now: Time) -> io::Result<()> {
         (self.ready, self.doubts, self.is_ours) = (true, true, true);
         registry.register(&mut *self.listener, Token(token::CONTROL), Interest::READABLE)?;
         for (number, client) in &mut self.clients {
-            let interest = Interest::READABLE | Interest::WRITABLE;
-            client.readable = true;
-            registry.register(client.stream(), Token(*number), interest)?;
+            (client.readable, client.moved) = (true, now);
+            client.watch(registry, Token(*number))?;
         }
         Ok(())
     }
@@ -255,9 +256,8 @@ impl Control {
             return;
         }
         let number = unused(&mut self.next, &self.clients);
-        let interest = Interest::READABLE | Interest::WRITABLE;
         let mut client = Client::new(stream, caller, now);
-        if registry.register(client.stream(), Token(number), interest).is_ok() {
+        if client.watch(registry, Token(number)).is_ok() {
             self.clients.insert(number, client);
         }
     }
@@ -310,13 +310,14 @@ impl Control {
     }
 
     /// Sends queued bytes and drops clients that are done, stuck or gone.
-    pub(crate) fn flush(&mut self, now: Time) {
+    pub(crate) fn flush(&mut self, registry: &Registry, now: Time) {
         let unread =
             |control: &Control| control.clients.values().map(Client::unsent).sum::<usize>();
         self.much_was_unread |= unread(self) > limit::MUCH_UNREAD;
         self.forgive(now);
-        for client in self.clients.values_mut() {
+        for (number, client) in &mut self.clients {
             client.flush(now);
+            client.dead |= client.watch_writes(registry, Token(*number)).is_err();
             client.given_up |= client.is_stuck(now);
             if client.given_up && !client.dead {
                 client.dead = true;

@@ -261,7 +261,7 @@ impl Init {
         self.runs.store.rewatch(self.poll.registry(), &mut self.basics.tokens);
         let registry = self.poll.registry();
         if let Some(control) = &mut self.control {
-            control.rewatch(registry)?;
+            control.rewatch(registry, self.now)?;
         }
         if let Some(notify) = &mut self.notify {
             notify.rewatch(registry)?;

@@ -21,7 +21,7 @@ impl Init {
             self.commit();
         }
         if let Some(control) = &mut self.control {
-            control.flush(self.now);
+            control.flush(self.poll.registry(), self.now);
         }
     }
 
