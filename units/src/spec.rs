@@ -297,7 +297,8 @@ impl SuccessStatus {
     }
 }
 
-/// Keys of class *live*: the machine decides by them, and a reload changes them in place.
+/// Keys of class *live*: the machine decides by them, and a reload changes them in place. A key
+/// with its default is not written.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Live {
@@ -305,22 +306,31 @@ pub struct Live {
     #[serde(default, skip_serializing_if = "is_default")]
     pub description: String,
     /// The start timeout; `None` means no limit.
+    #[serde(skip_serializing_if = "is_unset::start_timeout")]
     pub start_timeout: Option<Duration>,
     /// The stop timeout; `None` means no limit.
+    #[serde(skip_serializing_if = "is_unset::stop_timeout")]
     pub stop_timeout: Option<Duration>,
     /// The first signal of a stop.
+    #[serde(skip_serializing_if = "is_unset::stop_signal")]
     pub stop_signal: u8,
     /// The condition for a restart.
+    #[serde(skip_serializing_if = "is_unset::restart")]
     pub restart: Restart,
     /// The first delay before a restart.
+    #[serde(skip_serializing_if = "is_unset::restart_delay")]
     pub restart_delay: Duration,
     /// The longest delay before a restart.
+    #[serde(skip_serializing_if = "is_unset::restart_delay_max")]
     pub restart_delay_max: Duration,
     /// After this time in active, earlier failures no longer count.
+    #[serde(skip_serializing_if = "is_unset::restart_reset")]
     pub restart_reset: Duration,
     /// The limit of retries.
+    #[serde(skip_serializing_if = "is_unset::restart_limit")]
     pub restart_limit: RestartLimit,
     /// The number of failures in a row that give the verdict failed; at least 1.
+    #[serde(skip_serializing_if = "is_unset::failure_verdict")]
     pub failure_verdict: u32,
     /// Exits that count as success.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -335,6 +345,7 @@ pub struct Live {
     #[serde(default, skip_serializing_if = "is_default")]
     pub run_timeout: Option<Duration>,
     /// The effect of a changed definition on a run that is up.
+    #[serde(skip_serializing_if = "is_unset::on_change")]
     pub on_change: OnChange,
     /// A reload never restarts the unit.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -366,6 +377,32 @@ impl Default for Live {
             stop_promptly: false,
         }
     }
+}
+
+/// For each key of [`Live`] whose default is not that of its type: a function that returns true for
+/// the default.
+macro_rules! live_defaults {
+    ($($key:ident: $of:ty),+ $(,)?) => {
+        mod is_unset {
+            use super::{Duration, Live, OnChange, Restart, RestartLimit};
+            $(pub(super) fn $key(value: &$of) -> bool {
+                *value == Live::default().$key
+            })+
+        }
+    };
+}
+
+live_defaults! {
+    start_timeout: Option<Duration>,
+    stop_timeout: Option<Duration>,
+    stop_signal: u8,
+    restart: Restart,
+    restart_delay: Duration,
+    restart_delay_max: Duration,
+    restart_reset: Duration,
+    restart_limit: RestartLimit,
+    failure_verdict: u32,
+    on_change: OnChange,
 }
 
 /// The event that makes a run ready. Derived from the type and the `ready-*` keys.

@@ -39,7 +39,7 @@ fn watch_for(
 
 /// Allocates tokens for the watched descriptors of runs. A number is reused only after a
 /// wrap-around.
-#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Tokens(usize);
 
 impl Tokens {

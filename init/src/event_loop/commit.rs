@@ -7,17 +7,23 @@ use crate::state::kind::Kind;
 use crate::state::store as records;
 use crate::state::table::Watched;
 use crate::sys::{inbox, launch, wait};
-use groundstate_units::machine::record::Changes;
+use groundstate_units::machine::record::{Changes, MachineRecord};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::io::Write;
 use std::os::fd::AsRawFd;
 
+/// Records that change rarely, as the last commit has them. Comparing costs less than encoding.
+#[derive(Default)]
+pub(crate) struct Written {
+    head: Option<Head<'static>>,
+    machine: Option<MachineRecord<'static>>,
+}
+
 impl Init {
     /// Stages the changes since the last commit. Returns `None` if a part of the state is missing.
     pub(crate) fn stage(&mut self, store: &mut records::Store) -> Option<()> {
-        let head = self.head()?;
-        store.put(&Kind::Head.key(), &head);
+        self.stage_head(store)?;
         self.stage_machine(store);
         (self.pending.inputs, self.pending.kept) = (inbox::last(), clock::ticks());
         store.put(&Kind::Pending.key(), &self.pending);
@@ -35,10 +41,7 @@ impl Init {
         store.put_watched(Kind::Logger, &mut self.logger);
         let ground = self.spawner.keep()?;
         store.put(&Kind::Ground.key(), &ground);
-        let history = self.history.unmarked();
-        store.put_table(Kind::Event, &mut history.kept);
-        store.put_table(Kind::LastEvent, &mut history.of_run);
-        store.put_watched(Kind::History, &mut self.history);
+        store.put_table(Kind::Event, self.history.table());
         store.put_table(Kind::Start, &mut self.timings.of);
         store.put_table(Kind::FirstStart, &mut self.timings.first);
         store.put_table(Kind::Restarts, &mut self.timings.restarts);
@@ -67,7 +70,12 @@ impl Init {
     }
 
     fn stage_machine(&mut self, store: &mut records::Store) {
-        store.put(&Kind::Machine.key(), &self.machine.machine_record());
+        let record = self.machine.machine_record();
+        let written = &mut self.written.machine;
+        if written.as_ref() != Some(&record) {
+            store.put(&Kind::Machine.key(), &record);
+            *written = Some(record.into_owned());
+        }
         let key = |place: u32| [&Kind::Unit.key()[..], &place.to_be_bytes()].concat();
         let count = self.machine.record_count();
         let changed = match self.machine.take_changes() {
@@ -91,7 +99,7 @@ impl Init {
         }
     }
 
-    fn head(&mut self) -> Option<Head<'_>> {
+    fn stage_head(&mut self, store: &mut records::Store) -> Option<()> {
         let number = self.machine.generation().number;
         if !self.loader.origin.has(number) && !self.loader.origin.keeps(number) {
             return None;
@@ -101,14 +109,20 @@ impl Init {
             Some(record.get_ref().as_raw_fd())
         });
         let generation = self.machine.generation();
-        Some(Head {
+        let head = Head {
             generation: generation.number,
             exit_with: Cow::Borrowed(&generation.settings.exit_with),
             policy: Cow::Borrowed(&generation.policy),
             basics: Cow::Borrowed(&self.basics),
             record,
             no_joining: launch::die_at_birth(),
-        })
+        };
+        let written = &mut self.written.head;
+        if written.as_ref() != Some(&head) {
+            store.put(&Kind::Head.key(), &head);
+            *written = Some(head.into_owned());
+        }
+        Some(())
     }
 }
 

@@ -84,7 +84,7 @@ pub(crate) struct Init {
     pub(crate) notify: Option<Watched<Notify>>,
     pub(crate) logger: Watched<logger::Handle>,
     pub(crate) loader: Watched<Loader>,
-    pub(crate) history: Watched<History>,
+    pub(crate) history: History,
     pub(crate) timings: Timings,
     pub(crate) triggers: Watched<Triggers>,
     pub(crate) record: Option<Record>,
@@ -99,6 +99,7 @@ pub(crate) struct Init {
     pub(crate) dropped: Dropped,
     /// The previous, current and next image of init.
     pub(crate) images: Images,
+    written: commit::Written,
     /// Units whose event was in progress when an image crashed.
     pub(crate) suspects: Watched<Suspects>,
     /// Fed in each turn of the loop.
@@ -144,7 +145,7 @@ impl Init {
             notify: components.notify.map(Watched::from),
             logger: logger.into(),
             loader: components.loader.into(),
-            history: components.history.into(),
+            history: components.history,
             timings: components.timings,
             triggers: components.triggers.into(),
             record,
@@ -154,6 +155,7 @@ impl Init {
             more_to_reap: true,
             dropped: Dropped::default(),
             images: own.images,
+            written: commit::Written::default(),
             suspects: components.suspects.into(),
             watchdog: Watch::default(),
         }

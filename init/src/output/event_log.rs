@@ -12,6 +12,7 @@ use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::io::{BufWriter, Write};
@@ -41,6 +42,16 @@ pub(crate) enum Said {
     Fired(Name),
 }
 
+impl Said {
+    /// The run that the line is about.
+    fn run(&self) -> Option<RunId> {
+        match self {
+            Said::Unit(Change { run: run @ 1.., .. }) => Some(RunId(*run)),
+            Said::Unit(_) | Said::Own(_) | Said::Fired(_) => None,
+        }
+    }
+}
+
 /// A change of a unit.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Change {
@@ -66,24 +77,31 @@ pub(crate) fn cause_first(notes: &mut [Note], subject: Option<&Name>) {
 }
 
 /// The last [`limit::EVENTS`] lines.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Default)]
 pub(crate) struct History {
-    #[serde(skip)]
-    pub(crate) kept: Table<u64, Entry>,
-    last: u64,
-    /// The last line of each active run; it may contain some ended runs too.
-    #[serde(skip)]
-    pub(crate) of_run: Table<RunId, u64>,
+    kept: Table<u64, Entry>,
+    /// The last line of each active run; it may contain some ended runs too. After a crash it lacks
+    /// the runs whose last line is not kept.
+    of_run: BTreeMap<RunId, u64>,
     /// Its size when ended runs were last removed.
-    #[serde(skip)]
     up: usize,
 }
 
 impl History {
+    /// The history of stored lines, as [`Table::of`].
+    pub(crate) fn of(kept: BTreeMap<u64, Entry>) -> History {
+        let of_run = kept.iter().filter_map(|(seq, entry)| Some((entry.said.run()?, *seq)));
+        History { of_run: of_run.collect(), kept: Table::of(kept), up: 0 }
+    }
+
+    /// The lines as a table of records.
+    pub(crate) fn table(&mut self) -> &mut Table<u64, Entry> {
+        &mut self.kept
+    }
+
     /// The number of the last line; 0 if there is none.
     pub(crate) fn last(&self) -> u64 {
-        self.last
+        self.kept.last_key_value().map_or(0, |(seq, _)| *seq)
     }
 
     /// The lines after `seq` that are still kept, oldest first.
@@ -115,18 +133,18 @@ impl History {
             Said::Unit(Change { name, run, from, to, reason: reason.map(Box::new) })
         });
         for said in occasion.into_iter().chain(changes) {
-            self.last = self.last.saturating_add(1);
-            if let Said::Unit(Change { run: run @ 1.., .. }) = &said {
-                self.of_run.insert(RunId(*run), self.last);
+            let seq = self.last().saturating_add(1);
+            if let Some(run) = said.run() {
+                self.of_run.insert(run, seq);
             }
             if self.kept.len() >= limit::EVENTS
                 && let Some(first) = self.kept.keys().next().copied()
             {
                 self.kept.remove(&first);
             }
-            self.kept.insert(self.last, Entry { wall, at, cause: cause.unwrap_or(0), said });
+            self.kept.insert(seq, Entry { wall, at, cause: cause.unwrap_or(0), said });
             if first {
-                (cause, first) = (Some(self.last), false);
+                (cause, first) = (Some(seq), false);
             }
         }
         // Rarely, because it checks every run.

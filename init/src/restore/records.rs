@@ -45,7 +45,7 @@ use std::sync::Arc;
 
 /// Small values, and what the state names of other parts.
 #[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Head<'a> {
     /// The present generation; the loader's record has its bytes.
     #[serde_with(skip_apply)]
@@ -60,9 +60,23 @@ pub(crate) struct Head<'a> {
     pub(crate) no_joining: bool,
 }
 
+impl Head<'_> {
+    /// Returns the same values without borrowing.
+    pub(crate) fn into_owned(self) -> Head<'static> {
+        Head {
+            exit_with: Cow::Owned(self.exit_with.into_owned()),
+            policy: Cow::Owned(self.policy.into_owned()),
+            basics: Cow::Owned(self.basics.into_owned()),
+            generation: self.generation,
+            record: self.record,
+            no_joining: self.no_joining,
+        }
+    }
+}
+
 /// Small values that init uses as their record holds them.
 #[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
-#[derive(Clone, Default, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Basics {
     /// The start time of init.
     pub(crate) booted: Time,
@@ -104,13 +118,13 @@ pub(crate) enum Order {
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Pending {
     /// Facts that the machine has not processed.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     pub(crate) facts: VecDeque<Event>,
     /// Starts and signals that wait for a commit.
     #[serde(default)]
     pub(crate) effects: Effects,
     /// Reaped processes that have not been reported to their runs.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     pub(crate) reaped: VecDeque<Reaped>,
     /// The number of the last input before the commit.
     pub(crate) inputs: u64,
@@ -172,9 +186,7 @@ impl Parts {
         tracker.know_again(store.read_table(Kind::Tracked)?, store.read_table(Kind::ProcessTree)?);
         let mut logger: logger::Handle = of(store, Kind::Logger)?;
         logger.runs = Table::of(store.read_table(Kind::Log)?);
-        let mut history: History = of(store, Kind::History)?;
-        history.kept = Table::of(store.read_table(Kind::Event)?);
-        history.of_run = Table::of(store.read_table(Kind::LastEvent)?);
+        let history = History::of(store.read_table(Kind::Event)?);
         let timings = Timings {
             of: Table::of(store.read_table(Kind::Start)?),
             first: Table::of(store.read_table(Kind::FirstStart)?),

@@ -28,6 +28,7 @@ pub(crate) struct Queued {
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Effects {
+    #[serde(skip_serializing_if = "VecDeque::is_empty")]
     pub(crate) queue: VecDeque<Queued>,
     /// The serial number of the latest start. Numbers are never reused.
     latest: u64,
@@ -35,6 +36,7 @@ pub(crate) struct Effects {
     #[serde(skip)]
     pub(crate) prepared: BTreeMap<u64, Prepared>,
     /// True after children of a crashed image were adopted: no pipe reports their exec.
+    #[serde(skip_serializing_if = "is_default")]
     pub(crate) has_adopted: bool,
     /// True while init may reap a process of a run that the committed state does not name.
     #[serde(skip)]

@@ -35,12 +35,8 @@ pub(crate) enum Kind {
     Logger = 13,
     /// Loads in flight.
     Loader = 14,
-    /// The event log, without its lines.
-    History = 15,
     /// One line of the event log, by its number.
     Event = 16,
-    /// The last line about a run.
-    LastEvent = 17,
     /// The latest start of a unit.
     Start = 18,
     /// The first start of a unit that became ready.

@@ -7,7 +7,7 @@
 //!
 //! When the active half is full, the commit writes the current records into the other half, and the
 //! same word then names that half. When the records need more than half of it, the store moves to a
-//! memory of twice the size, under the same descriptor number.
+//! memory whose halves have three times their size, under the same descriptor number.
 //!
 //! ```text
 //! header: magic and format (8) | commit word: half << 63 | end of the log in that half (8)
@@ -379,7 +379,7 @@ impl Store {
 
     /// Moves everything to a larger memory, under the same descriptor number.
     fn grow(&mut self, needed: usize) -> io::Result<()> {
-        let half = needed.saturating_mul(4).next_power_of_two().max(HALF);
+        let half = needed.saturating_mul(3).max(HALF);
         if half > self.limit {
             return Err(io::ErrorKind::StorageFull.into());
         }

@@ -19,7 +19,7 @@ use std::time::Duration;
 const DESCRIPTORS: i32 = 64;
 
 /// The kinds with a single record, and one entry of each table that is part of a run.
-const KINDS: [Kind; 18] = [
+const KINDS: [Kind; 16] = [
     Kind::Head,
     Kind::Machine,
     Kind::Tracker,
@@ -29,7 +29,6 @@ const KINDS: [Kind; 18] = [
     Kind::Notify,
     Kind::Logger,
     Kind::Loader,
-    Kind::History,
     Kind::Triggers,
     Kind::Ending,
     Kind::Looks,
@@ -37,7 +36,6 @@ const KINDS: [Kind; 18] = [
     Kind::Pending,
     Kind::Tracked,
     Kind::ProcessTree,
-    Kind::LastEvent,
 ];
 
 /// Returns `Some` if all records can be read. Panics if a promise is broken.
@@ -60,7 +58,7 @@ fn read(bodies: &[Vec<u8>]) -> Result<Parts, String> {
     let mut store = Store::new().map_err(|error| error.to_string())?;
     // A missing component has no record.
     for (kind, body) in KINDS.into_iter().zip(bodies).filter(|(_, body)| !body.is_empty()) {
-        let is_entry = [Kind::Tracked, Kind::ProcessTree, Kind::LastEvent].contains(&kind);
+        let is_entry = [Kind::Tracked, Kind::ProcessTree].contains(&kind);
         let entry: &[u8] = if is_entry { &7u64.to_be_bytes() } else { &[] };
         let key = [&kind.key()[..], entry].concat();
         store.put_once(&key, body);
@@ -133,7 +131,6 @@ fn least() -> &'static Vec<Vec<u8>> {
             ),
             (Kind::Suspects, fields::encode(&[(); 0])),
             (Kind::Looks, fields::encode(&BTreeMap::<(), ()>::new())),
-            (Kind::LastEvent, fields::encode(&0u64)),
         ];
         let body = |kind| match others.iter().find(|(other, _)| *other == kind) {
             Some((_, body)) => body.clone(),

@@ -109,6 +109,14 @@ fn shutdown_deadline() -> Duration {
     Duration::from_secs(90)
 }
 
+impl MachineRecord<'_> {
+    /// Returns the same record without borrowing.
+    pub fn into_owned(self) -> MachineRecord<'static> {
+        let (policy, wish) = (self.policy.into_owned(), self.wish.into_owned());
+        MachineRecord { policy: Cow::Owned(policy), wish: Cow::Owned(wish), ..self }
+    }
+}
+
 impl UnitRecord {
     /// The unit's name.
     pub fn name(&self) -> &Name {
@@ -156,11 +164,7 @@ impl Machine {
 
     /// Returns the record of the machine with these unit records, in the order of their indices.
     pub fn records_with(&self, units: Vec<UnitRecord>) -> Records {
-        let machine = self.machine_record();
-        let (policy, wish) = (machine.policy.into_owned(), machine.wish.into_owned());
-        let machine =
-            MachineRecord { policy: Cow::Owned(policy), wish: Cow::Owned(wish), ..machine };
-        let records = Records { machine, units };
+        let records = Records { machine: self.machine_record().into_owned(), units };
         #[cfg(feature = "sim")]
         let records = match self.mutant {
             Some(Mutant::NotRecorded(field)) => field.left_out(records),
