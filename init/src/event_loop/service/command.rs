@@ -13,7 +13,7 @@ use groundstate_units::spec::{Input, Kind, Log, NotifyAccess, Output, Readiness,
 use groundstate_units::text::name::Name;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::pipe2;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -79,8 +79,8 @@ impl Init {
         }
     }
 
-    /// Logs a reload command that could not be executed: a failed reload has no other record of the
-    /// reason.
+    /// Logs a reload command that could not be executed, which has no other record of the reason,
+    /// and the command of `init -- CMD`, with which init ends.
     pub(crate) fn say_not_executed(
         &mut self,
         run: RunId,
@@ -89,7 +89,7 @@ impl Init {
     ) {
         let Some(running) = self.runs.get(run) else { return };
         let (name, key) = (running.name.clone(), part.key());
-        if matches!(part, CommandKind::Reload(_)) {
+        if matches!(part, CommandKind::Reload(_)) || self.paths.command.is_some() {
             self.say(Level::Warning, format_args!("{name}: {key}: {failure}"));
         }
     }
@@ -253,6 +253,14 @@ impl Init {
             return Ok([null.input, log.clone(), log]);
         };
         let asked = &particular.stdio;
+        if asked.input == Input::Inherit {
+            let own = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().map(Rc::new);
+            return Ok([
+                own(std::io::stdin().as_fd())?,
+                own(std::io::stdout().as_fd())?,
+                own(std::io::stderr().as_fd())?,
+            ]);
+        }
         let socket = || match listen.map(|listen| listen.first()) {
             Some(Some((_, fd))) => Ok(fd.clone()),
             // Only the main process gets the socket.
@@ -261,7 +269,7 @@ impl Init {
         };
         let input = match asked.input {
             Input::Socket => socket()?,
-            Input::Null | Input::Terminal { .. } | Input::File(_) => null.input,
+            Input::Null | Input::Terminal { .. } | Input::File(_) | Input::Inherit => null.input,
         };
         let mut place = |output: &Output| match output {
             Output::Log => Ok(log.clone()),
