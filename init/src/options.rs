@@ -3,8 +3,8 @@
 //! As PID 1 no mistake here is fatal: kernels pass on words they do not know (`single`, `5`,
 //! `foo=bar`), and an exiting PID 1 panics the kernel.
 
-use crate::base::{Level, Mode};
 use crate::base::paths::PathOptions;
+use crate::base::{Level, Mode};
 use crate::output::oom_score::Own;
 use groundstate_units::load::command::Command as Sole;
 use groundstate_units::text::name::Name;
@@ -254,6 +254,36 @@ mod tests {
         for other in [&[][..], &["7"], &["66"], &["5", "foo"], &["--help"], &["single"]] {
             assert_eq!(level(other), None, "{other:?}");
         }
+    }
+
+    #[test]
+    fn words_after_two_dashes_are_the_only_unit_except_on_a_machine() {
+        let options = parse(&["--log-dir", "/l", "--", "sh", "--units", "/x", "--"]);
+        assert!(options.unknown.is_empty() && options.paths.units.is_empty());
+        let words: Vec<String> = ["sh", "--units", "/x", "--"].map(String::from).into();
+        assert_eq!(options.paths.command, Some(words));
+        assert_eq!(options.target.as_ref().map(Name::as_str), Some(Sole::UNIT));
+        assert_eq!(options.exit_with, options.target);
+        let on_machine = options.clone().without_command(Mode::Machine);
+        assert_eq!((on_machine.paths.command, on_machine.exit_with), (None, None));
+        assert_eq!(on_machine.unknown.len(), 1);
+        assert_eq!(options.clone().without_command(Mode::Container), options);
+    }
+
+    #[test]
+    fn command_that_is_empty_or_beside_units_is_refused() {
+        let refused = |words: &[&str]| {
+            let options = parse(words);
+            (options.unknown.len(), options.answer(Mode::Container).is_some())
+        };
+        assert_eq!(refused(&["--", "true"]), (0, false));
+        let both = ["--units", "/u", "--policy=/p", "--target=a", "--exit-with", "a", "--", "true"];
+        assert_eq!(refused(&both), (4, true));
+        for words in [&["--"][..], &["--", ""], &["--what", "--", "true"]] {
+            assert_eq!(refused(words), (1, true), "{words:?}");
+        }
+        let not_text = [OsString::from("--"), std::os::unix::ffi::OsStringExt::from_vec(vec![255])];
+        assert_eq!(Options::parse(not_text).unknown.len(), 2);
     }
 
     #[test]
