@@ -42,10 +42,11 @@ impl Init {
         }
     }
 
-    /// Passes a signal on to the command of `init -- CMD`. If it does not run, the signals that
-    /// request a shutdown end init as they would have ended the command.
+    /// Passes a signal on to the command of `init -- CMD`. If it is not executed yet or has ended,
+    /// the signals that request a shutdown end init as they would have ended the command.
     pub(crate) fn forward(&mut self, number: i32) {
         let run = self.options.target.as_ref().and_then(|name| self.runs.latest(name));
+        let run = run.filter(|run| self.are_reported(*run));
         let Ok(signal) = u8::try_from(number) else { return };
         match run.and_then(|run| self.runs.signal_main(run, signal)) {
             Some(Ok(())) => {}

@@ -7,6 +7,7 @@ use super::restricted_environments::after;
 use groundstate_tests::boot::{Boot, Init, Way, shell_code};
 use groundstate_tests::crash::{crash, is_committed};
 use groundstate_tests::deadline::until;
+use groundstate_tests::extent::turns;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::{Sandbox, program};
 use nix::sys::signal::Signal;
@@ -128,6 +129,21 @@ fn default_action_of_a_forwarded_term_ends_the_command_and_init() {
     let mut init = ready(Boot::new(Sandbox::new()), "echo ready; exec sleep 1000");
     init.process().signal(Signal::SIGTERM);
     assert_eq!(shell_code(init.ended()), 143, "{}", init.output());
+}
+
+/// The signal may arrive while the unit is loaded, cloned or executed.
+#[test]
+fn term_before_or_after_the_exec_of_the_command_gives_143_and_no_message() {
+    for round in 0..turns(10, 100) {
+        let mut init = Boot::new(Sandbox::new()).command(&["sleep", "1000"]).launch("");
+        let caught = || u64::from_str_radix(&init.process().status("SigCgt")?, 16).ok();
+        let handles = |set: u64| set & 1 << (Signal::SIGTERM as u32 - 1) != 0;
+        until("init handles signals", || caught().filter(|set| handles(*set)));
+        (0..round * 20).for_each(|_| assert!(init.process().is_alive()));
+        init.process().signal(Signal::SIGTERM);
+        assert_eq!(shell_code(init.ended()), 143, "{}", init.output());
+        assert_eq!(init.output(), "");
+    }
 }
 
 #[test]

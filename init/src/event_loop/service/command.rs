@@ -89,7 +89,9 @@ impl Init {
     ) {
         let Some(running) = self.runs.get(run) else { return };
         let (name, key) = (running.name.clone(), part.key());
-        if matches!(part, CommandKind::Reload(_)) || self.paths.command.is_some() {
+        // A stop may have killed it.
+        let is_sole = self.paths.command.is_some() && !self.ending.is_under_way();
+        if matches!(part, CommandKind::Reload(_)) || is_sole {
             self.say(Level::Warning, format_args!("{name}: {key}: {failure}"));
         }
     }
@@ -369,12 +371,15 @@ impl Init {
     /// Makes a run ready. Pending exec results are handled first, because a ready process has
     /// executed.
     pub(crate) fn ready(&mut self, run: RunId) {
+        self.are_reported(run);
+        self.advance(run, CommandSequence::ready);
+    }
+
+    /// Handles the pending exec results of a run. Returns false if one is not known yet.
+    pub(crate) fn are_reported(&mut self, run: RunId) -> bool {
         let reports = self.runs.get(run).map(|running| running.reports.as_slice());
         let tokens: Vec<usize> = reports.into_iter().flatten().map(|s| s.token).collect();
-        for token in tokens {
-            self.report_ready(token);
-        }
-        self.advance(run, CommandSequence::ready);
+        tokens.into_iter().fold(true, |all, token| self.report_ready(token) && all)
     }
 }
 
