@@ -257,6 +257,17 @@ mod tests {
     }
 
     #[test]
+    fn manual_page_has_each_option_of_the_help() {
+        let page = include_str!("../../contrib/man/groundstate-init.8").replace('\\', "");
+        let options = HELP.lines().filter_map(|line| line.trim_start().split_once("  "));
+        let options: Vec<&str> = options.map(|(words, _)| words).collect();
+        assert!(options.len() > 10, "{options:?}");
+        for option in options.iter().filter_map(|words| words.split_whitespace().next()) {
+            assert!(page.contains(&format!("fB{option}")), "{option}");
+        }
+    }
+
+    #[test]
     fn words_after_two_dashes_are_the_only_unit_except_on_a_machine() {
         let options = parse(&["--log-dir", "/l", "--", "sh", "--units", "/x", "--"]);
         assert!(options.unknown.is_empty() && options.paths.units.is_empty());
