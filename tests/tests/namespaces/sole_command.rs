@@ -31,6 +31,12 @@ fn outcome(boot: Boot, words: &[&str]) -> (i32, String) {
     (shell_code(init.ended()), init.output())
 }
 
+/// Returns true once init has a handler for this signal.
+fn handles(init: &Init, signal: Signal) -> bool {
+    let caught = init.process().status("SigCgt").unwrap_or_default();
+    u64::from_str_radix(&caught, 16).is_ok_and(|set| set & 1 << (signal as u32 - 1) != 0)
+}
+
 #[test]
 fn exit_status_and_signal_of_the_command_are_those_of_init() {
     let cases = [("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", 137), ("kill -TERM $$", 143)];
@@ -136,9 +142,7 @@ fn default_action_of_a_forwarded_term_ends_the_command_and_init() {
 fn term_before_or_after_the_exec_of_the_command_gives_143_and_no_message() {
     for round in 0..turns(10, 100) {
         let mut init = Boot::new(Sandbox::new()).command(&["sleep", "1000"]).launch("");
-        let caught = || u64::from_str_radix(&init.process().status("SigCgt")?, 16).ok();
-        let handles = |set: u64| set & 1 << (Signal::SIGTERM as u32 - 1) != 0;
-        until("init handles signals", || caught().filter(|set| handles(*set)));
+        until("init handles it", || handles(&init, Signal::SIGTERM).then_some(()));
         (0..round * 20).for_each(|_| assert!(init.process().is_alive()));
         init.process().signal(Signal::SIGTERM);
         assert_eq!(shell_code(init.ended()), 143, "{}", init.output());
@@ -195,6 +199,22 @@ fn crash_of_init_leaves_the_command_running_and_supervised() {
         until("it still gets signals", || init.output().contains("got USR1").then_some(()));
         init.process().signal(Signal::SIGTERM);
         assert_eq!(shell_code(init.ended()), 9, "{}", init.output());
+    }
+}
+
+/// The crash may come while the unit is loaded, cloned or executed.
+#[test]
+fn crash_of_init_at_the_start_of_the_command_starts_it_once() {
+    for round in 0..turns(10, 100) {
+        let files = Sandbox::new();
+        let script = format!("echo once >>{}; sleep 0.3; exit 7", files.at("trace"));
+        let mut init = Boot::new(files).command(&["/bin/sh", "-c", &script]).launch("");
+        init.expect_crashes();
+        until("init handles it", || handles(&init, Signal::SIGSEGV).then_some(()));
+        (0..round * 20).for_each(|_| assert!(init.process().is_alive()));
+        crash(&init, Signal::SIGSEGV);
+        assert_eq!(shell_code(init.ended()), 7, "{}", init.output());
+        assert_eq!(init.sandbox.read("trace"), "once\n");
     }
 }
 
