@@ -379,7 +379,8 @@ impl Init {
     pub(crate) fn are_reported(&mut self, run: RunId) -> bool {
         let reports = self.runs.get(run).map(|running| running.reports.as_slice());
         let tokens: Vec<usize> = reports.into_iter().flatten().map(|s| s.token).collect();
-        tokens.into_iter().fold(true, |all, token| self.report_ready(token) && all)
+        let unknown = tokens.into_iter().filter(|token| !self.report_ready(*token));
+        unknown.count() == 0
     }
 }
 
