@@ -54,6 +54,7 @@ fn serve(options: options::Options, limits: OwnLimits) -> ExitCode {
         return restore::check(word);
     }
     let mode = boot::find_mode(options.container);
+    let options = options.without_command(mode);
     if let Some(answered) = options.answer(mode) {
         return answered;
     }

@@ -3,9 +3,10 @@
 //! As PID 1 no mistake here is fatal: kernels pass on words they do not know (`single`, `5`,
 //! `foo=bar`), and an exiting PID 1 panics the kernel.
 
-use crate::base::Mode;
 use crate::base::paths::PathOptions;
+use crate::base::{Level, Mode};
 use crate::output::oom_score::Own;
+use groundstate_units::load::command::Command as Sole;
 use groundstate_units::text::name::Name;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -41,6 +42,7 @@ pub(crate) struct Options {
 
 const HELP: &str = "\
 Usage: init [OPTION]…
+       init [OPTION]… -- CMD [ARG]…
 Groundstate's init: PID 1 of a machine or a container, or a supervisor.
 
   --config FILE       settings (init.yaml)
@@ -56,6 +58,9 @@ Groundstate's init: PID 1 of a machine or a container, or a supervisor.
   --record FILE       write each event and its actions, one JSON object a line
   --version           print the version
   --help              print this
+  -- CMD [ARG]…       run only this command, without unit files; forward signals to it,
+                      exit with its exit status, 128 + n for signal n, 127 if it is not
+                      found, 126 if it cannot be executed; not as PID 1 of a machine
 
 If it is not PID 1, `init 0` to `init 6`, `init S`, `init q` and `init u` are telinit(8).
 ";
@@ -72,6 +77,10 @@ impl Options {
                 _ => (word.as_str(), None),
             };
             match key {
+                "--" => {
+                    options.take_command(words);
+                    break;
+                }
                 "--container" if given.is_none() => options.container = true,
                 "--version" if given.is_none() => {
                     options.say = Some(format!("groundstate init {}\n", env!("CARGO_PKG_VERSION")));
@@ -93,8 +102,46 @@ impl Options {
         options
     }
 
-    /// Handles what ends the program at once: `--version`, `--help` and, unless init is PID 1, an
-    /// unknown word (64, EX_USAGE of sysexits(3)).
+    /// Takes the words after `--`. Its unit is the goal, and its exit ends init.
+    fn take_command(&mut self, words: impl Iterator<Item = OsString>) {
+        let paths = &self.paths;
+        let without_use = [
+            ("--units", !paths.units.is_empty()),
+            ("--policy", paths.policy.is_some()),
+            ("--target", self.target.is_some()),
+            ("--exit-with", self.exit_with.is_some()),
+        ];
+        let refused = without_use.into_iter().filter(|(_, is_given)| *is_given);
+        self.unknown.extend(refused.map(|(key, _)| format!("{key} has no use with a command")));
+        let words: Result<Vec<String>, OsString> = words.map(OsString::into_string).collect();
+        let words = words.unwrap_or_else(|word| {
+            self.unknown.push(format!("{word:?} is not UTF-8"));
+            Vec::new()
+        });
+        if words.first().is_none_or(String::is_empty) {
+            self.unknown.push("a command is missing after --".to_string());
+        }
+        self.paths.command = Some(words);
+        self.target = Name::new(Sole::UNIT).ok();
+        self.exit_with.clone_from(&self.target);
+    }
+
+    /// Drops the command on a machine: PID 1 must not exit there.
+    pub(crate) fn without_command(mut self, mode: Mode) -> Options {
+        if mode == Mode::Machine && self.paths.command.take().is_some() {
+            (self.target, self.exit_with) = (None, None);
+            self.unknown.push("-- CMD is for containers".to_string());
+        }
+        self
+    }
+
+    /// The least level of init's log lines. A command shares init's stderr, so init keeps quiet.
+    pub(crate) fn least(&self, given: Option<Level>) -> Option<Level> {
+        given.or(self.paths.command.is_some().then_some(Level::Warning))
+    }
+
+    /// Handles what ends the program at once: `--version`, `--help` and, unless init is PID 1 or
+    /// has a command, an unknown word (64, EX_USAGE of sysexits(3)).
     #[allow(clippy::print_stdout, clippy::print_stderr, reason = "nothing runs yet")]
     pub(crate) fn answer(&self, mode: Mode) -> Option<ExitCode> {
         if let Some(text) = &self.say {
@@ -106,7 +153,8 @@ impl Options {
         {
             return Some(telinit(&level));
         }
-        if mode == Mode::Supervisor && !self.unknown.is_empty() {
+        let may_refuse = mode == Mode::Supervisor || self.paths.command.is_some();
+        if may_refuse && !self.unknown.is_empty() {
             self.unknown.iter().for_each(|wrong| eprintln!("init: {wrong}"));
             eprintln!("Try 'init --help'.");
             return Some(ExitCode::from(64));
@@ -206,6 +254,47 @@ mod tests {
         for other in [&[][..], &["7"], &["66"], &["5", "foo"], &["--help"], &["single"]] {
             assert_eq!(level(other), None, "{other:?}");
         }
+    }
+
+    #[test]
+    fn manual_page_has_each_option_of_the_help() {
+        let page = include_str!("../../contrib/man/groundstate-init.8").replace('\\', "");
+        let options = HELP.lines().filter_map(|line| line.trim_start().split_once("  "));
+        let options: Vec<&str> = options.map(|(words, _)| words).collect();
+        assert!(options.len() > 10, "{options:?}");
+        for option in options.iter().filter_map(|words| words.split_whitespace().next()) {
+            assert!(page.contains(&format!("fB{option}")), "{option}");
+        }
+    }
+
+    #[test]
+    fn words_after_two_dashes_are_the_only_unit_except_on_a_machine() {
+        let options = parse(&["--log-dir", "/l", "--", "sh", "--units", "/x", "--"]);
+        assert!(options.unknown.is_empty() && options.paths.units.is_empty());
+        let words: Vec<String> = ["sh", "--units", "/x", "--"].map(String::from).into();
+        assert_eq!(options.paths.command, Some(words));
+        assert_eq!(options.target.as_ref().map(Name::as_str), Some(Sole::UNIT));
+        assert_eq!(options.exit_with, options.target);
+        let on_machine = options.clone().without_command(Mode::Machine);
+        assert_eq!((on_machine.paths.command, on_machine.exit_with), (None, None));
+        assert_eq!(on_machine.unknown.len(), 1);
+        assert_eq!(options.clone().without_command(Mode::Container), options);
+    }
+
+    #[test]
+    fn command_that_is_empty_or_beside_units_is_refused() {
+        let refused = |words: &[&str]| {
+            let options = parse(words);
+            (options.unknown.len(), options.answer(Mode::Container).is_some())
+        };
+        assert_eq!(refused(&["--", "true"]), (0, false));
+        let both = ["--units", "/u", "--policy=/p", "--target=a", "--exit-with", "a", "--", "true"];
+        assert_eq!(refused(&both), (4, true));
+        for words in [&["--"][..], &["--", ""], &["--what", "--", "true"]] {
+            assert_eq!(refused(words), (1, true), "{words:?}");
+        }
+        let not_text = [OsString::from("--"), std::os::unix::ffi::OsStringExt::from_vec(vec![255])];
+        assert_eq!(Options::parse(not_text).unknown.len(), 2);
     }
 
     #[test]

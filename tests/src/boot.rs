@@ -68,6 +68,7 @@ pub struct Boot {
     environment: Vec<(String, String)>,
     recorded: bool,
     words: Vec<String>,
+    command: Vec<String>,
 }
 
 impl Boot {
@@ -75,8 +76,9 @@ impl Boot {
     pub fn new(sandbox: Sandbox) -> Boot {
         let root = nix::unistd::geteuid().is_root();
         let way = if root { Way::Namespace } else { Way::UserNamespace };
-        let (arguments, wrapper, environment, words) = Default::default();
-        Boot { sandbox, way, binary: None, arguments, wrapper, environment, recorded: true, words }
+        let (arguments, wrapper, environment, words, command) = Default::default();
+        let (binary, recorded) = (None, true);
+        Boot { sandbox, way, binary, arguments, wrapper, environment, recorded, words, command }
     }
 
     /// Uses another binary: a copy of the one under test, or another build.
@@ -101,6 +103,12 @@ impl Boot {
     /// Runs without a record of events, which contains each generation completely.
     pub fn unrecorded(mut self) -> Boot {
         self.recorded = false;
+        self
+    }
+
+    /// Runs only this command, without unit files: `init -- CMD`. There is no target.
+    pub fn command(mut self, words: &[&str]) -> Boot {
+        self.command = words.iter().map(|&word| word.to_owned()).collect();
         self
     }
 
@@ -147,12 +155,9 @@ impl Boot {
         if self.way != Way::Supervisor {
             words.push("--container".to_owned());
         }
-        for (flag, name) in [
-            ("--units", "units"),
-            ("--runtime-dir", "run"),
-            ("--log-dir", "log"),
-            ("--policy", "policy.yaml"),
-        ] {
+        let of_units = [("--units", "units"), ("--policy", "policy.yaml")];
+        let of_units = of_units.into_iter().filter(|_| self.command.is_empty());
+        for (flag, name) in of_units.chain([("--runtime-dir", "run"), ("--log-dir", "log")]) {
             words.extend([flag.to_owned(), sandbox.at(name)]);
         }
         if self.recorded {
@@ -161,8 +166,14 @@ impl Boot {
         if sandbox.path("init.yaml").exists() {
             words.extend(["--config".to_owned(), sandbox.at("init.yaml")]);
         }
-        words.extend(["--target".to_owned(), target.to_owned()]);
+        if !target.is_empty() {
+            words.extend(["--target".to_owned(), target.to_owned()]);
+        }
         words.extend(self.arguments);
+        if !self.command.is_empty() {
+            words.push("--".to_owned());
+            words.extend(self.command);
+        }
         if !self.words.is_empty() {
             words = self.words;
         }

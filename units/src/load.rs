@@ -10,6 +10,7 @@
 //! source and reads nothing else, so that edits of an operator take effect only with a reload.
 //! [`mod@instances`] likewise changes only the instances of templates.
 
+pub mod command;
 pub mod delivered;
 pub(crate) mod diagnostics;
 pub mod facts;
@@ -88,6 +89,7 @@ pub fn load(files: &dyn Files, options: &Options, in_force: Option<&Generation>)
     set.read_imported(&context, &folders.foreign, &before, None);
     sources.iter().for_each(|source| read_source(&context, source, &folders, &before, &mut set));
     loader.tell_unused(&folders, &set);
+    set.drafts.extend(options.command.as_ref().and_then(|command| command.draft(&settings)));
     let wanted = wanted(options, &settings, &policy);
     let most = set.settle(&context, &folders.foreign, &wanted);
     most.into_iter().for_each(|diagnostic| loader.complain(diagnostic));

@@ -5,6 +5,9 @@
 
 mod memory;
 
+use groundstate_units::load::command::Command;
+use groundstate_units::load::{Options, instances, load};
+use groundstate_units::unit::exec_line::expand;
 use groundstate_units::unit::generation::Generation;
 use memory::card::{IRC_BOT, MADDY, NETIF, mistakes, one, provides, run, unit};
 use memory::{Memory, told};
@@ -403,5 +406,25 @@ proptest::proptest! {
         proptest::prop_assert_eq!(generation.prove(), Ok(()));
         let again = Generation::decode(&generation.encode());
         proptest::prop_assert_eq!(again, Ok(generation));
+    }
+}
+
+#[test]
+fn command_of_init_is_the_only_unit_and_its_words_stay_as_they_are() {
+    let memory = Memory::new(&[("/etc/groundstate/units/web.yaml", "unit: web\n")]);
+    let words = ["./run", "$HOME", "%n", "a b", ""].map(String::from).to_vec();
+    let command = Some(Command { words: words.clone(), umask: 0o27 });
+    let options = Options { only: Some(Vec::new()), command, ..Options::system(0) };
+    let loaded = load(&memory, &options, None);
+    assert!(!loaded.refused && told(&loaded.generation).is_empty());
+    assert!(loaded.generation.prove().is_ok());
+    let again = load(&memory, &options, Some(&loaded.generation)).generation;
+    let other = instances(&memory, &options, &loaded.generation).unwrap().generation;
+    for generation in [&loaded.generation, &again, &other] {
+        assert_eq!(generation.units, loaded.generation.units);
+        assert_eq!(generation.units.len(), 1);
+        let run = run(unit(generation, Command::UNIT));
+        assert_eq!(expand(&run.exec_start[0], &|_| None, None).unwrap(), words);
+        assert_eq!(run.umask, 0o27);
     }
 }

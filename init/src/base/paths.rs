@@ -22,6 +22,8 @@ pub(crate) struct PathOptions {
     pub(crate) log_dir: Option<String>,
     /// `--policy FILE`.
     pub(crate) policy: Option<String>,
+    /// The words after `--`, instead of unit files.
+    pub(crate) command: Option<Vec<String>>,
 }
 
 /// The paths in use.
@@ -35,6 +37,8 @@ pub(crate) struct Paths {
     pub(crate) log_dir: Option<String>,
     /// `policy.yaml`.
     pub(crate) policy: String,
+    /// `-- CMD`.
+    pub(crate) command: Option<Vec<String>>,
     /// `None` if no runtime directory is writable.
     pub(crate) runtime_dir: Option<String>,
     defaults: Places,
@@ -73,6 +77,7 @@ impl Paths {
             units: options.units.clone(),
             log_dir: options.log_dir.clone(),
             policy: options.policy.clone().unwrap_or(defaults.policy.clone()),
+            command: options.command.clone(),
             runtime_dir: made.ok().map(|()| runtime.clone()),
             defaults,
             runtime_asked: runtime,

@@ -16,19 +16,24 @@ pub(crate) fn arguments(word: String) -> Vec<CString> {
     arguments_in(word, false)
 }
 
-/// Like [`arguments`], without `--target` if that belonged to the previous root.
+/// Like [`arguments`], without `--target` if that belonged to the previous root. The words after
+/// `--` are a command's.
 pub(crate) fn arguments_in(word: String, is_new_root: bool) -> Vec<CString> {
     let is_ours = |given: &OsString| {
         let bytes = given.as_bytes();
         [&b"--resume="[..], b"--rescue=", b"--end="].iter().any(|ours| bytes.starts_with(ours))
     };
-    let mut given: Vec<OsString> = std::env::args_os().filter(|given| !is_ours(given)).collect();
+    let mut given: Vec<OsString> = std::env::args_os().collect();
+    let end = given.iter().position(|word| word == "--").unwrap_or(given.len());
+    let command = given.split_off(end);
+    given.retain(|given| !is_ours(given));
     if is_new_root {
         given = without_target(given);
     }
     given
         .into_iter()
         .chain([OsString::from(word)])
+        .chain(command)
         .filter_map(|word| CString::new(word.into_vec()).ok())
         .collect()
 }

@@ -36,6 +36,8 @@ pub(crate) enum Asked {
     Reboot,
     /// A signal without a meaning.
     Noted(i32),
+    /// Any signal for the command of `init -- CMD`.
+    Forward(i32),
 }
 
 impl Asked {
@@ -46,7 +48,7 @@ impl Asked {
             Asked::PowerKey => Some(("the power key", &reactions.power_key)),
             Asked::KeyboardRequest => Some(("Alt-Up", &reactions.keyboard_request)),
             Asked::Reap | Asked::Reload | Asked::Sockets | Asked::Noted(_) => None,
-            Asked::Halt | Asked::Poweroff | Asked::Reboot => None,
+            Asked::Halt | Asked::Poweroff | Asked::Reboot | Asked::Forward(_) => None,
         }
     }
 
@@ -54,7 +56,7 @@ impl Asked {
     pub(crate) fn end(self, mode: Mode) -> Option<Shutdown> {
         let how = match self {
             Asked::Reap | Asked::Reload | Asked::Sockets => return None,
-            Asked::KeyboardRequest | Asked::Noted(_) => return None,
+            Asked::KeyboardRequest | Asked::Noted(_) | Asked::Forward(_) => return None,
             Asked::Halt => Shutdown::Halt,
             Asked::PowerKey | Asked::Poweroff => Shutdown::Poweroff,
             Asked::Interrupt | Asked::Reboot => Shutdown::Reboot,
@@ -105,11 +107,12 @@ const MEANINGS: [(i32, Asked); 15] = [
     (libc::SIGVTALRM, Asked::Noted(libc::SIGVTALRM)),
 ];
 
-/// Adds signals that have no meaning here but would kill a process without a handler: those of
-/// limits, timers and descriptors, and all real-time ones.
+/// Adds signals that have no meaning here: those of limits, timers and descriptors, and all
+/// real-time ones, which would kill a process without a handler, and those that a command may get.
 fn all_meanings() -> impl Iterator<Item = (i32, Asked)> {
-    let named = [libc::SIGXCPU, libc::SIGPROF, libc::SIGIO, libc::SIGSTKFLT];
-    let rest = named.into_iter().chain(RTMIN..=i32::from(LAST));
+    let deadly = [libc::SIGXCPU, libc::SIGPROF, libc::SIGIO, libc::SIGSTKFLT];
+    let named = deadly.into_iter().chain([libc::SIGCONT, libc::SIGURG]);
+    let rest = named.chain(RTMIN..=i32::from(LAST));
     let has_meaning = |signal: &i32| MEANINGS.iter().any(|(of, _)| of == signal);
     let rest = rest.filter(move |signal| !has_meaning(signal));
     MEANINGS.into_iter().chain(rest.map(|signal| (signal, Asked::Noted(signal))))
@@ -147,14 +150,18 @@ impl Signals {
         is_it
     }
 
-    /// The requests since the last call, each once, however often the signal arrived.
-    pub(crate) fn take(&mut self) -> Vec<Asked> {
+    /// The requests since the last call, each once, however often the signal arrived. With
+    /// `forwards` a command gets all signals but SIGCHLD.
+    pub(crate) fn take(&mut self, forwards: bool) -> Vec<Asked> {
         if !std::mem::take(&mut self.ready) && !SignalPipe::has_rung() {
             return Vec::new();
         }
         let rung = self.bell.take();
         let mut asked = Vec::new();
-        for (signal, meaning) in all_meanings() {
+        for (signal, mut meaning) in all_meanings() {
+            if forwards && meaning != Asked::Reap {
+                meaning = Asked::Forward(signal);
+            }
             if rung & signal::bit(signal) != 0 && !asked.contains(&meaning) {
                 asked.push(meaning);
             }

@@ -351,7 +351,7 @@ impl Init {
         self.settle();
         #[cfg(debug_assertions)]
         crash_test::strike_in("boot", self.basics.crashes == 0);
-        if !self.machine.wish().goal.contains(&asked) {
+        if !self.machine.wish().goal.contains(&asked) && !self.ending.is_under_way() {
             let why = self.why_not(&asked);
             let emergency = self.machine.generation().settings.emergency_target.clone();
             self.say(

@@ -270,7 +270,7 @@ impl Init {
 
     /// Runs one turn. The order of the steps determines the decisions.
     pub(crate) fn turn(&mut self) {
-        let asked = self.signals.take();
+        let asked = self.signals.take(self.paths.command.is_some());
         self.settle();
         for step in [Init::hear, Init::logger_reports, Init::tell_mains_ended] {
             step(self);
@@ -391,6 +391,7 @@ impl Init {
                 };
                 self.say(level, format_args!("signal {number}: {what}ignored"));
             }
+            (Asked::Forward(number), _) => self.forward(number),
             (Asked::Interrupt, Some(how)) => self.interrupted(how),
             (_, Some(how)) => self.shut_down(how),
             (_, None) => {}

@@ -245,7 +245,7 @@ impl Init {
         let (signals, _) = Signals::listen(poll.registry()).map_err(|why| gives_way(mode, why))?;
         let null = Null::open().map_err(|why| gives_way(mode, why))?;
         let (paths, _) = Paths::find(&options.paths);
-        let voice = ConsoleLog::of(mode, kernel.level);
+        let voice = ConsoleLog::of(mode, options.least(kernel.level));
         let settings = state.machine.generation().settings.clone();
         let own = Own { options, mode, paths, voice, poll, signals, null, images };
         let mut init = Init::with(own, state);

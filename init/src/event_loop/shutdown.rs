@@ -1,7 +1,7 @@
 //! Shutdown of init: the requests for it, the progress messages, the emergency shell and the
 //! hardware watchdog. The final steps are in [`crate::shutdown`].
 
-use crate::base::{Level, Mode, limit, procfs};
+use crate::base::{Level, Mode, limit, procfs, signals};
 use crate::event_loop::Init;
 use crate::output::parent_notify::Outer;
 use crate::service::run_table::{Main, Running};
@@ -39,6 +39,24 @@ impl Init {
                 self.hasten(if is_hasty { Haste::AtOnce } else { Haste::Kill });
             }
             Some(_) => {}
+        }
+    }
+
+    /// Passes a signal on to the command of `init -- CMD`. If it is not executed yet or has ended,
+    /// the signals that request a shutdown end init as they would have ended the command.
+    pub(crate) fn forward(&mut self, number: i32) {
+        let run = self.options.target.as_ref().and_then(|name| self.runs.latest(name));
+        let run = run.filter(|run| self.are_reported(*run));
+        let Ok(signal) = u8::try_from(number) else { return };
+        match run.and_then(|run| self.runs.signal_main(run, signal)) {
+            Some(Ok(())) => {}
+            Some(Err(why)) => {
+                self.say(Level::Warning, format_args!("cannot forward signal {number}: {why}"));
+            }
+            None if signals::end_by(number, self.mode).is_some() => {
+                self.interrupted(Shutdown::Exit(signal.saturating_add(128)));
+            }
+            None => {}
         }
     }
 

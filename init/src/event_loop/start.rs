@@ -22,7 +22,7 @@ use crate::restore::records::{Basics, State};
 use crate::spawn::{Null, Spawner};
 use crate::state::store::Store;
 use crate::state::table::Watched;
-use crate::sys::signal;
+use crate::sys::{device, signal};
 use crate::upgrade::Images;
 use crate::{boot, control, loader, logger};
 use groundstate_units::control::place;
@@ -40,11 +40,17 @@ impl Init {
         let mut complaints: Vec<String> =
             options.unknown.iter().map(|unknown| format!("unknown argument: {unknown}")).collect();
         complaints.extend(boot::duties(mode));
+        if options.paths.command.is_some() && mode == Mode::Container {
+            // The command takes it. Without a terminal this fails.
+            let _ = device::release(io::stdin());
+        }
         let no_score = oom_score::begin(mode, options.oom_score, &mut own_limits).err();
         let reserve = File::open("/dev/null").ok();
         let kernel = if mode == Mode::Machine { KernelLine::read() } else { KernelLine::default() };
-        let voice = ConsoleLog::of(mode, kernel.level);
+        let voice = ConsoleLog::of(mode, options.least(kernel.level));
         let (paths, no_runtime) = Paths::find(&options.paths);
+        // Most containers with a command have no use for the socket.
+        let no_runtime = no_runtime.filter(|_| options.paths.command.is_none());
         complaints.extend(no_runtime.map(|why| format!("no control socket: {why}")));
         let poll = retry_with_backoff(Poll::new)?;
         // Start the loader first; init prepares the rest while the loader works.

@@ -9,6 +9,7 @@ use crate::loader::{Purpose, identity};
 use groundstate_units::control::answer::Failure;
 use groundstate_units::control::place;
 use groundstate_units::control::source_set::SourceSet;
+use groundstate_units::load::command::Command;
 use groundstate_units::load::delivered::{STATE, Source, state};
 use groundstate_units::load::files::{FileKind, Files, Problem, Stat};
 use groundstate_units::load::folder::Trust;
@@ -19,6 +20,7 @@ use groundstate_units::unit::generation::{Generation, Stamp};
 use groundstate_units::{limit, load};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
+use nix::sys::stat::{Mode as FileMode, umask};
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io;
 use std::io::{Read, Write};
@@ -67,15 +69,19 @@ pub(super) fn run(errand: &LoadRequest<'_>, progress: &Progress<'_>) -> LoadResu
     let notes = if errand.identity { identity::establish() } else { Vec::new() };
     let paths = &errand.paths;
     let runtime = paths.runtime();
+    let command = paths.command.clone();
     let options = Options {
         settings: Some(paths.config.0.clone()),
         settings_named: paths.config.1,
-        policy: Some(paths.policy.clone()),
-        runtime_policy: Some(paths.runtime_policy()),
+        // A command is the only unit, whatever the files of the image say.
+        policy: command.is_none().then(|| paths.policy.clone()),
+        runtime_policy: command.is_none().then(|| paths.runtime_policy()),
+        only: command.is_some().then(Vec::new),
+        command: command.map(|words| Command { words, umask: umask_of_init() }),
         units: paths.units.clone(),
         standard_units: paths.standard_units(),
         runtime_units: Some(place::runtime_units(runtime)),
-        sources: Some(place::sources(runtime)),
+        sources: paths.command.is_none().then(|| place::sources(runtime)),
         wanted: errand.wanted.clone(),
         trust: Trust { uid: nix::unistd::geteuid().as_raw(), strict: errand.strict },
         ..Options::system(nix::unistd::geteuid().as_raw())
@@ -103,6 +109,13 @@ pub(super) fn run(errand: &LoadRequest<'_>, progress: &Progress<'_>) -> LoadResu
     let disk = Disk::new(progress);
     let Loaded { refused, generation, .. } = load::load(&disk, &options, previous.as_ref());
     LoadResult { notes, refused, refusal: None, generation, memory: None }
+}
+
+/// The umask, which only a change returns.
+fn umask_of_init() -> u32 {
+    let present = umask(FileMode::empty());
+    umask(present);
+    present.bits()
 }
 
 // File access of the loader child, which may block on a disk. `groundstate_units` decides which

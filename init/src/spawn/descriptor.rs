@@ -58,6 +58,10 @@ fn terminal_path(stdio: &Stdio) -> &str {
 /// Opens the files and terminals and installs them as descriptors.
 pub(super) fn arrange(stdio: &Stdio, owner: Owner) -> Result<(), (Stream, io::Error)> {
     arrange_terminal(stdio, owner).map_err(|error| (Stream::Terminal, error))?;
+    if stdio.input == Input::Inherit {
+        // This fails if it is no terminal, or that of another session.
+        let _ = device::take(io::stdin().as_fd(), false);
+    }
     let of = |stream: Stream| move |error: io::Error| (stream, error);
     if let Input::File(path) = &stdio.input {
         let file = open_file(path, OFlag::O_RDONLY, owner);

@@ -100,6 +100,12 @@ pub(crate) fn take(terminal: BorrowedFd<'_>, force: bool) -> io::Result<()> {
     command(terminal, libc::TIOCSCTTY as _, force.into())
 }
 
+/// Releases the controlling terminal of this session leader, so that another session can take it.
+/// The kernel sends SIGHUP and SIGCONT to the foreground processes.
+pub(crate) fn release(terminal: impl AsFd) -> io::Result<()> {
+    command(terminal, libc::TIOCNOTTY as _, 0)
+}
+
 /// Disconnects all processes that have the terminal open, including the caller (vhangup(2) of any
 /// terminal).
 pub(crate) fn hang_up(terminal: BorrowedFd<'_>) -> io::Result<()> {

@@ -125,6 +125,40 @@ fn shipped_bundle_starts_as_any_user_and_answers_initctl() {
 }
 
 #[test]
+fn shipped_bundle_runs_a_service_and_sigterm_ends_it_with_0() {
+    let (bundle, config) = Bundle::shipped();
+    let unit = "unit: web\nwanted-by: container\nexec-start: /bin/sleep 1000000\n";
+    let units = bundle.sandbox.path("bundle/rootfs/etc/groundstate/units");
+    std::fs::write(units.join("web.yaml"), unit).unwrap();
+    let mut container = bundle.run(&config, 65_532, false);
+    until("the service runs", || {
+        container.status().filter(|status| status.state("web") == "running")
+    });
+    let shown = container.initctl(&["status", "web"]);
+    assert!(shown.status.success(), "{shown:?}");
+    let tries = container.exec(&["/bin/sh", "-c", "id -u; ! touch /etc/x /run/x"]);
+    assert!(tries.status.success() && tries.stdout == b"65532\n", "{tries:?}");
+    let output = container.runc(&["kill", &container.id, "TERM"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(container.ended(), 0, "{}", container.said());
+}
+
+#[test]
+fn sole_command_in_the_shipped_bundle_has_init_as_tini() {
+    let script = "trap 'echo told; exit 7' TERM; id -u; while :; do sleep 0.05; done";
+    let (bundle, mut config) = Bundle::shipped();
+    config["process"]["args"] = serde_json::json!(["/sbin/init", "--", "/bin/sh", "-c", script]);
+    let mut container = bundle.run(&config, 65_532, false);
+    until("the command runs", || container.said().contains("65532").then_some(()));
+    let shown = container.initctl(&["status", "command"]);
+    assert!(shown.status.success(), "{shown:?}");
+    let output = container.runc(&["kill", &container.id, "TERM"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(container.ended(), 7, "{}", container.said());
+    assert_eq!(container.said(), "65532\ntold\n");
+}
+
+#[test]
 fn image_names_all_missing_programs_at_once() {
     let image = concat!(env!("CARGO_MANIFEST_DIR"), "/../contrib/image");
     let lacks = |words: &[&str]| {

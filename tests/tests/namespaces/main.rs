@@ -96,6 +96,7 @@ mod shutdown;
 mod socket;
 mod socket_option;
 mod socket_restart;
+mod sole_command;
 mod source;
 mod starvation;
 mod stop_failures;

@@ -1,5 +1,6 @@
 //! The paths of the loader.
 
+use crate::load::command::Command;
 use crate::load::folder::Trust;
 use crate::text::name::Name;
 
@@ -24,6 +25,8 @@ pub struct Options {
     pub sources: Option<String>,
     /// Single files, instead of directories.
     pub only: Option<Vec<String>>,
+    /// A unit beside those of files.
+    pub command: Option<Command>,
     /// The path of passwd(5).
     pub passwd: String,
     /// The path of group(5).
@@ -50,6 +53,7 @@ impl Options {
             runtime_units: Some("/run/groundstate/units".to_string()),
             sources: None,
             only: None,
+            command: None,
             passwd: "/etc/passwd".to_string(),
             group: "/etc/group".to_string(),
             trust: Trust { uid, strict: true },

@@ -216,6 +216,9 @@ pub enum Input {
     File(String),
     /// The first socket that init passes.
     Socket,
+    /// Init's own input, and its output and error with it. A terminal becomes the controlling one
+    /// unless it belongs to another session. No unit file can ask for it.
+    Inherit,
 }
 
 /// `stdout`, `stderr`.

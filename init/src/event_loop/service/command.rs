@@ -13,7 +13,7 @@ use groundstate_units::spec::{Input, Kind, Log, NotifyAccess, Output, Readiness,
 use groundstate_units::text::name::Name;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::pipe2;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -79,8 +79,8 @@ impl Init {
         }
     }
 
-    /// Logs a reload command that could not be executed: a failed reload has no other record of the
-    /// reason.
+    /// Logs a reload command that could not be executed, which has no other record of the reason,
+    /// and the command of `init -- CMD`, with which init ends.
     pub(crate) fn say_not_executed(
         &mut self,
         run: RunId,
@@ -89,7 +89,9 @@ impl Init {
     ) {
         let Some(running) = self.runs.get(run) else { return };
         let (name, key) = (running.name.clone(), part.key());
-        if matches!(part, CommandKind::Reload(_)) {
+        // A stop may have killed it.
+        let is_sole = self.paths.command.is_some() && !self.ending.is_under_way();
+        if matches!(part, CommandKind::Reload(_)) || is_sole {
             self.say(Level::Warning, format_args!("{name}: {key}: {failure}"));
         }
     }
@@ -253,6 +255,14 @@ impl Init {
             return Ok([null.input, log.clone(), log]);
         };
         let asked = &particular.stdio;
+        if asked.input == Input::Inherit {
+            let own = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().map(Rc::new);
+            return Ok([
+                own(std::io::stdin().as_fd())?,
+                own(std::io::stdout().as_fd())?,
+                own(std::io::stderr().as_fd())?,
+            ]);
+        }
         let socket = || match listen.map(|listen| listen.first()) {
             Some(Some((_, fd))) => Ok(fd.clone()),
             // Only the main process gets the socket.
@@ -261,7 +271,7 @@ impl Init {
         };
         let input = match asked.input {
             Input::Socket => socket()?,
-            Input::Null | Input::Terminal { .. } | Input::File(_) => null.input,
+            Input::Null | Input::Terminal { .. } | Input::File(_) | Input::Inherit => null.input,
         };
         let mut place = |output: &Output| match output {
             Output::Log => Ok(log.clone()),
@@ -361,12 +371,16 @@ impl Init {
     /// Makes a run ready. Pending exec results are handled first, because a ready process has
     /// executed.
     pub(crate) fn ready(&mut self, run: RunId) {
+        self.are_reported(run);
+        self.advance(run, CommandSequence::ready);
+    }
+
+    /// Handles the pending exec results of a run. Returns false if one is not known yet.
+    pub(crate) fn are_reported(&mut self, run: RunId) -> bool {
         let reports = self.runs.get(run).map(|running| running.reports.as_slice());
         let tokens: Vec<usize> = reports.into_iter().flatten().map(|s| s.token).collect();
-        for token in tokens {
-            self.report_ready(token);
-        }
-        self.advance(run, CommandSequence::ready);
+        let unknown = tokens.into_iter().filter(|token| !self.report_ready(*token));
+        unknown.count() == 0
     }
 }
 

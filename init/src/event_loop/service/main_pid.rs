@@ -37,6 +37,10 @@ impl Init {
         let Some(running) = self.runs.get(run) else { return };
         let Some(main) = running.main.as_ref().filter(|main| main.lives()) else { return };
         let pid = main.pid();
+        if running.reports.iter().any(|started| started.pid == pid) {
+            // It joins its cgroup before it executes.
+            return;
+        }
         if self.tracker.has_strayed(run, Pid::from_raw(pid)) {
             let (name, what) =
                 (running.name.clone(), "has left its cgroup; init cannot track its children");

@@ -15,7 +15,7 @@ impl Reader<'_> {
         let given = match &input {
             Input::Terminal { .. } => Output::Terminal,
             Input::Socket => Output::Socket,
-            Input::Null | Input::File(_) => Output::Log,
+            Input::Null | Input::File(_) | Input::Inherit => Output::Log,
         };
         let null = Output::As(Log::Null);
         let out = self.or_null("stdout", given, null.clone(), output);
