@@ -69,7 +69,7 @@ pub(super) async fn backup(session: &mut Session, path: &Path) -> Result<u8, Tro
     Ok(0)
 }
 
-/// Writes the file atomically: it is complete, or as before.
+/// Replaces the file atomically.
 fn write_whole(path: &Path, text: &[u8]) -> std::io::Result<()> {
     let missing = || std::io::Error::other("not a file name");
     let mut beside = path.file_name().ok_or_else(missing)?.to_os_string();
@@ -93,8 +93,8 @@ pub(super) async fn restore(session: &mut Session, what: &Restore) -> Result<u8,
     let there = session.client.units().await?;
     if !there.is_empty() && !what.force {
         return Err(Trouble::new(format!(
-            "nothing restored: the cluster has {} units; --force puts those of the backup in the \
-             place of those with their names, and leaves all others",
+            "nothing restored: the cluster has {} units; --force replaces the units that the \
+             backup has, and keeps all others",
             there.len()
         )));
     }

@@ -34,7 +34,8 @@ pub(super) async fn known(session: &mut Session, named: &[String]) -> Result<Vec
     Ok(found)
 }
 
-/// Warns about unknown units, each by name if others exist: it may be a typing error.
+/// Warns about unknown units. If other units of the command exist, the warning names each unknown
+/// one, because its name may be a typing error.
 fn tell_absent(absent: &[String], none_is_there: bool) {
     if none_is_there {
         warn("Units not found in registry");
