@@ -65,7 +65,7 @@ pub struct Daemon {
     pub machine_lease: watch::Receiver<MachineLease>,
     /// Why the cluster refuses the machine, if it does.
     pub turned_away: watch::Receiver<Option<String>>,
-    /// The lease that it leads by, or last led by.
+    /// The lease of the leader key while this machine leads, or of its last term.
     pub leads: watch::Receiver<Option<i64>>,
     /// The latest time to give up exclusive units; `None` if none runs here.
     pub guarded: watch::Receiver<Option<Duration>>,
@@ -151,7 +151,8 @@ impl Daemon {
     }
 
     /// Returns the leases to revoke on exit. The machine's lease is included only if its units are
-    /// `down`: otherwise other machines must not start them before the lease expires.
+    /// `down`. Otherwise the units may still run, and the lease must keep other machines from
+    /// starting them.
     pub fn leases(&self, down: bool) -> impl Iterator<Item = i64> + use<> {
         let own = self.machine_lease.borrow().lease.filter(|_| down);
         own.into_iter().chain(*self.leads.borrow())

@@ -97,7 +97,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     let examining = tokio::spawn(examine(cache.clone(), told));
     let listening = tokio::spawn(init::listen(init.clone(), daemon.happened.clone()));
     let ready = tokio::spawn(tell_when_ready(daemon.machine_lease.clone()));
-    // Runs until the process ends or re-executes itself, because a stop may take long.
+    // The keepalives continue during the stop of the units, which may take long.
     let life = show_life(cache.clock().clone(), config.agent_ttl, daemon.guarded.clone());
     drop(tokio::spawn(life));
     drop(tokio::spawn(memory::give_back_for_ever(cache.clock().clone())));
@@ -108,7 +108,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     }
     let fate = if reconfigured { Fate::Restarted } else { Fate::told_by(&init, LAST_WORDS).await };
     let leases = if fate == Fate::Over && config.leave_on_stop {
-        log::info(format_args!("leaving: the units of this machine have been stopped"));
+        log::info(format_args!("leaving the cluster: stopping the units of this machine"));
         let down = daemon::stop_units(daemon.leave.clone(), Stops::All).await;
         tasks.iter().for_each(|task| task.abort());
         if down {
@@ -168,7 +168,7 @@ async fn attend(
                 if taken == fresh {
                     continue;
                 }
-                match could_begin(&fresh) {
+                match check_startable(&fresh) {
                     Ok(()) => return Ok(true),
                     Err(why) => log::error(format_args!("keeping the other settings: {why}")),
                 }
@@ -197,7 +197,7 @@ async fn attend(
 ///
 /// # Errors
 /// The fault.
-fn could_begin(config: &Config) -> Result<(), String> {
+fn check_startable(config: &Config) -> Result<(), String> {
     Name::new(&config.source).map_err(|error| format!("source: {error}"))?;
     Store::etcd(config.etcd.clone()).map_err(|fault| fault.to_string())?;
     TrustKeeper::of(config)?;
@@ -299,7 +299,7 @@ async fn show_life(clock: Clock, ttl: Duration, mut guarded: watch::Receiver<Opt
             }
             None => ttl,
         };
-        // The sender disappears when the unit runner ends; then this process ends.
+        // The sender is dropped when the unit runner ends, shortly before this process exits.
         if matches!(clock.within(pause, guarded.changed()).await, Some(Err(_))) {
             clock.sleep(pause).await;
         }
