@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_a_side_gives_way_to_its_next() {
+    fn oldest_handshake_of_a_peer_over_its_limit_is_dropped() {
         let all = Handshakes::default();
         let mut other = all.begin(side(2));
         let mut own: Vec<_> = (0..=MOST_OF_ONE).map(|_| all.begin(side(1))).collect();
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn of_all_sides_the_fullest_gives_way_to_one_that_comes() {
+    fn over_the_total_limit_the_peer_with_most_handshakes_loses_its_oldest() {
         let all = Handshakes::default();
         let mut alone = all.begin(side(0));
         let sides = MOST.div_ceil(MOST_OF_ONE);

@@ -67,8 +67,9 @@ pub async fn answer(
     }
 }
 
-/// Returns why the unit does not run there, with hidden names as the caller's rights require. A
-/// forwarding machine adds the reason itself; a followed log has no end to add it to.
+/// Returns why the unit does not run there, without the names of units that the caller may not see.
+/// Returns `None` for the request of another machine, which adds the reason itself, and for a
+/// followed log, which has no end.
 fn reason(cache: &EtcdCache, request: &Request, name: &str, machine: &MachineId) -> Option<String> {
     if request.filter("forwarded").is_some() || follows(request) {
         return None;
@@ -361,7 +362,7 @@ mod tests {
     use groundstate_units::control::log_line::LogLine;
 
     #[test]
-    fn the_loggers_objects_become_lines() {
+    fn objects_of_the_logger_are_parsed_as_lines_end_or_fault() {
         let stored = LogLine::parse(b"2026-11-21T05:12:26.123Z 7 hello").unwrap();
         let shown = Line::ok(1, ShownLine::new("a", &stored));
         let of = |object: Result<String, serde_json::Error>| told(Ok(Some(object.unwrap())));
@@ -371,7 +372,7 @@ mod tests {
         let refused = Line::<End>::error(1, failure.clone());
         assert_eq!(of(serde_json::to_string(&refused)), Told::Refused(failure));
         for broken in [Ok(Some("[]".to_string())), Ok(None), Err(std::io::Error::other("x"))] {
-            assert!(matches!(told(broken), Told::Broken(_)), "nothing more is waited for");
+            assert!(matches!(told(broken), Told::Broken(_)), "the stream has ended");
         }
     }
 
@@ -384,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_machine_answers_is_text_and_nothing_else() {
+    fn answer_of_another_machine_is_passed_on_as_plain_text() {
         for (theirs, ours) in [(200, 200), (403, 403), (404, 404), (409, 409), (503, 503)] {
             let theirs = StatusCode::from_u16(theirs).unwrap();
             let response = handed_on(theirs, Body::empty()).unwrap();
