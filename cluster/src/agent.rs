@@ -48,7 +48,7 @@ const NAMESAKE: &str = "the init of this machine knows it by the same name as ";
 
 /// Refuses all but one of the units that share a name or alias at init, because init rejects a
 /// source with duplicate names. The unit that ran `before` wins, else the first by name.
-pub fn part_namesakes(goal: &mut Goal, before: &Goal) {
+pub fn refuse_namesakes(goal: &mut Goal, before: &Goal) {
     for one in goal.values_mut() {
         let is_old = |said: &String| said.starts_with(NAMESAKE);
         one.refusal = one.refusal.take().filter(|said| !is_old(said));

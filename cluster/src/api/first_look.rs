@@ -32,7 +32,7 @@ pub struct FirstLook {
 
 impl FirstLook {
     /// Returns the answer to send. `before` is the desired state when the request arrived.
-    pub fn passed(
+    pub fn answer_for(
         &self,
         request: &Request,
         unit: &str,
@@ -80,12 +80,12 @@ mod tests {
         let loaded = Unit { current_state: "loaded".to_string(), ..Unit::default() };
         let (request, now) = (request("GET", "", is_original), Duration::from_millis(millis));
         let answer = Answer::json(&loaded);
-        let shown = looks.passed(&request, "a.service", Desired::Loaded, now, answer);
+        let shown = looks.answer_for(&request, "a.service", Desired::Loaded, now, answer);
         serde_json::from_slice::<Unit>(&shown.body).unwrap().current_state
     }
 
     fn wishes(looks: &FirstLook, request: &Request, before: Desired) {
-        looks.passed(request, "a.service", before, Duration::ZERO, Answer::empty(204));
+        looks.answer_for(request, "a.service", before, Duration::ZERO, Answer::empty(204));
     }
 
     #[test]

@@ -206,7 +206,7 @@ impl Listener {
                 match connection {
                     Connection::Unix(stream) => {
                         let from = Origin { caller: Caller::local(), side };
-                        attend(stream, state, from, None, stop).await
+                        serve_connection(stream, state, from, None, stop).await
                     }
                     Connection::Tcp(stream) => {
                         serve_tcp((stream, side), state, (gate, handshakes), stop).await
@@ -266,29 +266,29 @@ async fn serve_tcp(
             let mut handshake = handshakes.begin(side);
             let agreed = tokio::select! {
                 agreed = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)) => agreed,
-                () = handshake.gives_way() => return,
+                () = handshake.until_displaced() => return,
             };
             drop(handshake);
             let Ok(Ok(stream)) = agreed else { return };
             let names = identity.names.clone();
             let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
-            let guest = door.guest(shown);
-            let from = Origin { caller: guest.caller.clone(), side };
+            let session = door.session(shown);
+            let from = Origin { caller: session.caller.clone(), side };
             tokio::select! {
-                () = attend(stream, state, from, Some(names), stop) => {}
-                () = guest.until_unwelcome(door) => {}
+                () = serve_connection(stream, state, from, Some(names), stop) => {}
+                () = session.until_invalid(door) => {}
             }
         }
         Gate::File | Gate::Loopback => {
             let from = Origin { caller: Caller::local(), side };
-            attend(stream, state, from, Some(Arc::default()), stop).await;
+            serve_connection(stream, state, from, Some(Arc::default()), stop).await;
         }
     }
 }
 
 /// Serves a connection over any transport until the peer closes it or `stop` is true. `names` are
 /// the host names of this server, for TCP.
-pub async fn attend<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+pub async fn serve_connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     state: ApiState,
     from: Origin,

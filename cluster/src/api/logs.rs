@@ -60,7 +60,7 @@ pub async fn answer(
 ) -> Response<Body> {
     match read(logs.as_ref(), cache, request, name).await {
         Ok((response, machine)) => match reason(cache, request, name, &machine) {
-            Some(reason) if response.status() == StatusCode::OK => behind(response, &reason),
+            Some(reason) if response.status() == StatusCode::OK => with_reason(response, &reason),
             _ => response,
         },
         Err(answer) => into_response(answer),
@@ -80,7 +80,7 @@ fn reason(cache: &EtcdCache, request: &Request, name: &str, machine: &MachineId)
 }
 
 /// Appends the reason to the output.
-fn behind(mut response: Response<Body>, reason: &str) -> Response<Body> {
+fn with_reason(mut response: Response<Body>, reason: &str) -> Response<Body> {
     let written = std::mem::take(response.body_mut()).into_data_stream();
     let told = tokio_stream::once(Ok(Bytes::from(format!("fleetd: {reason}\n"))));
     *response.body_mut() = Body::from_stream(written.chain(told));

@@ -170,7 +170,7 @@ impl ApiState {
         let before = wished(&self.inner.cache.snapshot());
         let answer = self.answer(request).await;
         let now = self.inner.cache.clock().now();
-        self.inner.first_look.passed(request, name, before, now, answer)
+        self.inner.first_look.answer_for(request, name, before, now, answer)
     }
 
     /// Answers a request from the registry.
@@ -210,7 +210,7 @@ impl ApiState {
                         self.pin(then.as_ref().unwrap_or(&snapshot));
                     }
                     let Some(lost) = lost else { return answer };
-                    return lost.after_all(request, &answer);
+                    return lost.final_answer(request, &answer);
                 }
                 Outcome::Write(transaction, answer) => (transaction, answer),
             };

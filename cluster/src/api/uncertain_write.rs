@@ -35,7 +35,7 @@ impl UncertainWrite {
 
     /// Returns the answer when there is nothing left to write. A refusal may mean that our write
     /// was applied and another client has undone it.
-    pub(super) fn after_all(self, request: &Request, now: &Answer) -> Answer {
+    pub(super) fn final_answer(self, request: &Request, now: &Answer) -> Answer {
         match is_own_doing(request, &self.done, now) {
             true => self.done,
             false => Answer::no_registry(),

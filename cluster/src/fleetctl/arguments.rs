@@ -16,7 +16,7 @@ pub(super) const ENDPOINT: &str = "unix:///var/run/fleet.sock";
 /// The fault of the command line.
 pub(super) fn read(arguments: Vec<OsString>) -> Result<Line, clap::Error> {
     let is_empty = |name: &std::ffi::OsStr| std::env::var_os(name).is_some_and(|is| is.is_empty());
-    let command = super::help::dressed(Line::command()).mut_args(|arg| {
+    let command = super::help::with_examples(Line::command()).mut_args(|arg| {
         match arg.get_env().is_some_and(is_empty) {
             true => arg.env(Resettable::Reset),
             false => arg,

@@ -115,7 +115,7 @@ impl Daemon {
             former: Former::default(),
         };
         let follower = follower.told_of(refused).follow();
-        let mut tasks: Vec<Task> = vec![Box::pin(follower), Box::pin(sentry.stand())];
+        let mut tasks: Vec<Task> = vec![Box::pin(follower), Box::pin(sentry.run())];
         if let Some(interval) = engine {
             let candidate = Candidate {
                 cache: cache.clone(),
@@ -128,7 +128,7 @@ impl Daemon {
                 leading,
                 metrics: metrics.clone(),
             };
-            tasks.push(Box::pin(candidate.stand()));
+            tasks.push(Box::pin(candidate.run()));
         }
         let ((leave, asked), (happened, happens)) = (mpsc::channel(1), mpsc::channel(1));
         let runner = UnitRunner::new(cache.clone(), identity, init, ttl, machine_lease.clone());
@@ -180,7 +180,7 @@ pub async fn stop_units(leave: mpsc::Sender<Leave>, stops: Stops) -> bool {
 
 /// Revokes leases, so that others need not wait for their expiry. Requests without an answer in
 /// time are abandoned.
-pub async fn let_go(cache: &EtcdCache, leases: Vec<i64>, within: Duration) {
+pub async fn revoke_leases(cache: &EtcdCache, leases: Vec<i64>, within: Duration) {
     for lease in leases {
         let _ = cache.clock().within(within, cache.store().revoke(lease)).await;
     }

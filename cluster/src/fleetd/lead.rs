@@ -84,7 +84,7 @@ impl From<Fault> for Over {
 
 impl Candidate {
     /// Runs forever.
-    pub async fn stand(mut self) {
+    pub async fn run(mut self) {
         let mut snapshots = self.cache.changes();
         let mut denied = false;
         loop {

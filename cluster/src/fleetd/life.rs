@@ -101,7 +101,8 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     let life = show_life(cache.clock().clone(), config.agent_ttl, daemon.guarded.clone());
     drop(tokio::spawn(life));
     drop(tokio::spawn(memory::give_back_for_ever(cache.clock().clone())));
-    let reconfigured = attend(&config, &identity, &cache, &seen, &daemon.record, read).await?;
+    let reconfigured =
+        handle_signals(&config, &identity, &cache, &seen, &daemon.record, read).await?;
     ready.abort();
     if !reconfigured {
         let _ = sd_notify::notify(&[NotifyState::Stopping]);
@@ -123,7 +124,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
         tasks.iter().for_each(|task| task.abort());
         (*daemon.leads.borrow()).into_iter().collect()
     };
-    daemon::let_go(&cache, leases, LAST_WORDS).await;
+    daemon::revoke_leases(&cache, leases, LAST_WORDS).await;
     listening.abort();
     [examining, telling].iter().for_each(|task| task.abort());
     stop_api.send_replace(true);
@@ -131,7 +132,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
 }
 
 /// Handles signals until the daemon ends. Returns true if it re-executes itself.
-async fn attend(
+async fn handle_signals(
     config: &Config,
     identity: &Identity,
     cache: &EtcdCache,

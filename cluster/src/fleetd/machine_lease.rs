@@ -79,7 +79,7 @@ pub struct Former {
 
 impl Sentry {
     /// Runs forever.
-    pub async fn stand(mut self) {
+    pub async fn run(mut self) {
         let mut was_in = false;
         let mut said = String::new();
         let clock = self.cache.clock().clone();
@@ -344,7 +344,7 @@ mod tests {
         }
     }
 
-    async fn is_told(cache: &EtcdCache, rack: &str) {
+    async fn until_published(cache: &EtcdCache, rack: &str) {
         let one = |kept: &crate::snapshot::Kept<MachineRecord>| kept.record == record(rack);
         let told = |snapshot: &std::sync::Arc<crate::snapshot::Snapshot>| {
             snapshot.machines.values().any(one)
@@ -439,8 +439,8 @@ mod tests {
             let store = Store::memory();
             let (cache, _following) = EtcdCache::start(store.clone(), Keys::under("/f"));
             let (say, records) = watch::channel(record("1"));
-            tokio::spawn(sentry(&cache, records).stand());
-            timeout(SOON, is_told(&cache, "1")).await.unwrap();
+            tokio::spawn(sentry(&cache, records).run());
+            timeout(SOON, until_published(&cache, "1")).await.unwrap();
             store.set_reachable(false);
             say.send_replace(record("2"));
             // The store refuses at once: after these turns the sentry has made its attempt.
@@ -448,7 +448,7 @@ mod tests {
                 tokio::task::yield_now().await;
             }
             store.set_reachable(true);
-            timeout(SOON, is_told(&cache, "2")).await.unwrap();
+            timeout(SOON, until_published(&cache, "2")).await.unwrap();
         });
     }
 }

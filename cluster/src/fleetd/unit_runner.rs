@@ -268,7 +268,7 @@ impl UnitRunner {
                     self.reconcile().await;
                 }
                 Some(leave) = leave.recv() => {
-                    let down = self.say_farewell(leave.stops, &mut happens).await;
+                    let down = self.stop_and_wait(leave.stops, &mut happens).await;
                     let _ = leave.done.send(down);
                     return;
                 }
@@ -345,7 +345,7 @@ impl UnitRunner {
         if let Some(trust_keeper) = &mut self.trust_keeper {
             trust_keeper.judge(&snapshot, &mut self.goal, &before);
         }
-        agent::part_namesakes(&mut self.goal, &before);
+        agent::refuse_namesakes(&mut self.goal, &before);
         let refused = self.goal.iter().filter(|(_, one)| one.refusal.is_some());
         self.refusing.send_replace(refused.map(|(name, _)| name.clone()).collect());
         self.remember(Recalled::of(&snapshot, self.goal.clone()));

@@ -212,7 +212,7 @@ impl World {
         let Some(fleetd) = &self.machines[machine].fleetd else { return };
         let (leases, cache) = (fleetd.daemon.leases(down).collect(), fleetd.daemon.cache.clone());
         self.ended.push(machine);
-        let task = async move { daemon::let_go(&cache, leases, FAREWELL).await };
+        let task = async move { daemon::revoke_leases(&cache, leases, FAREWELL).await };
         self.starting.push((machine, Box::pin(task)));
     }
 

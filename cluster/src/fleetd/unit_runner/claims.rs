@@ -65,7 +65,7 @@ impl UnitRunner {
                 continue;
             }
             let ours = snapshot.claim_of(&name, &self.me);
-            let ours = ours.filter(|kept| !self.gave_back(&name, kept.modified));
+            let ours = ours.filter(|kept| !self.may_be_released(&name, kept.modified));
             if ours.is_some_and(|kept| kept.lease == lease) {
                 match self.is_overdue() {
                     // The unit was given up. A claim under a renewed lease counts again, so this is
@@ -128,7 +128,7 @@ impl UnitRunner {
 
     /// Returns true if the snapshot shows a claim that this fleetd has, or may have, released
     /// since. It must be claimed again before it counts, and a release in flight then fails.
-    fn gave_back(&self, name: &UnitName, revision: i64) -> bool {
+    fn may_be_released(&self, name: &UnitName, revision: i64) -> bool {
         self.released.get(name) == Some(&revision) && !planted(Mutant::GivenBackCounts)
     }
 
@@ -375,7 +375,8 @@ impl UnitRunner {
         let snapshot = self.cache.snapshot();
         let claim = snapshot.claim_of(name, &self.me);
         claim.is_some_and(|claim| {
-            registry::is_own_claim(claim, &self.instance) && !self.gave_back(name, claim.modified)
+            registry::is_own_claim(claim, &self.instance)
+                && !self.may_be_released(name, claim.modified)
         })
     }
 }

@@ -17,7 +17,7 @@ const FAREWELL: Duration = Duration::from_secs(120);
 
 impl UnitRunner {
     /// Stops units and waits for them. Returns false on timeout, when they may still run.
-    pub(super) async fn say_farewell(
+    pub(super) async fn stop_and_wait(
         &mut self,
         stops: Stops,
         happens: &mut mpsc::Receiver<()>,
