@@ -49,10 +49,10 @@ impl TrustKeeper {
         let Some(path) = config.trusted_keys_file.clone() else { return Ok(None) };
         let shown = path.display().to_string();
         let read = move || {
-            let told = |why: String| format!("{shown}: {why}");
+            let fault = |why: String| format!("{shown}: {why}");
             let pem =
-                bounded(&path, LARGEST_FILE as u64 + 1).map_err(|why| told(why.to_string()))?;
-            TrustedKeys::of(&pem).map(Arc::new).map_err(told)
+                bounded(&path, LARGEST_FILE as u64 + 1).map_err(|why| fault(why.to_string()))?;
+            TrustedKeys::of(&pem).map(Arc::new).map_err(fault)
         };
         let files = config.trusted_keys_file.clone().into_iter().collect();
         let keys = ReloadedFiles::of(files, read)?;
@@ -137,19 +137,19 @@ fn parse(text: &str) -> (Serials, usize) {
 
 impl SerialsFile {
     fn open(path: &Path) -> Result<(Serials, SerialsFile), String> {
-        let told = |error: std::io::Error| format!("{}: {error}", path.display());
+        let fault = |error: std::io::Error| format!("{}: {error}", path.display());
         let text = match bounded(path, LARGEST) {
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(told(error)),
+            Err(error) => return Err(fault(error)),
         };
         let (serials, lines) = parse(&text);
         let mut file = SerialsFile { path: path.to_path_buf(), lines, fault: String::new() };
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(told)?;
+            std::fs::create_dir_all(folder).map_err(fault)?;
         }
         // Reports a faulty file now rather than when a unit needs it, and drops a cut-off line.
-        file.rewrite(&serials).map_err(told)?;
+        file.rewrite(&serials).map_err(fault)?;
         Ok((serials, file))
     }
 

@@ -358,9 +358,9 @@ impl World {
     }
 }
 
-/// Returns true if a unit without a place must keep running on a machine: its current file runs
-/// there, the present fleetd has put it, and its requirements hold. A fleetd that started later
-/// does not know the running file.
+/// Returns true if a unit without a place must keep running on a machine. That holds if the unit
+/// runs with its current file, the present fleetd has put it, and its requirements are met. A
+/// fleetd that started later does not know the running file.
 pub fn goes_on(world: &World, machine: usize, name: &UnitName) -> bool {
     let known = world.book.told.get(&machine).is_some_and(|told| told.contains(name));
     known && may_go_on(world, machine, name)

@@ -1,4 +1,4 @@
-//! State that survives an engine or a fleetd: the units that run when the leading engine
+//! State that survives an engine or a fleetd. It has the units that run when the leading engine
 //! disappears, and the state that a fleetd takes over from its predecessor.
 
 use crate::desired::Desired;
