@@ -43,12 +43,12 @@ impl Wanted {
     }
 }
 
-/// Prefix of the refusal for a unit whose name at init another unit already has.
-const NAMESAKE: &str = "to this machine's init it has the same name as ";
+/// Start of the message that refuses a unit because another unit has the same name at init.
+const NAMESAKE: &str = "the init of this machine knows it by the same name as ";
 
 /// Refuses all but one of the units that share a name or alias at init, because init rejects a
 /// source with duplicate names. The unit that ran `before` wins, else the first by name.
-pub fn part_namesakes(goal: &mut Goal, before: &Goal) {
+pub fn refuse_namesakes(goal: &mut Goal, before: &Goal) {
     for one in goal.values_mut() {
         let is_old = |said: &String| said.starts_with(NAMESAKE);
         one.refusal = one.refusal.take().filter(|said| !is_old(said));
@@ -60,8 +60,8 @@ pub fn part_namesakes(goal: &mut Goal, before: &Goal) {
             let own = names(name, one);
             let turn = match was {
                 Some(was) if own.is_subset(&names(name, was)) => 0,
-                // The unit may take over the name of a unit that runs, but not of one that does
-                // not.
+                // The unit ran here under the same name, but has a new alias, which a unit of the
+                // first group may hold.
                 Some(was) if target(name, one) == target(name, was) => 1,
                 _ => 2,
             };
@@ -79,7 +79,7 @@ pub fn part_namesakes(goal: &mut Goal, before: &Goal) {
     }
     for (name, holder) in refused {
         if let Some(one) = goal.get_mut(&name) {
-            one.refusal = Some(format!("{NAMESAKE}{holder}, which is here too"));
+            one.refusal = Some(format!("{NAMESAKE}{holder}, which is also placed here"));
         }
     }
 }
@@ -107,8 +107,8 @@ pub fn complaint<'a>(
     all.get(&Shape::of(name, wanted).file).map(String::as_str)
 }
 
-/// Returns true if the files under this unit's names at init belong to another of our units. That
-/// unit needs no claim, or is a native unit with the same stem.
+/// Returns true if init's files under this unit's names belong to our other units. This unit counts
+/// as another one if its file is no longer exclusive.
 pub fn is_another(put: &SourceSet, goal: &Goal, name: &UnitName) -> bool {
     let own = files(name);
     let runs = goal.iter().filter(|(_, one)| one.refusal.is_none());
@@ -169,7 +169,7 @@ pub fn goal(snapshot: &Snapshot, me: &MachineId, before: &Goal) -> Goal {
         snapshot.globals_by_age().into_iter().filter_map(asks).collect();
     seat.globals = seat.choose_globals(asked.iter().map(|(name, asks)| (name, asks)));
     goal.extend(globals.into_iter().filter(|(name, _)| seat.globals.contains_key(name)));
-    goal.extend(orphans(snapshot, me, seat, unreadable, before));
+    goal.extend(kept_without_a_place(snapshot, me, seat, unreadable, before));
     for name in &snapshot.withheld {
         if let (None, Some(one)) = (goal.get(name), before.get(name)) {
             goal.insert(name.clone(), one.clone());
@@ -200,9 +200,9 @@ fn asks_of_us(one: &Wanted, unread: bool) -> Arc<Requirement> {
 }
 
 /// Returns units that ran here and are now placed on no machine. The cluster considered this
-/// machine gone, and no other machine could take them. Each unit keeps running as long as this
-/// machine may have it.
-fn orphans(
+/// machine gone, and no other machine could take them. Each keeps running while this machine meets
+/// its requirements.
+fn kept_without_a_place(
     snapshot: &Snapshot,
     me: &MachineId,
     mut seat: Seat,
@@ -212,13 +212,14 @@ fn orphans(
     if planted(Mutant::NowhereIsStopped) {
         return Goal::new();
     }
-    let nowhere = before.iter().filter(|(name, one)| is_nowhere(snapshot, name, one));
+    let nowhere = before.iter().filter(|(name, one)| is_unplaced(snapshot, name, one));
     let as_wished = |(name, one): (&UnitName, &Wanted)| {
         let desired = snapshot.desired_of(name);
         (name.clone(), Wanted { desired, ..one.clone() })
     };
     let mut kept: Goal = nowhere.map(as_wished).collect();
-    // Kept units count for each other, so a follower stays or goes with the unit that it follows.
+    // Each kept unit counts as placed here when the others are checked. So a follower is kept only
+    // with the unit that it follows.
     let asks = |(name, one): (&UnitName, &Wanted)| (name.clone(), one.content.asks.clone());
     seat.scheduled.extend(kept.iter().map(asks));
     let refused = |seat: &Seat, kept: &Goal| {
@@ -237,7 +238,7 @@ fn orphans(
 
 /// Returns true if the unit is wanted, has the same file that ran here, and has no place. Exclusive
 /// units are excluded: they run under a claim, and so only at their place.
-fn is_nowhere(snapshot: &Snapshot, name: &UnitName, one: &Wanted) -> bool {
+fn is_unplaced(snapshot: &Snapshot, name: &UnitName, one: &Wanted) -> bool {
     let asks = &one.content.asks;
     let kept = snapshot.units.get(name);
     let same = kept.is_some_and(|kept| kept.record.hash == one.content.hash);
@@ -331,8 +332,8 @@ pub fn state(
         let reason = match wanted.content.asks.exclusive {
             true => "another machine, or an earlier run of this one, still holds its claim",
             false => {
-                "init does not have it yet: the unit that runs under its name by a claim is stopped first, \
-                 or a claim is waited for"
+                "init does not have it yet: fleetd first stops an exclusive unit with the same name, \
+                 or waits for a claim"
             }
         };
         return words("loaded", "inactive", "dead", Some(reason.to_string()));
@@ -362,7 +363,7 @@ pub fn state(
 fn misnamed(wanted: &Wanted, stem: &str) -> Option<String> {
     let native = wanted.content.native()?;
     let said = native.scalar("unit").or_else(|| native.scalar("name"))?;
-    (said != stem).then(|| format!("its file says that it is {said:?}, and not {stem:?}"))
+    (said != stem).then(|| format!("its file is for the unit {said:?}, not {stem:?}"))
 }
 
 /// Returns the state to publish while init does not answer or rejects the source: the state

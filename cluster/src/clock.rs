@@ -176,7 +176,7 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     #[tokio::test]
-    async fn an_alarm_goes_by_the_time_since_boot_and_one_that_is_past_rings_at_once() {
+    async fn sleep_uses_the_time_since_boot_and_ends_at_once_if_it_has_passed() {
         let soon = System.now() + Duration::from_secs(1000);
         let timer = alarm(soon).unwrap();
         let path = format!("/proc/self/fdinfo/{}", timer.get_ref().as_raw_fd());
@@ -196,16 +196,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_alarm_whose_moment_is_past_comes_before_all_else_and_rings_once() {
+    async fn alarm_set_to_a_passed_time_is_ready_on_the_first_poll_and_rings_once() {
         let clock = Clock::system();
         let mut alarm = clock.alarm();
-        assert!(!rings_at_once(&mut alarm), "it was not told when");
+        assert!(!rings_at_once(&mut alarm), "the alarm is not set");
         let past = clock.now();
         for at in [past, past + Duration::from_nanos(1)] {
             alarm.set(Some(at));
             assert!(rings_at_once(&mut alarm));
             alarm.set(Some(at));
-            assert!(!rings_at_once(&mut alarm), "a second time");
+            assert!(!rings_at_once(&mut alarm), "the alarm rings once for each time that is set");
         }
         alarm.set(Some(clock.now() + Duration::from_secs(1000)));
         assert!(!rings_at_once(&mut alarm));

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_be_enabled_is_and_all_else_is_told() {
+    fn install_section_that_cannot_be_applied_is_refused_with_its_word() {
         let told = |lines: &str| {
             let file = UnitFile::parse(&format!("[Service]\nExecStart=/a\n[Install]\n{lines}\n"));
             refusal(&UnitName::new("a.service").unwrap(), &file.unwrap())

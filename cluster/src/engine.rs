@@ -41,7 +41,7 @@ pub struct Engine {
     grace: Duration,
     /// Per silent machine, the time until which it keeps its units.
     away: BTreeMap<MachineId, Duration>,
-    /// Until this time no silent machine loses its units, whatever the grace is.
+    /// Until this time no silent machine loses its units, even if the grace is over.
     silence: Duration,
     /// Extends the grace of machines that come and go.
     flap_damping: FlapDamping,
@@ -86,7 +86,7 @@ impl Engine {
     /// were any.
     pub fn prove(&mut self, reading: &Reading, now: Duration) -> bool {
         if reading.revision < self.snapshot.revision {
-            // The reading is older than the snapshot and proves nothing.
+            // A reading older than the snapshot cannot show missed changes.
             return false;
         }
         let fresh = self.snapshot.read_again(reading);
@@ -113,8 +113,8 @@ impl Engine {
         for (change, subject) in self.snapshot.take(changes) {
             let Some(subject) = subject else { continue };
             match subject {
-                // The machine came back, and may be gone again at the end of this batch: its grace
-                // restarts.
+                // The machine came back, so its grace restarts if it is gone again at the end of
+                // this batch.
                 Subject::Machine(id) if matches!(change, Change::Put(_)) => {
                     self.away.remove(&id);
                     self.look_at(&id, now);
@@ -147,8 +147,8 @@ impl Engine {
         }
     }
 
-    /// Keeps the units of all silent machines until `until`. After a long silence of etcd, leases
-    /// may have expired for that reason alone, so a missing machine may be on its way back.
+    /// Keeps the units of all silent machines until `until`. A long silence of etcd may have
+    /// expired the leases of live machines, which will register again.
     pub fn none_is_gone_until(&mut self, until: Duration, now: Duration) {
         if until <= self.silence {
             return;

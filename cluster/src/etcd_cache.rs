@@ -329,8 +329,8 @@ impl Follower {
         if let Some(doubt) = self.snapshot.borrow().doubt(&fresh) {
             return Err(doubtful(&doubt));
         }
-        // The goal is carried from reading to reading, like the units that run. A second suspicious
-        // reading is thus not measured against the first.
+        // The goal is carried from reading to reading, like the units that run. So a second
+        // suspicious reading is compared with the goal before the first.
         let begins = self.health.borrow().last_contact.is_none();
         let goal = match begins {
             true => self.goal.clone(),

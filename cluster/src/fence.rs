@@ -20,7 +20,7 @@ const WATCHES: u32 = 3;
 /// Default stop timeout of a service, as in the importer.
 const STOP_OF_SERVICES: Duration = Duration::from_secs(90);
 /// Default stop timeout of a native unit.
-const AS_ITS_MACHINE_HAS_IT: &str = "what init.yaml of its machine says";
+const AS_ITS_MACHINE_HAS_IT: &str = "as long as init.yaml on its machine says";
 /// The key that lets a stop ignore dependents.
 const PROMPTLY: &str = "stop-promptly";
 /// SIGKILL.
@@ -31,14 +31,14 @@ pub fn patience(ttl: Duration) -> Duration {
     ttl - ttl / 3
 }
 
-/// How long after its last proof the lease cannot have expired by any clock. Two clocks may drift
-/// apart by 2%.
+/// Time after its last proof in which the lease cannot expire by any machine's clock. Two clocks
+/// may drift apart by 2%.
 pub fn life(ttl: Duration) -> Duration {
     ttl - ttl / 50
 }
 
-/// How long after the last proof of the lease another run of the machine may consider it silent for
-/// [`patience`] by etcd's clock.
+/// Time after the last proof of the lease from which a later run of the machine may find it silent.
+/// That run waits for [`patience`] by etcd's clock.
 pub fn could_be_succeeded(ttl: Duration) -> Duration {
     patience(ttl) - ttl / 50
 }
@@ -49,15 +49,14 @@ pub fn renew_grace(ttl: Duration) -> Duration {
     key_settle_time(ttl) - ttl / 50
 }
 
-/// How long a key stays unchanged before its machine is checked for keepalives. By then a live
-/// writer has renewed its lease, or confirms the key again.
+/// Time without a write to a key after which a successor may check the lease of its machine. By
+/// then a live machine has renewed the lease or written the key again.
 pub fn key_settle_time(ttl: Duration) -> Duration {
     ttl / 4
 }
 
-/// A silence of etcd this long may have expired the leases of machines that renewed earlier than
-/// this one. For the same time afterwards no machine counts as gone, so that all live machines can
-/// return.
+/// After a silence of etcd this long, the leases of live machines may have expired. For the same
+/// time afterwards no machine counts as gone, so that these machines can register again.
 pub fn silence_limit(ttl: Duration) -> Duration {
     ttl / 2
 }
@@ -72,12 +71,12 @@ pub struct Worth {
 }
 
 impl Worth {
-    /// Returns true if the last proof is older than the given part of the lease.
+    /// Returns true if the last proof is older than `part` of the lease.
     pub fn is_past(self, now: Duration, part: fn(Duration) -> Duration) -> bool {
         self.proof.is_none_or(|at| now.saturating_sub(at) > part(self.ttl))
     }
 
-    /// Returns the claim that expires first, for when it is unknown which of the two applies.
+    /// Returns the value that expires first, for a claim that may be under either of two leases.
     #[must_use]
     pub fn or_less(self, other: Worth) -> Worth {
         let until = |one: &Worth| one.proof.map(|at| at + patience(one.ttl));
@@ -102,7 +101,8 @@ pub fn asking(ttl: Duration) -> Duration {
     ttl / 12
 }
 
-/// How long after the last proof exclusive units are given up whatever etcd's members answer.
+/// Time after the last proof when exclusive units are given up, even if etcd's members have not
+/// answered.
 pub fn unanswered(ttl: Duration) -> Duration {
     patience(ttl) + asking(ttl)
 }
@@ -115,8 +115,8 @@ pub fn watched(ttl: Duration, left: Option<Duration>) -> Option<Duration> {
     left.map_or(Some(watch), |left| Some(left.min(watch)).filter(|watch| !watch.is_zero()))
 }
 
-/// Like [`asking`], for several claims: ends when the first of their leases may have expired by any
-/// clock.
+/// Like [`asking`], for several claims. Ends at the earliest time at which one of their leases may
+/// have expired by any clock.
 pub fn asking_for(worths: &[Worth], now: Duration) -> Duration {
     let each = worths.iter().map(|worth| asking(worth.ttl).min(worth.left(now, life)));
     each.min().unwrap_or_default()
@@ -144,8 +144,8 @@ pub fn stops_in_time(content: &Content, ttl: Duration) -> Result<(), String> {
         }
         let takes = stop.map_or_else(str::to_string, |stop| format!("{stop:?}"));
         return Err(because(format!(
-            "its stop may take {takes}: {key} must be at most {longest:?}, what \
-             agent_ttl={ttl:?} leaves for it"
+            "its stop may take {takes}: {key} must be at most {longest:?}, the \
+             time that agent_ttl={ttl:?} leaves for a stop"
         )));
     }
     Ok(())
@@ -158,7 +158,7 @@ struct Said<'a> {
     native: Option<&'a Native>,
 }
 
-/// The duration of a stop, or a description if it is unknown.
+/// The duration of a stop, or words for a duration that is unknown here.
 type Span = Result<Duration, &'static str>;
 
 impl Said<'_> {
@@ -196,7 +196,7 @@ impl Said<'_> {
     }
 
     /// Requires that no dependent unit delays the stop. The importer ensures this for a service
-    /// that it recognizes as exclusive; it knows neither quotes nor specifiers there.
+    /// with `Exclusive=true`. It does not recognize the option with quotes or specifiers.
     fn is_prompt(&self) -> Result<(), String> {
         let Some(native) = self.native else {
             let said = self.file.values("X-Fleet", "Exclusive").last();
@@ -204,7 +204,7 @@ impl Said<'_> {
                 said.is_some_and(|word| value::boolean(&word.to_ascii_lowercase()) == Ok(true));
             return match plain {
                 true => Ok(()),
-                false => Err("`Exclusive=true` must be written exactly so".to_string()),
+                false => Err("`Exclusive=true` must be written exactly like this".to_string()),
             };
         };
         match native.scalar(PROMPTLY).map(|word| value::boolean(&word)) {
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_leases_that_one_counts_that_is_to_be_given_up_first() {
+    fn or_less_returns_the_claim_that_expires_first() {
         let of = |proof: Option<u64>, ttl| Worth {
             proof: proof.map(Duration::from_secs),
             ttl: Duration::from_secs(ttl),
@@ -294,14 +294,14 @@ mod tests {
     }
 
     #[test]
-    fn what_its_machine_does_not_read_as_exclusive_is_refused_and_told() {
+    fn exclusive_option_that_the_importer_does_not_recognize_is_refused() {
         let short = "[Service]\nTimeoutStopSec=5\n";
         for plain in ["true", "yes", "True", "on"] {
             assert_eq!(said_so(short, plain), Ok(()), "{plain}");
         }
         for other in ["\"true\"", "%i", "no true"] {
             let told = said_so(short, other).unwrap_err();
-            assert!(told.contains("written exactly so"), "{other}: {told}");
+            assert!(told.contains("written exactly like this"), "{other}: {told}");
         }
         let told = judged("[Timer]\nOnBootSec=5\n").unwrap_err();
         assert!(told.contains("only a service can be"), "{told}");
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn fleetd_that_hangs_is_killed_when_its_exclusive_units_are_to_be_given_up() {
+    fn watchdog_of_fleetd_ends_when_exclusive_units_must_be_given_up() {
         let seconds = Duration::from_secs;
         assert_eq!(watched(TTL, None), Some(seconds(10)));
         assert_eq!(watched(TTL, Some(seconds(22))), Some(seconds(10)));
@@ -331,14 +331,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_after_all_else_is_within_the_lease() {
+    fn longest_stop_fits_into_the_rest_of_the_lease() {
         assert!(patience(TTL) + asking(TTL) + longest_stop(TTL) < TTL);
         assert_eq!(longest_stop(TTL), Duration::from_secs(7));
         assert_eq!(longest_stop(Duration::from_secs(1)), Duration::ZERO);
     }
 
     #[test]
-    fn a_stop_that_may_outlast_the_lease_is_refused_and_told() {
+    fn unit_whose_stop_may_outlast_the_lease_is_refused() {
         for fits in ["TimeoutStopSec=5", "TimeoutStopSec=7s", "TimeoutSec=2s\nTimeoutStopSec=3s"] {
             assert_eq!(judged(&format!("[Service]\n{fits}\n")), Ok(()), "{fits}");
         }
@@ -365,16 +365,16 @@ mod tests {
     }
 
     #[test]
-    fn a_native_unit_says_it_by_its_own_key() {
+    fn native_unit_is_judged_by_its_stop_timeout() {
         assert_eq!(native("stop-timeout: 3s"), Ok(()));
         let without = native("").unwrap_err();
-        assert!(without.contains("may take what init.yaml of its machine says"), "{without}");
+        assert!(without.contains("may take as long as init.yaml on its machine says"), "{without}");
         assert!(without.contains("stop-timeout must be at most 7s"), "{without}");
         assert!(native("stop-timeout: none").unwrap_err().contains("may take any time"));
     }
 
     #[test]
-    fn a_native_stop_that_others_may_put_off_is_refused_and_told() {
+    fn native_unit_whose_dependents_may_delay_its_stop_is_refused() {
         for (lines, fits) in
             [("", false), ("stop-promptly: no", false), ("stop-promptly: on", true)]
         {
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_that_may_leave_processes_behind_is_refused_and_told() {
+    fn unit_whose_stop_may_leave_processes_behind_is_refused() {
         for fits in ["KillMode=mixed", "KillMode=control-group\nSendSIGKILL=yes", "SendSIGKILL=1"] {
             assert_eq!(judged(&format!("[Service]\nTimeoutStopSec=5\n{fits}\n")), Ok(()), "{fits}");
         }
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_last_signal_that_may_be_survived_and_a_watchdogs_core_take_their_time() {
+    fn final_signal_other_than_kill_and_abort_timeout_lengthen_the_stop() {
         let said =
             |stop: u8, line: &str| judged(&format!("[Service]\nTimeoutStopSec={stop}\n{line}\n"));
         assert_eq!(said(7, "FinalKillSignal=SIGKILL"), Ok(()));

@@ -1,14 +1,14 @@
 //! Damping for machines that come and go, so that their units stop moving.
-//! The first time a machine leaves, its units move at once. Each further departure in short order
-//! adds a delay, which wears off. Pure; only the leading engine has it, as long as it leads.
+//! The first time a machine leaves, its units move at once. Each further departure within a short
+//! time adds a delay, which wears off. Pure; only the leading engine has it, as long as it leads.
 
 use crate::machine::MachineId;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Added by each departure, and worn off in the same time.
+/// Damping added by one departure; it also takes this time to wear off.
 const ONE: Duration = Duration::from_secs(30);
-/// Damping without effect.
+/// Damping up to this level delays nothing.
 const FREE: Duration = ONE.saturating_mul(4);
 /// Upper limit of the damping.
 const MOST: Duration = ONE.saturating_mul(8);
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_goes_often_is_waited_for_and_who_is_calm_again_is_not() {
+    fn machine_that_leaves_often_keeps_its_units_longer_until_the_damping_wears_off() {
         let id = MachineId::new("m").unwrap();
         let second = Duration::from_secs(1);
         let (mut flap_damping, mut waited) = (FlapDamping::default(), Vec::new());
@@ -72,13 +72,13 @@ mod tests {
             flap_damping.went(&id, now);
             waited.push(flap_damping.patience(&id, now).as_secs());
         }
-        assert_eq!(waited[..4], [0; 4], "now and then is free");
+        assert_eq!(waited[..4], [0; 4], "the first departures cause no delay");
         assert!(waited.is_sorted() && waited[19] == LONGEST.as_secs(), "{waited:?}");
         let later = second * 95 + (MOST - FREE);
         assert_eq!(flap_damping.patience(&id, later), Duration::ZERO);
         flap_damping.forget(later);
-        assert_eq!(flap_damping.of.len(), 1, "half of it is left");
+        assert_eq!(flap_damping.of.len(), 1, "half of the damping is left");
         flap_damping.forget(second * 95 + MOST);
-        assert!(flap_damping.of.is_empty(), "nothing is kept of who is calm");
+        assert!(flap_damping.of.is_empty(), "the damping has worn off");
     }
 }

@@ -70,7 +70,7 @@ fn offline(line: &Line) -> Option<ExitCode> {
     match &line.command {
         _ if line.version => output::say(&version()),
         None => {
-            let _ = help::dressed(Line::command()).print_help();
+            let _ = help::with_examples(Line::command()).print_help();
         }
         Some(Command::Version) => output::say(&version()),
         Some(Command::Completions { shell, program }) => {
@@ -82,7 +82,7 @@ fn offline(line: &Line) -> Option<ExitCode> {
         }
         Some(Command::Man { program }) => {
             let page = match program {
-                Program::Fleetctl => documents::man(help::dressed(Line::command()), ""),
+                Program::Fleetctl => documents::man(help::with_examples(Line::command()), ""),
                 Program::Fleetd => fleetd::arguments::man(),
             };
             output::write(&page.unwrap_or_default());

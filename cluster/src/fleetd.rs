@@ -2,7 +2,7 @@
 //! It registers the machine ([`machine_lease`]) and leads the cluster when elected ([`lead`]). It
 //! passes the machine's units to the local init and reports their state ([`unit_runner`]). It also
 //! serves the API. Each part is a task that continues when etcd or init do not answer. No task
-//! takes silence as an order. Decisions are made in the pure modules of this crate.
+//! treats a missing answer as a change. Decisions are made in the pure modules of this crate.
 
 pub mod arguments;
 pub mod config;

@@ -18,7 +18,7 @@
 //! ```
 //!
 //! A machine writes only under its own id: `machine/ID`, `claim/ID/` and `state/ID/`. Engines and
-//! the API write everything else. So an etcd with users lets no machine write for another
+//! the API write everything else. So etcd roles can keep a machine from writing for another
 //! (`contrib/etcd-roles`).
 
 use crate::machine::MachineId;
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_key_is_read_back_as_what_it_stands_for() {
+    fn every_key_is_parsed_back_to_its_subject() {
         let keys = Keys::under("/_coreos.com/fleet");
         let (name, id) = (UnitName::new("a@1.service").unwrap(), MachineId::new("m1").unwrap());
         let all = [
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_could_become_a_path_is_none_of_ours() {
+    fn key_with_a_malformed_name_has_no_subject() {
         let keys = Keys::under("/p/");
         for rest in ["unit/../x", "unit/a", "schedule/m1", "machine/a/b", "other/a.service", "unit"]
         {

@@ -97,9 +97,9 @@ impl MoveOrder {
     }
 }
 
-/// Finds the moves that belong together. A unit is tied to the units it follows, or to those that
-/// decide whether a followed global unit runs there. A move that takes a place is tied to the move
-/// that clears it.
+/// Finds the moves that belong together. A unit is tied to the units that it follows. If it follows
+/// a global unit, it is tied to the units that decide whether that one runs there. A move that
+/// takes a place is tied to the move that clears it.
 fn ties<'m>(
     moves: &'m BTreeMap<UnitName, Move>,
     units: &BTreeMap<UnitName, Unit>,
@@ -142,7 +142,7 @@ fn is_global(units: &BTreeMap<UnitName, Unit>, name: &str) -> bool {
     units.get(name).is_some_and(|unit| unit.asks.global)
 }
 
-/// Per machine, the moves after which its set of global units may change.
+/// Returns for each machine the moves that may change its set of global units.
 fn unsettling_globals<'m>(
     moves: &'m BTreeMap<UnitName, Move>,
     units: &BTreeMap<UnitName, Unit>,

@@ -46,7 +46,7 @@ pub enum Mutant {
     QuorumLossIsCutOff,
     /// A candidate that was not elected requests a leader lease anyway.
     LeaseUnwon,
-    /// etcd's present loss of quorum is taken as lasting since its start.
+    /// A present loss of quorum counts as a proof even if the lease had expired before it.
     LeaderlessForLong,
     /// Two addresses of one etcd member count as two members.
     CountsUrls,
@@ -106,9 +106,9 @@ pub enum Mutant {
     StrayLeft,
     /// The reason why a unit is unplaced is never updated.
     ReasonsGrowOld,
-    /// A machine that does not answer is judged by metadata that was never received.
+    /// A silent machine whose metadata was never received counts as one without metadata.
     AwayIsUnknown,
-    /// A reason missing from an older snapshot survives its unit.
+    /// A reason that the engine's snapshot does not show stays after its unit is destroyed.
     ReasonBySnapshot,
     /// An exclusive unit that was given up is not started again.
     GivenUpForGood,
@@ -134,7 +134,7 @@ pub enum Mutant {
     LostReasonUntold,
     /// A machine that comes and goes loses its units each time.
     NeverTired,
-    /// A reading that lacks many units without a reason stops them.
+    /// Units that are missing from a reading without an event are stopped, however many they are.
     MassStopBelieved,
     /// A restarted fleetd has nothing to compare its first reading with.
     RestartForgets,
@@ -246,8 +246,7 @@ pub const ALL: &[Mutant] = &[
 #[cfg(feature = "sim")]
 const TRIES: u64 = 400;
 
-/// Mutants of rare edge cases: about ten times the number of schedules of one measured hunt, or of
-/// the average where it is known.
+/// Mutants that need more schedules: about ten times the average of several hunts, or of one.
 #[cfg(feature = "sim")]
 const RARER: &[(Mutant, u64)] = &[
     (Mutant::EpochKept, 4_000),

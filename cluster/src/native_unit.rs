@@ -63,8 +63,8 @@ impl Native {
     }
 }
 
-/// A native unit that is parsed on first use. It is derived from the file next to it and does not
-/// take part in comparisons.
+/// A native unit that is parsed on first use. Comparisons ignore it, because it is derived from the
+/// file next to it.
 #[derive(Clone, Debug, Default)]
 pub struct Once(OnceLock<Option<Box<Native>>>);
 
@@ -167,7 +167,7 @@ mod tests {
     const WEB: &str = "# the shop\nunit: web\nprovides: [web]\nexec-start: /bin/sleep 60   # long\nx-fleet:\n  machine-metadata: {region: [eu, us], disk: ssd}\n  Conflicts: [web@*.service]\n\n";
 
     #[test]
-    fn it_comes_out_as_it_went_in() {
+    fn native_unit_is_stored_byte_for_byte() {
         for own in
             [WEB, "unit: a\r\nexec-start: /bin/a\r\n", "unit: a", "unit: a\ntabs: \"\\t x \"\n\n\n"]
         {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_placed_by_what_it_asks() {
+    fn x_fleet_map_becomes_requirements() {
         let asks = Requirement::of(&read("web.yaml", WEB).unwrap(), None);
         assert_eq!(asks.metadata["region"].len(), 2);
         assert!(asks.metadata["disk"].contains("ssd"));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn its_name_comes_from_its_type() {
+    fn type_of_a_native_unit_selects_its_suffix() {
         assert_eq!(stem("web.yaml"), Some("web"));
         assert_eq!(stem("web.service"), None);
         assert_eq!(stem(".yaml"), None);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_is_refused() {
+    fn invalid_native_file_is_refused() {
         assert!(read("a", "unit: a\nx-fleet: {Machine: m1}\n").is_err());
         assert!(read("a", "unit: a\nx-fleet: [m1]\n").is_err());
         assert!(read("a", "unit: a\n---\nunit: b\n").is_err());

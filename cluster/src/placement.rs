@@ -150,7 +150,7 @@ impl Seat {
         if let Some(wanted) = asks.machine_id.as_ref().filter(|wanted| *wanted != id.as_str()) {
             return Err(Refusal::MachineId { wanted: wanted.clone() });
         }
-        // The metadata of a machine that does not answer may never have been received here.
+        // This engine may never have received the metadata of a machine that does not answer.
         if !self.machine.away || planted(Mutant::AwayIsUnknown) {
             self.keeps_metadata(asks)?;
         }

@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_comes_back() {
+    fn encoded_record_decodes_unchanged() {
         let unit = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
         let record = UnitRecord { options: unit, signature: None };
         assert_eq!(decode::<UnitRecord>(&encode(&record)), Ok(record));
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_none_is_told_apart_from_an_absence() {
+    fn unreadable_value_is_an_error_with_its_reason() {
         let read = |bytes: &[u8]| decode::<DesiredRecord>(bytes).unwrap_err();
         assert!(matches!(read(b"{"), RecordError::Malformed(_)));
         assert!(matches!(read(br#"{"v":1,"desired":"flying"}"#), RecordError::Malformed(_)));
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_of_our_version_do_not_hurt() {
+    fn unknown_fields_are_ignored() {
         let read = decode::<DesiredRecord>(br#"{"v":1,"desired":"loaded","new":[1]}"#);
         assert_eq!(read.map(|record| record.desired), Ok(Desired::Loaded));
     }

@@ -65,8 +65,8 @@ pub fn create_signed(
     let record = UnitRecord { options: file.clone(), signature: signature.cloned() };
     let asks = Requirement::of(file, Some(name));
     if !asks.replaces.is_empty() && !planted(Mutant::RingLetIn) {
-        // The check for rings of Replaces covered only the known files, so no file may have changed
-        // since.
+        // The check for rings of Replaces covered the files of this snapshot, so the write requires
+        // that no file has changed since.
         transaction = transaction.when(Condition::NoneSince(keys.units(), snapshot.files_since));
     }
     transaction = transaction
@@ -80,8 +80,7 @@ pub fn create_signed(
             signature: there.signature.clone(),
         });
         if let Some(told) = snapshot.globals.get(name).filter(|told| told.record.before.is_some()) {
-            // Some machines have not taken the current file; `before` is the file that all of them
-            // had.
+            // A rollout is in progress, so `before` stays the file that all machines had before it.
             let key = of(Subject::Global(name.clone()));
             transaction = key_as_read(snapshot, transaction, key, Some(told.modified));
             before = told.record.before.clone().filter(|_| first.is_some());
@@ -100,8 +99,8 @@ pub fn sign(snapshot: &Snapshot, name: &UnitName, signature: &Signature) -> Opti
     Some(as_read(snapshot, name).put(key, encode(&record)))
 }
 
-/// Rolls the file of a global unit out to these machines while the others keep theirs; `None` means
-/// all machines. Returns `None` if that is already so or the unit is on no machine.
+/// Rolls the file of a global unit out to these machines, or to all if `None`. The others keep
+/// their file. Returns `None` if nothing would change or the unit is on no machine.
 pub fn spread(
     snapshot: &Snapshot,
     name: &UnitName,
@@ -206,8 +205,8 @@ pub fn carry_out(snapshot: &Snapshot, epoch: Epoch, group: &[Move]) -> Option<Tr
     Some(all)
 }
 
-/// Repairs schedules that disagree with the unit's place, after another program deleted or wrote
-/// them: the unit runs at its place and nowhere else. Returns `None` if they agree.
+/// Repairs schedules that disagree with the unit's place, because another program deleted or wrote
+/// them. Afterwards the unit runs only at its place. Returns `None` if they agree.
 pub fn align(snapshot: &Snapshot, epoch: Epoch, name: &UnitName) -> Option<Transaction> {
     let keys = snapshot.keys();
     let of = |machine: &MachineId| keys.of(&Subject::Schedule(machine.clone(), name.clone()));
@@ -343,7 +342,7 @@ fn off_the_machines(snapshot: &Snapshot, name: &UnitName) -> Transaction {
             .delete(of(Subject::Schedule(machine.clone(), name.clone())))
             .delete(of(Subject::Place(name.clone())));
     }
-    // Decides by the unit's file, so that a key missing from the snapshot is deleted too.
+    // The unit's file decides, because the snapshot may lack the global key.
     let is_global = snapshot.units.get(name).is_some_and(|kept| kept.record.asks.global);
     let said = [
         (Subject::Place(name.clone()), false),
@@ -355,7 +354,7 @@ fn off_the_machines(snapshot: &Snapshot, name: &UnitName) -> Transaction {
             transaction = transaction.delete(key);
         }
     }
-    // An engine writes the reason on its own, so an older snapshot may lack it.
+    // An engine may have written the reason after this snapshot, so it is deleted in any case.
     if planted(Mutant::ReasonBySnapshot) && !snapshot.whys.contains_key(name) {
         return transaction;
     }

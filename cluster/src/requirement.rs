@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn section_that_means_nothing_in_part_is_said_with_a_hint() {
+    fn option_without_effect_is_reported_with_a_hint() {
         let told = |text: &str| -> String {
             let found = doubts(&UnitFile::parse(text).unwrap());
             found.into_iter().collect::<Vec<_>>().join("\n")
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn options_by_their_former_names_say_what_their_new_ones_say() {
+    fn former_option_names_equal_the_new_ones() {
         for (former, new) in [
             ("X-ConditionMachineID=a", "MachineID=a"),
             ("X-ConditionMachineBootID=a", "MachineID=a"),
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_on_global_counts() {
+    fn last_global_option_counts() {
         for (text, global) in [
             ("Global=true", true),
             ("Global=YES", true),
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn combinations_that_make_no_sense_are_refused_in_the_known_words() {
+    fn invalid_combinations_are_refused_with_fleets_messages() {
         let table = [
             ("MachineID=a\nMachineOf=b", Some("MachineID cannot be used with Peers")),
             ("MachineID=a\nConflicts=b", Some("MachineID cannot be used with Conflicts")),
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_means_nothing_is_named() {
+    fn unknown_keys_are_reported() {
         let file = UnitFile::parse("[X-Fleet]\nX-Peers=a\nglobal=1\nGlobal=1\n").unwrap();
         assert_eq!(doubts(&file).len(), 2, "{:?}", doubts(&file));
     }

@@ -1,6 +1,6 @@
 //! Decides which unit goes to which machine, and why.
-//! Pure: the registry feeds changes, and [`Scheduler::decide`] answers with moves; its cost depends
-//! on the changes. Every engine with the same snapshot makes the same decisions.
+//! Pure: the engine feeds changes, and [`Scheduler::decide`] answers with moves. Its cost depends
+//! on the number of changes. Every engine with the same snapshot makes the same decisions.
 //!
 //! Rules:
 //! - A unit with desired state loaded or launched is on one machine that meets its requirements.
@@ -132,8 +132,8 @@ impl Scheduler {
         self.freed = true;
     }
 
-    /// Decides about everything that changed and assumes that the moves succeed. The caller reports
-    /// a failed move with [`Scheduler::set_unit`].
+    /// Decides the moves after all changes so far, and assumes that they succeed. The caller
+    /// reports a failed move with [`Scheduler::set_unit`].
     pub fn decide(&mut self) -> Decision {
         let mut order = MoveOrder::default();
         let mut looked_at: BTreeSet<UnitName> = std::mem::take(&mut self.dirty);
@@ -265,7 +265,8 @@ impl Scheduler {
         });
     }
 
-    /// Changes the units of a machine and updates the derived data: its globals and its load.
+    /// Changes the units of a machine, then updates its global units and its place in the order by
+    /// load.
     fn reseat(&mut self, machine: &MachineId, change: impl FnOnce(&mut Seat)) {
         let Some(seat) = self.seats.get_mut(machine) else { return };
         self.by_load.remove(&(seat.load(), machine.clone()));

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_is_of_this_key_file_name_cluster_and_serial_alone() {
+    fn signature_is_valid_only_for_its_key_file_name_cluster_and_serial() {
         let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
         let other = UnitFile::parse("[Service]\nExecStart=/bin/false\n").unwrap();
         let key = SigningKey::of(KEY, "prod").unwrap();
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused_and_told() {
+    fn file_without_an_ed25519_key_is_refused_with_a_hint() {
         let secret = SigningKey::of(PUBLIC, "c").err().unwrap();
         assert!(secret.contains("openssl genpkey"), "{secret}");
         for (text, part) in [

@@ -10,7 +10,7 @@
 //!   ([`etcd`], [`watch`], [`partial`], [`garbled`], [`local_init`], [`deed`], [`client`],
 //!   [`signer`]).
 //! - Checks: [`rules`] restates placement naively, [`invariant`] judges by the [`book`] and
-//!   [`continuity`], [`coverage`] counts, [`shrink`] reduces a failing schedule.
+//!   [`continuity`], [`coverage`] counts faults, [`shrink`] reduces a failing schedule.
 //!
 //! [`crate::mutant`] proves that the simulation finds faults; the program is `simulate-cluster`.
 //! Not simulated: gRPC and TLS ([`crate::store`]) and init (`groundstate_units::simulator`).

@@ -230,7 +230,7 @@ impl Snapshot {
         }
     }
 
-    /// etcd has reported on the unit, so it is no longer withheld.
+    /// Removes a unit from the withheld ones after an event of etcd about it.
     fn hear_of(&mut self, subject: &Subject) {
         if let Some(name) = subject.unit() {
             self.withheld.remove(name);
@@ -326,7 +326,7 @@ impl Snapshot {
         state.map_or(Desired::Inactive, |kept| kept.record.reached)
     }
 
-    /// The unit in the form of the scheduler.
+    /// Returns the unit as the scheduler sees it.
     pub fn scheduler_unit(&self, name: &UnitName) -> Option<Unit> {
         let content = &self.units.get(name)?.record;
         Some(Unit {

@@ -249,7 +249,7 @@ impl Store {
         }
     }
 
-    /// How reliable the store is; `None` if it is not an etcd.
+    /// Checks the versions, rights and limits of etcd. Returns `None` for another store.
     ///
     /// # Errors
     /// The store did not answer.

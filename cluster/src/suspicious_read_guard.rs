@@ -1,7 +1,7 @@
 //! Guards running units against a suspicious reading of etcd.
-//! A complete reading shows every unit that was moved, drained or stopped; the watch reports
-//! destroyed units. If a reading has no trace of many units that run here, they are withheld from
-//! being stopped until etcd reports on them. Pure; [`crate::etcd_cache`] reads and watches.
+//! A complete reading shows every moved, drained or stopped unit, and the watch reports destroyed
+//! units. If a reading has no trace of many units that run here, they are withheld from being
+//! stopped until etcd reports on them. Pure; [`crate::etcd_cache`] reads and watches.
 
 use crate::agent::{self, Goal, Wanted};
 use crate::desired::Desired;
@@ -73,7 +73,7 @@ pub fn still(before: &Snapshot, after: &Snapshot, me: &MachineId) -> BTreeSet<Un
     before.withheld.iter().filter(|name| !is_told_of(after, me, name)).cloned().collect()
 }
 
-/// Returns true if the snapshot tells whether the unit runs here, or why it does not.
+/// Returns true if the snapshot shows whether the unit belongs here.
 fn is_told_of(snapshot: &Snapshot, me: &MachineId, name: &UnitName) -> bool {
     let Some(kept) = snapshot.units.get(name) else { return false };
     if snapshot.desired_of(name) != Desired::Launched {

@@ -207,7 +207,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_run_is_what_was_signed_last(all in prop::collection::vec(deeds(), 1..24), again in 0..24_usize) {
+        fn only_the_last_signed_file_runs(all in prop::collection::vec(deeds(), 1..24), again in 0..24_usize) {
             let signing = KEYS.map(|key| SigningKey::of(key, "c").unwrap());
             let trusted = Arc::new(TrustedKeys::of(PUBLIC).unwrap());
             let keys = Keys::under("/p");
@@ -241,21 +241,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_does_not_come_again() {
+    fn forgotten_serial_is_not_accepted_again() {
         let name = |n: usize| UnitName::new(&format!("u{n}.service")).unwrap();
         let mut serials = Serials::default();
         for n in 0..10 {
             assert!(serials.raise(&name(n), 100 + n as u64));
-            assert!(!serials.raise(&name(n), 50), "an older one is no news");
+            assert!(!serials.raise(&name(n), 50), "an older serial is not new");
         }
         serials.shrink(4, |unit| *unit == name(0));
         assert_eq!(serials.newest().len(), 4);
-        assert_eq!(serials.least(&name(0)), 100, "a unit that is there is never forgotten");
+        assert_eq!(serials.least(&name(0)), 100, "an existing unit is never forgotten");
         assert_eq!((serials.floor(), serials.least(&name(3))), (106, 107));
-        assert_eq!(serials.least(&name(99)), 107, "a name that was never seen is not told apart");
+        assert_eq!(serials.least(&name(99)), 107, "the floor applies to unknown names");
         for old in [103, 106] {
-            assert!(!serials.raise(&name(3), old), "it comes again and is no news");
-            assert_eq!(serials.least(&name(3)), 107, "nor is it remembered as the newest");
+            assert!(!serials.raise(&name(3), old), "a serial below the floor is not new");
+            assert_eq!(serials.least(&name(3)), 107, "a serial below the floor is not recorded");
         }
         assert!(serials.raise(&name(3), 107));
         assert_eq!(serials.least(&name(3)), 107);

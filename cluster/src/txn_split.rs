@@ -1,7 +1,7 @@
 //! Splits a group of moves that is too large for one transaction.
-//! The first part has moves that can land without the rest. A unit lands before its followers, and
-//! a unit that makes room before the one that takes it. The engine decides the rest again once that
-//! part has landed. Pure; [`crate::move_order`] makes the groups.
+//! The first part has moves that can land without the rest. A unit lands before its followers. A
+//! unit that clears a place lands before the unit that takes it. The engine decides the rest again
+//! once that part has landed. Pure; [`crate::move_order`] makes the groups.
 
 use crate::move_order::Move;
 use crate::registry::{self, Epoch};

@@ -48,7 +48,7 @@ impl UnitOption {
     }
 }
 
-/// Why a text is not a unit file, or a list of options cannot be written as one.
+/// Why a text is not a unit file, or why options cannot be written as one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileError {
     /// A line has no `=`.
@@ -237,7 +237,7 @@ impl UnitFile {
     }
 }
 
-/// Returns true if the value has a line break that no backslash continues.
+/// Returns true if the value has a line break without a backslash before it.
 fn breaks_out(value: &str) -> bool {
     let mut before = ' ';
     for c in value.chars() {
@@ -300,7 +300,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_hash_is_the_one_fleet_gave() {
+    fn hash_equals_that_of_fleet() {
         let table = [
             ("", "da39a3ee5e6b4b0d3255bfef95601890afd80709"),
             ("[Service]\nExecStart=/bin/sleep 100\n", "1c6fb6f3684bafb0c173d8b8b957ceff031180c1"),
@@ -355,18 +355,18 @@ mod tests {
         assert!(refused("Service]\n[X", "ExecStart", "/bin/a"));
         assert!(refused("Service", "A=b", "c"));
         assert!(refused("Service", "#A", "c"));
-        assert!(!refused("", "", ""), "as fleet");
+        assert!(!refused("", "", ""), "fleet accepts an empty option");
         assert!(!refused("Service", "ExecStart", "/bin/a \\\n  b"));
     }
 
     proptest! {
         #[test]
-        fn reading_ends_with_a_file_or_an_error(text in ".{0,400}") {
+        fn any_text_is_parsed_or_refused_without_a_panic(text in ".{0,400}") {
             let _ = UnitFile::parse(&text);
         }
 
         #[test]
-        fn what_passes_the_check_comes_back(
+        fn checked_file_reads_back_unchanged(
             options in prop::collection::vec(("[A-Z]?[a-z]{0,3}", "[A-Za-z-]{0,6}", "[ -~\\n\\\\]{0,20}"), 0..12)
         ) {
             let make = |(section, name, value): &(String, String, String)| {

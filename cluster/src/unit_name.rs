@@ -27,7 +27,7 @@ const TYPES: [&str; 13] = [
 ];
 /// Suffixes of units that may have instances.
 const TEMPLATE_TYPES: [&str; 5] = ["path", "service", "socket", "target", "timer"];
-/// Suffixes that fleetctl keeps; to other arguments it appends `.service`.
+/// Suffixes that fleetctl leaves as they are. It appends `.service` to all other arguments.
 const MANGLED: [&str; 7] = ["service", "socket", "timer", "path", "device", "mount", "automount"];
 
 /// A valid unit name.
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_broken_rule_has_the_words_clients_know() {
+    fn every_broken_rule_has_fleets_message() {
         let long = format!("{}.service", "a".repeat(249));
         let table = [
             ("", "unit name cannot be empty"),
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_names_that_fleet_took_are_names() {
+    fn odd_names_that_fleet_accepts_are_valid() {
         let longest = format!("{}.service", "a".repeat(248));
         for name in [".service", "foo..service", "foo@bar@baz.service", "a\\x2db.mount", &longest] {
             assert!(UnitName::new(name).is_ok(), "{name}");
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_has_parts() {
+    fn name_is_split_into_prefix_instance_and_template() {
         let parts = |text: &str| {
             let name = UnitName::new(text).unwrap();
             let template = name.template().map(String::from);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn an_argument_becomes_a_name() {
+    fn argument_without_a_known_suffix_gets_service() {
         let table = [
             ("foo", "foo.service"),
             ("foo.1", "foo.1.service"),

@@ -185,7 +185,7 @@ fn what_a_unit_wrote_is_read_and_behind_it_why_it_does_not_run() {
     node.fleetctl(&["start", "--no-block", "misnamed.yaml"]);
     until("it is said that it is another", || {
         let (_, logs) = node.try_fleetctl(&["logs", "misnamed.service"]);
-        logs.contains("it is \"another\", and not \"misnamed\"").then_some(())
+        logs.contains("for the unit \"another\", not \"misnamed\"").then_some(())
     });
 }
 

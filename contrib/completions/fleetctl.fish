@@ -122,7 +122,7 @@ false\t''"
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand cat" -l debug -d 'Print each request to stderr'
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand cat" -l json -d 'Print JSON instead of text'
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand cat" -s h -l help -d 'Print help'
-complete -c fleetctl -n "__fish_fleetctl_using_subcommand destroy" -l block-attempts -d 'Wait this many times 2 s; 0: no limit' -r
+complete -c fleetctl -n "__fish_fleetctl_using_subcommand destroy" -l block-attempts -d 'Number of attempts of 2 s each; 0: no limit' -r
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand destroy" -l endpoint -d 'The server\'s address: unix:///PATH, http://HOST:PORT or https://HOST:PORT' -r
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand destroy" -l driver -d 'API; the driver etcd is no longer supported' -r
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand destroy" -l etcd-key-prefix -r
@@ -326,7 +326,7 @@ complete -c fleetctl -n "__fish_fleetctl_using_subcommand list-units" -s w -l wa
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand list-units" -l debug -d 'Print each request to stderr'
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand list-units" -l json -d 'Print JSON instead of text'
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand list-units" -s h -l help -d 'Print help'
-complete -c fleetctl -n "__fish_fleetctl_using_subcommand load" -l block-attempts -d 'Wait this many times 2 s; 0: no limit' -r
+complete -c fleetctl -n "__fish_fleetctl_using_subcommand load" -l block-attempts -d 'Number of attempts of 2 s each; 0: no limit' -r
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand load" -l endpoint -d 'The server\'s address: unix:///PATH, http://HOST:PORT or https://HOST:PORT' -r
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand load" -l driver -d 'API; the driver etcd is no longer supported' -r
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand load" -l etcd-key-prefix -r
@@ -380,7 +380,7 @@ complete -c fleetctl -n "__fish_fleetctl_using_subcommand logs" -s f -l follow -
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand logs" -l debug -d 'Print each request to stderr'
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand logs" -l json -d 'Print JSON instead of text'
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand logs" -s h -l help -d 'Print help'
-complete -c fleetctl -n "__fish_fleetctl_using_subcommand restart" -l block-attempts -d 'Wait this many times 2 s; 0: no limit' -r
+complete -c fleetctl -n "__fish_fleetctl_using_subcommand restart" -l block-attempts -d 'Number of attempts of 2 s each; 0: no limit' -r
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand restart" -l endpoint -d 'The server\'s address: unix:///PATH, http://HOST:PORT or https://HOST:PORT' -r
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand restart" -l driver -d 'API; the driver etcd is no longer supported' -r
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand restart" -l etcd-key-prefix -r
@@ -483,7 +483,7 @@ complete -c fleetctl -n "__fish_fleetctl_using_subcommand ssh" -s A -l forward-a
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand ssh" -l debug -d 'Print each request to stderr'
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand ssh" -l json -d 'Print JSON instead of text'
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand ssh" -s h -l help -d 'Print help'
-complete -c fleetctl -n "__fish_fleetctl_using_subcommand start" -l block-attempts -d 'Wait this many times 2 s; 0: no limit' -r
+complete -c fleetctl -n "__fish_fleetctl_using_subcommand start" -l block-attempts -d 'Number of attempts of 2 s each; 0: no limit' -r
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand start" -l endpoint -d 'The server\'s address: unix:///PATH, http://HOST:PORT or https://HOST:PORT' -r
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand start" -l driver -d 'API; the driver etcd is no longer supported' -r
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand start" -l etcd-key-prefix -r
@@ -534,7 +534,7 @@ false\t''"
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand status" -l debug -d 'Print each request to stderr'
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand status" -l json -d 'Print JSON instead of text'
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand status" -s h -l help -d 'Print help'
-complete -c fleetctl -n "__fish_fleetctl_using_subcommand stop" -l block-attempts -d 'Wait this many times 2 s; 0: no limit' -r
+complete -c fleetctl -n "__fish_fleetctl_using_subcommand stop" -l block-attempts -d 'Number of attempts of 2 s each; 0: no limit' -r
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand stop" -l endpoint -d 'The server\'s address: unix:///PATH, http://HOST:PORT or https://HOST:PORT' -r
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand stop" -l driver -d 'API; the driver etcd is no longer supported' -r
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand stop" -l etcd-key-prefix -r
@@ -559,7 +559,7 @@ complete -c fleetctl -n "__fish_fleetctl_using_subcommand stop" -l no-block -d '
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand stop" -l debug -d 'Print each request to stderr'
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand stop" -l json -d 'Print JSON instead of text'
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand stop" -s h -l help -d 'Print help'
-complete -c fleetctl -n "__fish_fleetctl_using_subcommand submit" -l block-attempts -d 'Wait this many times 2 s; 0: no limit' -r
+complete -c fleetctl -n "__fish_fleetctl_using_subcommand submit" -l block-attempts -d 'Number of attempts of 2 s each; 0: no limit' -r
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand submit" -l endpoint -d 'The server\'s address: unix:///PATH, http://HOST:PORT or https://HOST:PORT' -r
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand submit" -l driver -d 'API; the driver etcd is no longer supported' -r
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand submit" -l etcd-key-prefix -r
@@ -609,7 +609,7 @@ false\t''"
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand undrain" -l debug -d 'Print each request to stderr'
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand undrain" -l json -d 'Print JSON instead of text'
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand undrain" -s h -l help -d 'Print help'
-complete -c fleetctl -n "__fish_fleetctl_using_subcommand unload" -l block-attempts -d 'Wait this many times 2 s; 0: no limit' -r
+complete -c fleetctl -n "__fish_fleetctl_using_subcommand unload" -l block-attempts -d 'Number of attempts of 2 s each; 0: no limit' -r
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand unload" -l endpoint -d 'The server\'s address: unix:///PATH, http://HOST:PORT or https://HOST:PORT' -r
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand unload" -l driver -d 'API; the driver etcd is no longer supported' -r
 complete -c fleetctl -n "__fish_fleetctl_using_subcommand unload" -l etcd-key-prefix -r

@@ -5,7 +5,7 @@ use crate::record::Ended;
 use groundstate_units::control::answer::{Cause, UnitStatus};
 use groundstate_units::machine::reason::State;
 
-/// Returns the final result of a unit, once init does nothing more by itself.
+/// Returns the final result of a unit, or `None` while init may still act on the unit.
 pub(super) fn ended(unit: &UnitStatus) -> Option<Ended> {
     let cause = unit.reason.as_ref().map(|reason| &reason.cause);
     match unit.state {
@@ -35,7 +35,7 @@ pub fn is_out(unit: Option<&UnitStatus>) -> bool {
 }
 
 /// Returns true if no process of the unit runs. An unkillable run counts as running although init
-/// has given it up. For such a run without a unit file, init only reports that the run exists.
+/// has given it up. If such a run has no unit file, init reports it as stale and failed.
 pub fn is_down(unit: Option<&UnitStatus>) -> bool {
     unit.is_none_or(|unit| {
         let cause = unit.reason.as_ref().map(|reason| &reason.cause);

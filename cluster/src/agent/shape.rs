@@ -119,8 +119,8 @@ pub fn files(name: &UnitName) -> [String; 2] {
     [name.to_string(), native_file(name)]
 }
 
-/// Returns why the unit is not run, independent of other units: it cannot be enabled, or init
-/// cannot have it. One invalid file would make init reject the whole source.
+/// Returns why this machine refuses the unit, whatever other units exist: it cannot be enabled, or
+/// init would reject its file. One invalid file would make init reject the whole source.
 pub fn refusal(name: &UnitName, file: &UnitFile) -> Option<String> {
     let unable = || {
         let is_native = native_unit::is_one(file);
@@ -132,7 +132,7 @@ pub fn refusal(name: &UnitName, file: &UnitFile) -> Option<String> {
     enabling::refusal(name, file).or_else(unable)
 }
 
-/// Returns true if the running process survives the arrival of this file at init.
+/// Returns true if init keeps the running process when it gets this file.
 pub fn keeps_what_runs(wanted: &Wanted) -> bool {
     let Some(native) = wanted.content.native() else { return false };
     let says = |key| native.scalar(key);

@@ -66,8 +66,8 @@ impl Answer {
 
     /// 403: the etcd user of this fleetd may not write that.
     pub fn not_ours_to_write() -> Answer {
-        let words = "this fleetd's etcd user has no right to write that: ask a fleetd that has it, \
-                     such as an engine's";
+        let words = "the etcd user of this fleetd has no right to write that: ask a fleetd that has it, \
+                     such as the one of an engine";
         Answer::refusal(403, words)
     }
 

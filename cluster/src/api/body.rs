@@ -10,8 +10,8 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Maximum size of a body. The largest unit takes 1.5 MiB from a client that escapes each byte with
-/// six, as fleet's own writes `\u0026` for `&`. The names of its options are extra.
+/// Maximum size of a body. A client may escape each byte of a unit with six bytes, as fleet's
+/// writes `\u0026` for `&`. The largest unit then takes 1.5 MiB, without the names of its options.
 pub const LARGEST_BODY: usize = 2 * 1024 * 1024;
 /// Maximum time until the body has arrived.
 pub const BODY_TIME: Duration = Duration::from_secs(10);

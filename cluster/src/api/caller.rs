@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_roles_file_says_who_may_what() {
+    fn roles_file_maps_common_names_to_roles_and_prefixes() {
         let text = "ann: operator\nbob: reader\nci: {role: operator, prefix: [web, api@]}\n";
         let roles = Roles::parse("roles", text).unwrap();
         assert_eq!(roles.of("ann"), Caller::local());
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_reaches_no_further_than_a_prefix() {
+    fn pattern_must_start_with_a_prefix_of_the_caller() {
         let roles = Roles::parse("roles", "ci: {role: operator, prefix: [web, api@]}\n").unwrap();
         let ci = roles.of("ci");
         for own in ["web.service", "web*", "web-[ab].service", "api@?.service"] {
@@ -227,13 +227,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_it_is_told_at_once() {
+    fn roles_file_with_several_faults_reports_all_of_them() {
         let told = Roles::parse("roles", "ann: boss\nbob: {prefix: [a]}\nci: [a]\n").unwrap_err();
         assert_eq!(told.lines().count(), 3, "{told}");
     }
 
     #[test]
-    fn every_role_may_what_the_table_says_and_no_more() {
+    fn each_role_has_exactly_the_rights_in_the_table() {
         let deeds = [Deed::Read, Deed::Logs, Deed::ChangeUnit, Deed::ChangeMachine];
         let table = [
             (Role::Nothing, None, [false, false, false, false]),

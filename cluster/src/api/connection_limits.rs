@@ -1,5 +1,5 @@
-//! Limits connections and streams per peer, so that no peer takes all places, and connections per
-//! listener. [`super::change_stream`] has the streams.
+//! Limits the connections of each listener, and the connections and streams of each peer. So no
+//! peer can take all slots. [`super::change_stream`] has the streams.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn one_who_has_many_addresses_is_one() {
+    fn addresses_of_one_ipv6_prefix_count_as_one_peer() {
         let of = |text: &str| Side::of(text.parse().unwrap());
         assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1:2:3"));
         assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));

@@ -32,7 +32,7 @@ pub struct FirstLook {
 
 impl FirstLook {
     /// Returns the answer to send. `before` is the desired state when the request arrived.
-    pub fn passed(
+    pub fn answer_for(
         &self,
         request: &Request,
         unit: &str,
@@ -80,25 +80,25 @@ mod tests {
         let loaded = Unit { current_state: "loaded".to_string(), ..Unit::default() };
         let (request, now) = (request("GET", "", is_original), Duration::from_millis(millis));
         let answer = Answer::json(&loaded);
-        let shown = looks.passed(&request, "a.service", Desired::Loaded, now, answer);
+        let shown = looks.answer_for(&request, "a.service", Desired::Loaded, now, answer);
         serde_json::from_slice::<Unit>(&shown.body).unwrap().current_state
     }
 
     fn wishes(looks: &FirstLook, request: &Request, before: Desired) {
-        looks.passed(request, "a.service", before, Duration::ZERO, Answer::empty(204));
+        looks.answer_for(request, "a.service", before, Duration::ZERO, Answer::empty(204));
     }
 
     #[test]
-    fn the_first_look_after_a_wish_sees_the_unit_as_it_was() {
+    fn fleetctl_1_0_sees_the_old_state_for_a_moment_after_it_sets_loaded() {
         let looks = FirstLook::default();
         wishes(&looks, &request("PUT", "loaded", true), Desired::Launched);
         assert_eq!(sees(&looks, true, 250), "launched");
-        assert_eq!(sees(&looks, false, 250), "loaded", "everybody else sees what is");
-        assert_eq!(sees(&looks, true, 1_000), "loaded", "and so does it, a moment later");
+        assert_eq!(sees(&looks, false, 250), "loaded", "other clients see the current state");
+        assert_eq!(sees(&looks, true, 1_000), "loaded", "fleetctl 1.0 sees it one second later");
     }
 
     #[test]
-    fn only_what_was_launched_is_shown_so_and_only_until_the_next_wish() {
+    fn old_state_is_shown_only_for_a_launched_unit_until_the_next_put() {
         let cases = [
             (request("PUT", "loaded", true), Desired::Inactive),
             (request("PUT", "launched", true), Desired::Launched),

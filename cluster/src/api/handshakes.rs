@@ -37,7 +37,7 @@ pub struct Handshake {
 
 impl UnderWay {
     /// Returns the handshake to drop before this peer starts one more.
-    fn in_the_way(&self, side: Side) -> Option<(Side, u64)> {
+    fn handshake_to_drop(&self, side: Side) -> Option<(Side, u64)> {
         let oldest = |of: &BTreeMap<u64, oneshot::Sender<()>>| of.keys().next().copied();
         let own = self.by.get(&side).filter(|of| of.len() >= MOST_OF_ONE);
         if let Some(own) = own {
@@ -68,7 +68,7 @@ impl Handshakes {
     /// Starts a handshake, and drops another one if the limit is reached.
     pub fn begin(&self, side: Side) -> Handshake {
         let mut all = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((side, number)) = all.in_the_way(side) {
+        if let Some((side, number)) = all.handshake_to_drop(side) {
             all.remove(side, number);
         }
         let (held, goes_on) = oneshot::channel();
@@ -82,7 +82,7 @@ impl Handshakes {
 
 impl Handshake {
     /// Completes when this handshake must end for another one.
-    pub async fn gives_way(&mut self) {
+    pub async fn until_displaced(&mut self) {
         let _ = (&mut self.goes_on).await;
     }
 }
@@ -102,25 +102,25 @@ mod tests {
         Side::Address([10, 0, 0, number].into())
     }
 
-    fn gave_way(one: &mut Handshake) -> bool {
+    fn was_displaced(one: &mut Handshake) -> bool {
         matches!(one.goes_on.try_recv(), Err(oneshot::error::TryRecvError::Closed))
     }
 
     #[test]
-    fn the_oldest_of_a_side_gives_way_to_its_next() {
+    fn oldest_handshake_of_a_peer_over_its_limit_is_dropped() {
         let all = Handshakes::default();
         let mut other = all.begin(side(2));
         let mut own: Vec<_> = (0..=MOST_OF_ONE).map(|_| all.begin(side(1))).collect();
-        let gone: Vec<bool> = own.iter_mut().map(gave_way).collect();
+        let gone: Vec<bool> = own.iter_mut().map(was_displaced).collect();
         assert!(gone[0] && !gone[1..].contains(&true), "{gone:?}");
-        assert!(!gave_way(&mut other));
+        assert!(!was_displaced(&mut other));
         drop((own, other));
         let left = all.under_way.lock().unwrap();
         assert!(left.by.is_empty() && left.count == 0, "no peer is remembered");
     }
 
     #[test]
-    fn of_all_sides_the_fullest_gives_way_to_one_that_comes() {
+    fn over_the_total_limit_the_peer_with_most_handshakes_loses_its_oldest() {
         let all = Handshakes::default();
         let mut alone = all.begin(side(0));
         let sides = MOST.div_ceil(MOST_OF_ONE);
@@ -128,10 +128,10 @@ mod tests {
         let crowd: Vec<u8> =
             crowd.take(MOST - 1).map(|number| number.try_into().unwrap()).collect();
         let mut crowd: Vec<_> = crowd.into_iter().map(|number| all.begin(side(number))).collect();
-        assert!(!crowd.iter_mut().any(gave_way), "there was room for all");
+        assert!(!crowd.iter_mut().any(was_displaced), "there was room for all");
         let mut comes = all.begin(side(100));
-        let gone: Vec<bool> = crowd.iter_mut().map(gave_way).collect();
+        let gone: Vec<bool> = crowd.iter_mut().map(was_displaced).collect();
         assert!(gone[0] && !gone[1..].contains(&true), "{gone:?}");
-        assert!(!gave_way(&mut comes) && !gave_way(&mut alone));
+        assert!(!was_displaced(&mut comes) && !was_displaced(&mut alone));
     }
 }

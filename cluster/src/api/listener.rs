@@ -66,7 +66,7 @@ pub struct Listener {
 }
 
 enum Socket {
-    /// Not tokio's own: its `accept` panics when the peer has a path of 108 bytes (mio).
+    /// The `accept` of tokio's own listener panics when the peer's path has 108 bytes (mio).
     Unix(AsyncFd<UnixListener>),
     Tcp(TcpListener),
 }
@@ -206,10 +206,10 @@ impl Listener {
                 match connection {
                     Connection::Unix(stream) => {
                         let from = Origin { caller: Caller::local(), side };
-                        attend(stream, state, from, None, stop).await
+                        serve_connection(stream, state, from, None, stop).await
                     }
                     Connection::Tcp(stream) => {
-                        meet((stream, side), state, (gate, handshakes), stop).await
+                        serve_tcp((stream, side), state, (gate, handshakes), stop).await
                     }
                 }
             });
@@ -252,7 +252,7 @@ pub struct Origin {
 }
 
 /// Serves a TCP connection, after a TLS handshake where the gate requires one.
-async fn meet(
+async fn serve_tcp(
     (stream, side): (tokio::net::TcpStream, Side),
     state: ApiState,
     (gate, handshakes): (Gate, Handshakes),
@@ -266,29 +266,29 @@ async fn meet(
             let mut handshake = handshakes.begin(side);
             let agreed = tokio::select! {
                 agreed = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)) => agreed,
-                () = handshake.gives_way() => return,
+                () = handshake.until_displaced() => return,
             };
             drop(handshake);
             let Ok(Ok(stream)) = agreed else { return };
             let names = identity.names.clone();
             let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
-            let guest = door.guest(shown);
-            let from = Origin { caller: guest.caller.clone(), side };
+            let session = door.session(shown);
+            let from = Origin { caller: session.caller.clone(), side };
             tokio::select! {
-                () = attend(stream, state, from, Some(names), stop) => {}
-                () = guest.until_unwelcome(door) => {}
+                () = serve_connection(stream, state, from, Some(names), stop) => {}
+                () = session.until_invalid(door) => {}
             }
         }
         Gate::File | Gate::Loopback => {
             let from = Origin { caller: Caller::local(), side };
-            attend(stream, state, from, Some(Arc::default()), stop).await;
+            serve_connection(stream, state, from, Some(Arc::default()), stop).await;
         }
     }
 }
 
 /// Serves a connection over any transport until the peer closes it or `stop` is true. `names` are
 /// the host names of this server, for TCP.
-pub async fn attend<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+pub async fn serve_connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     state: ApiState,
     from: Origin,
@@ -299,7 +299,10 @@ pub async fn attend<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         move |request: axum::extract::Request, next: axum::middleware::Next| {
             let names = names.clone();
             async move {
-                match stranger(request.headers(), names.as_ref().map(|names| names.as_slice())) {
+                match refusal_of_headers(
+                    request.headers(),
+                    names.as_ref().map(|names| names.as_slice()),
+                ) {
                     Some((status, words)) => super::answer::into_response(
                         super::answer::Answer::refusal(status.as_u16(), words),
                     )
@@ -325,9 +328,12 @@ pub async fn attend<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let _ = tokio::time::timeout(FAREWELL, connection).await;
 }
 
-/// Returns why a request is refused: a browser sent it for another site's page, or DNS rebinding
-/// changed its host name.
-fn stranger(headers: &HeaderMap, names: Option<&[String]>) -> Option<(StatusCode, &'static str)> {
+/// Returns the refusal of a request that a browser sent for another site's page, or with a host
+/// name changed by DNS rebinding.
+fn refusal_of_headers(
+    headers: &HeaderMap,
+    names: Option<&[String]>,
+) -> Option<(StatusCode, &'static str)> {
     let text =
         |name| headers.get(name).and_then(|value: &axum::http::HeaderValue| value.to_str().ok());
     let host = text(header::HOST).unwrap_or_default();
@@ -385,7 +391,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_read() {
+    fn listen_addresses_are_parsed() {
         assert_eq!(
             places("unix:///run/fleet.sock, tcp://127.0.0.1:49153"),
             Ok(vec![
@@ -409,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bent_name_and_a_foreign_page_are_turned_away() {
+    fn request_with_a_foreign_host_or_origin_is_refused() {
         let headers = |pairs: &[(header::HeaderName, &str)]| {
             let mut map = HeaderMap::new();
             for (name, value) in pairs {
@@ -421,7 +427,7 @@ mod tests {
         let judged = |host: &str, origin: Option<&str>| {
             let mut pairs = vec![(header::HOST, host)];
             pairs.extend(origin.map(|origin| (header::ORIGIN, origin)));
-            stranger(&headers(&pairs), Some(&names)).map(|(status, _)| status.as_u16())
+            refusal_of_headers(&headers(&pairs), Some(&names)).map(|(status, _)| status.as_u16())
         };
         for host in ["127.0.0.1:49153", "[::1]:1", "localhost:9", "node.example", "NODE.example:1"]
         {
@@ -432,7 +438,7 @@ mod tests {
         assert_eq!(judged("localhost:9", Some("https://localhost:9")), None);
         assert_eq!(judged("localhost:9", Some("https://evil.example")), Some(403));
         assert_eq!(judged("localhost:9", Some("null")), Some(403));
-        assert_eq!(stranger(&headers(&[(header::HOST, "domain-sock")]), None), None);
+        assert_eq!(refusal_of_headers(&headers(&[(header::HOST, "domain-sock")]), None), None);
     }
 
     /// No other program here can bind all 108 bytes of a path (unix(7)).
@@ -442,7 +448,7 @@ mod tests {
         connect(S, pack_sockaddr_un($ARGV[1])) or die; sysread(S, my $end, 1)"#;
 
     #[tokio::test]
-    async fn who_has_the_longest_path_there_is_comes_in_like_anybody_else() {
+    async fn peer_bound_to_a_path_of_108_bytes_is_accepted() {
         let folder = std::env::temp_dir();
         let at = folder.join(format!("gs-fleetd-{}", std::process::id()));
         let from = folder.join("x".repeat(108 - folder.as_os_str().len() - 1));

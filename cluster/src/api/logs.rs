@@ -60,29 +60,30 @@ pub async fn answer(
 ) -> Response<Body> {
     match read(logs.as_ref(), cache, request, name).await {
         Ok((response, machine)) => match reason(cache, request, name, &machine) {
-            Some(reason) if response.status() == StatusCode::OK => behind(response, &reason),
+            Some(reason) if response.status() == StatusCode::OK => with_reason(response, &reason),
             _ => response,
         },
         Err(answer) => into_response(answer),
     }
 }
 
-/// Returns why the unit does not run there, with hidden names as the caller's rights require. A
-/// forwarding machine adds the reason itself; a followed log has no end to add it to.
+/// Returns why the unit does not run there, without the names of units that the caller may not see.
+/// Returns `None` for the request of another machine, which adds the reason itself, and for a
+/// followed log, which has no end.
 fn reason(cache: &EtcdCache, request: &Request, name: &str, machine: &MachineId) -> Option<String> {
     if request.filter("forwarded").is_some() || follows(request) {
         return None;
     }
     let snapshot = cache.snapshot();
-    let told = snapshot.states.get(name)?.get(machine)?;
-    told.record.reason.as_ref().map(|reason| request.caller.conceal(reason))
+    let kept = snapshot.states.get(name)?.get(machine)?;
+    kept.record.reason.as_ref().map(|reason| request.caller.conceal(reason))
 }
 
 /// Appends the reason to the output.
-fn behind(mut response: Response<Body>, reason: &str) -> Response<Body> {
+fn with_reason(mut response: Response<Body>, reason: &str) -> Response<Body> {
     let written = std::mem::take(response.body_mut()).into_data_stream();
-    let told = tokio_stream::once(Ok(Bytes::from(format!("fleetd: {reason}\n"))));
-    *response.body_mut() = Body::from_stream(written.chain(told));
+    let line = tokio_stream::once(Ok(Bytes::from(format!("fleetd: {reason}\n"))));
+    *response.body_mut() = Body::from_stream(written.chain(line));
     response
 }
 
@@ -202,7 +203,7 @@ async fn local(
     // A refusal is the first object of the answer and becomes the HTTP status.
     let patience = if query.follow { FIRST_LINE } else { PATIENCE };
     let first = match timeout(patience, objects.next_line()).await {
-        Ok(object) => Some(told(object)),
+        Ok(object) => Some(parsed(object)),
         Err(_) if query.follow => None,
         Err(_) => return Err(silent(&"no answer in time")),
     };
@@ -248,7 +249,7 @@ fn streamed(mut objects: Lines<BufReader<UnixStream>>, mut first: Option<Told>) 
             let object = match first.take() {
                 Some(object) => object,
                 None => tokio::select! {
-                    object = objects.next_line() => told(object),
+                    object = objects.next_line() => parsed(object),
                     // Stops when the reader has disconnected, so that a silent unit does not hold a
                     // logger client.
                     () = sender.closed() => break,
@@ -287,7 +288,7 @@ enum Told {
     End,
 }
 
-fn told(object: std::io::Result<Option<String>>) -> Told {
+fn parsed(object: std::io::Result<Option<String>>) -> Told {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Piece {
@@ -314,15 +315,15 @@ async fn forward(
     request: &Request,
     name: &UnitName,
 ) -> Result<Response<Body>, String> {
-    let told = |error: &dyn std::fmt::Display| error.to_string();
+    let text_of = |error: &dyn std::fmt::Display| error.to_string();
     let host = listen.rsplit_once(':').map_or(listen, |(host, _)| host);
     let host = host.trim_matches(['[', ']']).to_string();
-    let server = rustls::pki_types::ServerName::try_from(host).map_err(|error| told(&error))?;
-    let stream = TcpStream::connect(listen).await.map_err(|error| told(&error))?;
+    let server = rustls::pki_types::ServerName::try_from(host).map_err(|error| text_of(&error))?;
+    let stream = TcpStream::connect(listen).await.map_err(|error| text_of(&error))?;
     let connector = tokio_rustls::TlsConnector::from(tls);
-    let stream = connector.connect(server, stream).await.map_err(|error| told(&error))?;
+    let stream = connector.connect(server, stream).await.map_err(|error| text_of(&error))?;
     let shaken = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
-    let (mut sender, connection) = shaken.map_err(|error| told(&error))?;
+    let (mut sender, connection) = shaken.map_err(|error| text_of(&error))?;
     tokio::spawn(connection);
     let follow = if follows(request) { "&follow=true" } else { "" };
     let name = escape(name.as_str());
@@ -332,8 +333,8 @@ async fn forward(
     let question = http::Request::get(path)
         .header(header::HOST, listen)
         .body(Empty::<Bytes>::new())
-        .map_err(|error| told(&error))?;
-    let response = sender.send_request(question).await.map_err(|error| told(&error))?;
+        .map_err(|error| text_of(&error))?;
+    let response = sender.send_request(question).await.map_err(|error| text_of(&error))?;
     let (head, body) = response.into_parts();
     handed_on(head.status, Body::new(body))
 }
@@ -361,17 +362,17 @@ mod tests {
     use groundstate_units::control::log_line::LogLine;
 
     #[test]
-    fn the_loggers_objects_become_lines() {
+    fn objects_of_the_logger_are_parsed_as_lines_end_or_fault() {
         let stored = LogLine::parse(b"2026-11-21T05:12:26.123Z 7 hello").unwrap();
         let shown = Line::ok(1, ShownLine::new("a", &stored));
-        let of = |object: Result<String, serde_json::Error>| told(Ok(Some(object.unwrap())));
+        let of = |object: Result<String, serde_json::Error>| parsed(Ok(Some(object.unwrap())));
         assert_eq!(of(serde_json::to_string(&shown)), Told::Line("hello".to_string()));
         assert_eq!(of(serde_json::to_string(&Line::ok(1, End { end: true }))), Told::End);
         let failure = Failure::new(Failure::DENIED, "no", "ask for it");
         let refused = Line::<End>::error(1, failure.clone());
         assert_eq!(of(serde_json::to_string(&refused)), Told::Refused(failure));
         for broken in [Ok(Some("[]".to_string())), Ok(None), Err(std::io::Error::other("x"))] {
-            assert!(matches!(told(broken), Told::Broken(_)), "nothing more is waited for");
+            assert!(matches!(parsed(broken), Told::Broken(_)), "the stream has ended");
         }
     }
 
@@ -384,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_machine_answers_is_text_and_nothing_else() {
+    fn answer_of_another_machine_is_passed_on_as_plain_text() {
         for (theirs, ours) in [(200, 200), (403, 403), (404, 404), (409, 409), (503, 503)] {
             let theirs = StatusCode::from_u16(theirs).unwrap();
             let response = handed_on(theirs, Body::empty()).unwrap();

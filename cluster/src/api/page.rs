@@ -13,8 +13,8 @@ const HEAD: usize = 4;
 const REVISION: usize = 8;
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// A list. Its number is at the place where an older token format had the first letter of a name,
-/// and differs from all such letters. A new format needs new numbers.
+/// A list. In a token, its number is where an older format had the first letter of a name; no such
+/// letter has the same value. A new format needs new numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum List {
     /// `/units`
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_of_a_token_have_the_known_words() {
+    fn faults_of_a_token_have_fleets_messages() {
         let told = |tokens: &[&str]| {
             let tokens: Vec<String> = tokens.iter().map(ToString::to_string).collect();
             units(100).start(&tokens)
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn known_tokens_are_written_as_they_were() {
+    fn tokens_are_encoded_as_by_fleet() {
         let pair =
             |limit: u16, page: u16| encode(&[limit.to_le_bytes(), page.to_le_bytes()].concat());
         assert_eq!(pair(12482, 0), "wjAAAA==");
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_behind_the_end_is_empty() {
+    fn page_after_the_last_item_is_empty() {
         let items = (0..5).map(|n| (n.to_string(), n));
         assert_eq!(
             units(100).cut(items, &Start::Counted(9), 1),
@@ -239,12 +239,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_token_is_a_start_or_a_fault(token in ".{0,60}") {
+        fn any_token_is_parsed_or_refused_without_a_panic(token in ".{0,60}") {
             let _ = units(100).start(&[token]);
         }
 
         #[test]
-        fn what_is_encoded_comes_back(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        fn encoded_bytes_decode_unchanged(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
             prop_assert_eq!(decode(&encode(&bytes)), Ok(bytes));
         }
     }

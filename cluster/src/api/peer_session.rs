@@ -54,7 +54,7 @@ impl Door {
     }
 
     /// Creates the session of a peer that was admitted by these certificates.
-    pub fn guest(&self, chain: &[CertificateDer<'_>]) -> PeerSession {
+    pub fn session(&self, chain: &[CertificateDer<'_>]) -> PeerSession {
         let kept = chain.iter().map(|one| one.clone().into_owned()).collect();
         PeerSession { caller: self.caller(chain), chain: kept }
     }
@@ -62,7 +62,7 @@ impl Door {
 
 impl PeerSession {
     /// Completes when the peer may no longer stay.
-    pub async fn until_unwelcome(self, door: Arc<Door>) {
+    pub async fn until_invalid(self, door: Arc<Door>) {
         loop {
             tokio::time::sleep(LOOK).await;
             // The certificate may have expired, or the files may have changed.

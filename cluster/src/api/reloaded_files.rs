@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn new_files_are_taken_and_bad_ones_change_nothing() {
+    fn changed_files_are_reloaded_and_bad_ones_keep_the_old_value() {
         let file = std::env::temp_dir().join(format!("fleet-renewed.{}", std::process::id()));
         let own = file.clone();
         let write = |text: &str| {

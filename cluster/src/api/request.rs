@@ -56,7 +56,8 @@ pub fn unescape(text: &str, plus_is_blank: bool) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Escapes a name so that it is one part of a path; escapes at least what fleetctl 1.0 does.
+/// Escapes a name so that it is one part of a path. The result escapes at least the characters that
+/// fleetctl 1.0 escapes.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -98,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_survives_its_way_through_a_path() {
+    fn escaped_name_unescapes_unchanged() {
         assert_eq!(escape("hello@1.service"), "hello%401.service");
         assert_eq!(unescape("hello%401.service", false).as_deref(), Some("hello@1.service"));
         for bad in ["%", "%4", "%zz", "%ff"] {
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_cleaned_once() {
+    fn only_an_unclean_path_is_cleaned() {
         let table = [
             ("/", None),
             ("/fleet/v1/units", None),
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_is_read_by_its_first_value() {
+    fn filter_is_the_first_value_of_a_query_key() {
         let request = Request {
             query: "alt=json&unitName=a%40.service&unitName=b&x".into(),
             ..Request::default()

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_lead_where_fleet_had_them() {
+    fn paths_lead_to_the_same_resources_as_in_fleet() {
         let unit = |name: &str| Resource::Unit(name.to_string());
         let table = [
             ("/", Resource::Root),

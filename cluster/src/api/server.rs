@@ -1,5 +1,5 @@
-//! The shell around [`super::route`]: reads a request within its limits, has it decided, writes the
-//! decision, answers. [`super::listener`] owns the sockets.
+//! Runs requests: reads one within its limits, lets [`super::route`] decide, commits the write and
+//! answers. [`super::listener`] owns the sockets.
 
 use super::answer::{Answer, NO_REGISTRY, Outcome, into_response};
 use super::body;
@@ -116,7 +116,7 @@ impl ApiState {
     /// Returns the answer while the cluster refuses this machine.
     fn turned_away(&self) -> Option<Answer> {
         let why = self.inner.settings.turned_away.as_ref()?.borrow().clone()?;
-        // Starts like the answer of any daemon without a registry, then gives the reason.
+        // Clients recognize the first words, which are those of any daemon without a registry.
         let told = format!("{NO_REGISTRY}: the cluster refuses this machine: {why}");
         Some(Answer { retry_after: Some(5), ..Answer::refusal(503, told) })
     }
@@ -170,7 +170,7 @@ impl ApiState {
         let before = wished(&self.inner.cache.snapshot());
         let answer = self.answer(request).await;
         let now = self.inner.cache.clock().now();
-        self.inner.first_look.passed(request, name, before, now, answer)
+        self.inner.first_look.answer_for(request, name, before, now, answer)
     }
 
     /// Answers a request from the registry.
@@ -210,7 +210,7 @@ impl ApiState {
                         self.pin(then.as_ref().unwrap_or(&snapshot));
                     }
                     let Some(lost) = lost else { return answer };
-                    return lost.after_all(request, &answer);
+                    return lost.final_answer(request, &answer);
                 }
                 Outcome::Write(transaction, answer) => (transaction, answer),
             };

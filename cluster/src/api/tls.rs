@@ -37,25 +37,25 @@ pub struct ClientFiles {
     pub own: Option<(PathBuf, PathBuf)>,
 }
 
-fn told(path: &Path, what: &dyn std::fmt::Display) -> String {
+fn fault_of(path: &Path, what: &dyn std::fmt::Display) -> String {
     format!("{}: {what}", path.display())
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let read = CertificateDer::pem_file_iter(path).map_err(|error| told(path, &error))?;
+    let read = CertificateDer::pem_file_iter(path).map_err(|error| fault_of(path, &error))?;
     let all: Result<Vec<_>, _> = read.collect();
-    let all = all.map_err(|error| told(path, &error))?;
-    if all.is_empty() { Err(told(path, &"no certificate in it")) } else { Ok(all) }
+    let all = all.map_err(|error| fault_of(path, &error))?;
+    if all.is_empty() { Err(fault_of(path, &"no certificate in it")) } else { Ok(all) }
 }
 
 fn key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
-    PrivateKeyDer::from_pem_file(path).map_err(|error| told(path, &error))
+    PrivateKeyDer::from_pem_file(path).map_err(|error| fault_of(path, &error))
 }
 
 fn roots(path: &Path) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path)? {
-        roots.add(certificate).map_err(|error| told(path, &error))?;
+        roots.add(certificate).map_err(|error| fault_of(path, &error))?;
     }
     Ok(roots)
 }
@@ -72,11 +72,11 @@ fn client_verifier(files: &ServerFiles) -> Result<Verifier, String> {
     let mut verifier = WebPkiClientVerifier::builder_with_provider(client_roots, provider());
     if let Some(path) = &files.client_crl {
         let read = CertificateRevocationListDer::pem_file_iter(path)
-            .map_err(|error| told(path, &error))?;
+            .map_err(|error| fault_of(path, &error))?;
         let lists: Result<Vec<_>, _> = read.collect();
-        verifier = verifier.with_crls(lists.map_err(|error| told(path, &error))?);
+        verifier = verifier.with_crls(lists.map_err(|error| fault_of(path, &error))?);
     }
-    verifier.build().map_err(|error| told(&files.client_ca, &error))
+    verifier.build().map_err(|error| fault_of(&files.client_ca, &error))
 }
 
 fn server(files: &ServerFiles, verifier: Verifier) -> Result<Arc<ServerConfig>, String> {
@@ -85,7 +85,7 @@ fn server(files: &ServerFiles, verifier: Verifier) -> Result<Arc<ServerConfig>, 
         .map_err(|error| error.to_string())?
         .with_client_cert_verifier(verifier)
         .with_single_cert(certificates(&files.cert)?, key(&files.key)?)
-        .map_err(|error| told(&files.cert, &error))?;
+        .map_err(|error| fault_of(&files.cert, &error))?;
     // Resumed sessions would skip the check of the certificate, so every connection starts with a
     // full handshake.
     config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -106,7 +106,7 @@ pub fn client(files: &ClientFiles) -> Result<Arc<ClientConfig>, String> {
     let config = match &files.own {
         Some((cert, own)) => builder
             .with_client_auth_cert(certificates(cert)?, key(own)?)
-            .map_err(|error| told(cert, &error))?,
+            .map_err(|error| fault_of(cert, &error))?,
         None => builder.with_no_client_auth(),
     };
     Ok(Arc::new(config))
@@ -162,8 +162,8 @@ pub fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
 pub fn host_names(path: &Path) -> Result<Vec<String>, String> {
     let all = certificates(path)?;
     let Some(first) = all.first() else { return Ok(Vec::new()) };
-    let (_, parsed) = X509Certificate::from_der(first).map_err(|error| told(path, &error))?;
-    let alternatives = parsed.subject_alternative_name().map_err(|error| told(path, &error))?;
+    let (_, parsed) = X509Certificate::from_der(first).map_err(|error| fault_of(path, &error))?;
+    let alternatives = parsed.subject_alternative_name().map_err(|error| fault_of(path, &error))?;
     let names = alternatives.map(|found| found.value.general_names.clone()).unwrap_or_default();
     let mut dns = Vec::new();
     for name in names {

@@ -26,16 +26,16 @@ impl UncertainWrite {
         before.or(Some(UncertainWrite { transaction, done, seen }))
     }
 
-    /// Returns true if the request leads to the same transaction again: then the first one was not
-    /// done, or repeating it has the same effect. Otherwise others may have changed the result
-    /// since, and a repetition could apply the write twice.
+    /// Returns true if the request leads to the same transaction again. Then etcd has not applied
+    /// the first one, or a repetition has the same effect. Otherwise a repetition could undo a
+    /// later change of another client.
     pub(super) fn may_be_repeated(&self, transaction: &Transaction, revision: i64) -> bool {
         self.transaction == *transaction && (self.seen == revision || !makes_a_key(transaction))
     }
 
-    /// Returns the answer when there is nothing left to write. A refusal now may mean that the
-    /// write was done and undone by others.
-    pub(super) fn after_all(self, request: &Request, now: &Answer) -> Answer {
+    /// Returns the answer when there is nothing left to write. A refusal may mean that our write
+    /// was applied and another client has undone it.
+    pub(super) fn final_answer(self, request: &Request, now: &Answer) -> Answer {
         match is_own_doing(request, &self.done, now) {
             true => self.done,
             false => Answer::no_registry(),

@@ -145,7 +145,8 @@ fn checked_put(request: &Request, in_url: &str, snapshot: &Snapshot) -> Result<O
     let bad = |words: String| Answer::refusal(400, words);
     check_content_type(request)?;
     let wish = read(&request.body).map_err(bad)?;
-    // Checked before the unit is processed: the same thread keeps the leases.
+    // The size is checked first, because a large unit would delay the lease renewals on this
+    // thread.
     wish.file.check_size().map_err(|error| bad(error.to_string()))?;
     if !wish.name.is_empty() && wish.name != in_url {
         let inner = &wish.name;
@@ -252,10 +253,10 @@ pub fn check_content_type(request: &Request) -> Result<(), Answer> {
     Ok(())
 }
 
-/// Checks that the unit cannot move or block units that its creator may not change.
+/// Checks that the patterns of the unit cannot move or block units that the caller may not change.
 ///
 /// # Errors
-/// The pattern that could.
+/// The first pattern that can.
 fn check_reach(name: &UnitName, file: &UnitFile, request: &Request) -> Result<(), Answer> {
     let asks = Requirement::of(file, Some(name));
     let mut patterns = asks.conflicts.iter().chain(&asks.replaces);
@@ -368,7 +369,7 @@ fn read(body: &[u8]) -> Result<Wish, String> {
     match field(&fields, "options") {
         None | Some(Value::Null) => {}
         Some(Value::Array(all)) => {
-            // One option more than allowed is enough to refuse the unit.
+            // The check refuses a unit by the first option over the limit, so no more are read.
             for one in all.iter().take(MOST_OPTIONS + 1) {
                 let one = one.as_object().ok_or_else(|| told("an option must be an object"))?;
                 let (section, name) = (text(one, "section")?, text(one, "name")?);

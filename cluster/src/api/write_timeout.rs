@@ -2,8 +2,8 @@
 //!
 //! A write that makes no progress for [`STALLED`] is an error: a peer that does not read cannot
 //! hold a connection slot for ever. A close lingers: the server ends its own side, then discards
-//! what the peer still sends, for [`LINGER`] and [`LINGER_BYTES`] at most. A close with unread
-//! bytes would reset the connection, and the peer would lose the answer it has not read yet.
+//! bytes that the peer still sends, for at most [`LINGER`] and [`LINGER_BYTES`]. A close with
+//! unread bytes would reset the connection, and the peer would lose the answer it has not read yet.
 
 use super::body::LARGEST_BODY;
 use std::future::Future;
@@ -126,7 +126,7 @@ mod tests {
     use tokio::io::AsyncWriteExt;
 
     #[tokio::test]
-    async fn close_discards_what_the_peer_still_sends_within_its_limits() {
+    async fn close_discards_bytes_of_the_peer_within_its_limits() {
         let patience = Duration::from_millis(200);
         for sent in [100, LINGER_BYTES + 100] {
             let (near, mut far) = tokio::io::duplex(64);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_read_is_let_go() {
+    fn write_to_a_peer_that_does_not_read_times_out() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let patience = Duration::from_millis(200);

@@ -95,7 +95,7 @@ fn number(text: &str) -> Result<u64, String> {
     parsed.map_err(|_| format!("{text} is not a number"))
 }
 
-/// Plays one seed; the message has everything that a report needs.
+/// Plays one seed. An error has the seed, the violated invariant and the details.
 fn one(seed: u64, coverage: &mut Coverage) -> Result<(), String> {
     let plan = plan::draw(seed);
     let told = |failure: run::Failure| format!("seed {seed}: {}: {}", failure.what, failure.detail);

@@ -16,7 +16,7 @@ pub(super) const ENDPOINT: &str = "unix:///var/run/fleet.sock";
 /// The fault of the command line.
 pub(super) fn read(arguments: Vec<OsString>) -> Result<Line, clap::Error> {
     let is_empty = |name: &std::ffi::OsStr| std::env::var_os(name).is_some_and(|is| is.is_empty());
-    let command = super::help::dressed(Line::command()).mut_args(|arg| {
+    let command = super::help::with_examples(Line::command()).mut_args(|arg| {
         match arg.get_env().is_some_and(is_empty) {
             true => arg.env(Resettable::Reset),
             false => arg,
@@ -175,8 +175,7 @@ impl Globals {
     }
 }
 
-/// The command. Each prefix that was unique among fleet's commands still works despite the new
-/// commands, through aliases.
+/// The command. Aliases keep each prefix valid that was unique among fleet's commands.
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Write all units and their desired states to a file
@@ -271,7 +270,7 @@ pub(super) struct Waiting {
     /// Do not wait for the units to reach the state
     #[arg(long)]
     pub(super) no_block: bool,
-    /// Wait this many times 2 s; 0: no limit
+    /// Number of attempts of 2 s each; 0: no limit
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     pub(super) block_attempts: i64,
 }
@@ -437,13 +436,13 @@ mod tests {
     }
 
     #[test]
-    fn the_help_of_all_says_which_version_it_is() {
+    fn help_shows_the_version() {
         let help = Line::command().render_help().to_string();
         assert!(help.contains(concat!("fleetctl version v", env!("CARGO_PKG_VERSION"))), "{help}");
     }
 
     #[test]
-    fn a_switch_may_say_true_or_false() {
+    fn switch_accepts_true_and_false_as_in_go() {
         let read = |line: &str| read(line.split(' ').map(OsString::from).collect());
         let blocks = |line: &str| match read(line).unwrap().command {
             Some(Command::Start(up)) => !up.waiting.no_block,
@@ -458,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_that_was_enough_for_a_command_of_fleet_still_is() {
+    fn unique_prefix_of_a_fleet_command_selects_it() {
         // fleet 1.0's commands: each prefix must select the same command as there, or none.
         let fleets = [
             "cat",
@@ -499,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_of_former_names_say_what_the_new_ones_say() {
+    fn deprecated_flags_set_the_values_of_the_new_ones() {
         let globals =
             |line: &str| read(line.split(' ').map(OsString::from).collect()).unwrap().globals;
         let old = globals("fleetctl --etcd-keyfile=k --etcd-certfile=c --etcd-cafile=a list-units");
@@ -513,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_knew_is_taken() {
+    fn command_lines_of_fleet_are_accepted() {
         let taken = |line: &str| Line::try_parse_from(line.split(' ')).is_ok();
         for line in [
             "fleetctl",

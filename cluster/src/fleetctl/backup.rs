@@ -41,7 +41,7 @@ struct Kept {
     signature: Option<Signature>,
 }
 
-fn told(path: &Path, why: &dyn std::fmt::Display) -> Trouble {
+fn fault_of(path: &Path, why: &dyn std::fmt::Display) -> Trouble {
     Trouble::new(format!("{}: {why}", path.display()))
 }
 
@@ -59,17 +59,17 @@ pub(super) async fn backup(session: &mut Session, path: &Path) -> Result<u8, Tro
         signature: unit.signature,
     };
     let backup = Backup { form: FORM, units: units.into_iter().map(kept).collect() };
-    let mut text = serde_json::to_vec_pretty(&backup).map_err(|error| told(path, &error))?;
+    let mut text = serde_json::to_vec_pretty(&backup).map_err(|error| fault_of(path, &error))?;
     text.push(b'\n');
     if u64::try_from(text.len()).is_ok_and(|length| length > LARGEST) {
-        return Err(told(path, &format!("the backup is larger than {LARGEST} bytes")));
+        return Err(fault_of(path, &format!("the backup is larger than {LARGEST} bytes")));
     }
-    write_whole(path, &text).map_err(|error| told(path, &error))?;
+    write_whole(path, &text).map_err(|error| fault_of(path, &error))?;
     say(&format!("saved {} units to {}", backup.units.len(), path.display()));
     Ok(0)
 }
 
-/// Writes the file atomically: it is complete, or as before.
+/// Replaces the file atomically.
 fn write_whole(path: &Path, text: &[u8]) -> std::io::Result<()> {
     let missing = || std::io::Error::other("not a file name");
     let mut beside = path.file_name().ok_or_else(missing)?.to_os_string();
@@ -93,8 +93,8 @@ pub(super) async fn restore(session: &mut Session, what: &Restore) -> Result<u8,
     let there = session.client.units().await?;
     if !there.is_empty() && !what.force {
         return Err(Trouble::new(format!(
-            "nothing restored: the cluster has {} units; --force puts those of the backup in the \
-             place of those with their names, and leaves all others",
+            "nothing restored: the cluster has {} units; --force replaces the units that the \
+             backup has, and keeps all others",
             there.len()
         )));
     }
@@ -122,7 +122,7 @@ pub(super) async fn restore(session: &mut Session, what: &Restore) -> Result<u8,
 
 /// Reads the document and checks all its units before the first is written.
 fn read(path: &Path) -> Result<Backup, Trouble> {
-    let bad = |why: &dyn std::fmt::Display| told(path, why);
+    let bad = |why: &dyn std::fmt::Display| fault_of(path, why);
     let file = File::open(path).map_err(|error| bad(&error))?;
     let mut text = Vec::new();
     file.take(LARGEST + 1).read_to_end(&mut text).map_err(|error| bad(&error))?;

@@ -34,7 +34,8 @@ pub(super) async fn known(session: &mut Session, named: &[String]) -> Result<Vec
     Ok(found)
 }
 
-/// Warns about unknown units, each by name if others exist: it may be a typing error.
+/// Warns about unknown units. If other units of the command exist, the warning names each unknown
+/// one, because its name may be a typing error.
 fn tell_absent(absent: &[String], none_is_there: bool) {
     if none_is_there {
         warn("Units not found in registry");
@@ -72,7 +73,7 @@ pub(super) async fn stop(session: &mut Session, what: &Down) -> Result<u8, Troub
         stopping.push(unit);
     }
     finish(session, what, &stopping, Desired::Loaded, "stop").await?;
-    Ok(told(&known, &stopping, "stopped"))
+    Ok(report(&known, &stopping, "stopped"))
 }
 
 pub(super) async fn unload(session: &mut Session, what: &Down) -> Result<u8, Trouble> {
@@ -83,7 +84,7 @@ pub(super) async fn unload(session: &mut Session, what: &Down) -> Result<u8, Tro
         unloading.push(unit);
     }
     finish(session, what, &unloading, Desired::Inactive, "unload").await?;
-    Ok(told(&known, &unloading, "unloaded"))
+    Ok(report(&known, &unloading, "unloaded"))
 }
 
 async fn finish(
@@ -98,7 +99,7 @@ async fn finish(
 }
 
 /// Prints fleet's final message, without global units, which the command does not wait for.
-fn told(known: &[Unit], changed: &[&Unit], done: &str) -> u8 {
+fn report(known: &[Unit], changed: &[&Unit], done: &str) -> u8 {
     if !known.is_empty() {
         let names = changed.iter().filter(|unit| !is_global(unit)).map(|unit| unit.name.as_str());
         warn(&format!("Successfully {done} units [{}].", names.collect::<Vec<_>>().join(" ")));
@@ -141,9 +142,9 @@ async fn destroy_one(
             created(session, name).await.ok().flatten().unwrap_or_default()
         }
     };
-    let told = |trouble: Trouble| format!("Error destroying units: {}", trouble.message);
+    let failure = |trouble: Trouble| format!("Error destroying units: {}", trouble.message);
     let there =
-        session.client.destroy(name).await.map_err(|trouble| Trouble::new(told(trouble)))?;
+        session.client.destroy(name).await.map_err(|trouble| Trouble::new(failure(trouble)))?;
     if !there || patience == Patience::None {
         return Ok(there.then_some(""));
     }

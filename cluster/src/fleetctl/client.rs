@@ -64,7 +64,8 @@ fn put_unit(
 }
 
 /// Restricts a PUT to the unit with this file and desired state, so that it does not override a
-/// concurrent stop. A server without this feature applies the desired state that is sent along.
+/// concurrent stop. A server without this feature ignores the restriction and applies the desired
+/// state of the PUT.
 fn instead_of(hash: String, wished: &str, unit: Unit) -> Unit {
     let state = Some(wished.to_string()).filter(|wished| !wished.is_empty());
     Unit { instead_of: Some(hash), instead_of_state: state, ..unit }
@@ -174,8 +175,8 @@ impl Client {
         Err(refusal(&reply))
     }
 
-    /// Returns true if a creation was sent twice and the second attempt failed because the first
-    /// succeeded.
+    /// Returns true if a PUT that creates a unit was sent twice, and the second failed because the
+    /// first had succeeded.
     async fn is_done_already(&mut self, reply: &Reply, unit: &Unit) -> Result<bool, Trouble> {
         if reply.status != 409 || !reply.repeated || unit.options.is_empty() {
             return Ok(false);
@@ -215,15 +216,15 @@ impl Client {
     /// Checks that our key may sign what the cluster shows.
     ///
     /// # Errors
-    /// Our key has not signed it before: an attacker who writes to etcd would choose what is
-    /// signed.
+    /// Our key has not signed it before. An attacker who writes to etcd could otherwise choose a
+    /// file that we sign.
     pub(super) fn may_sign(&self, unit: &Unit) -> Result<(), Trouble> {
         if self.signs.is_none() || self.own_serial(unit).is_some() {
             return Ok(());
         }
         Err(Trouble::new(format!(
             "Unit {} in the cluster is not signed with this key for this cluster; fleetctl does not \
-             sign it: give its file",
+             sign it: name its file on the command line",
             unit.name
         )))
     }
@@ -273,8 +274,8 @@ impl Client {
     /// Checks that a rollout can restore the old file.
     ///
     /// # Errors
-    /// The new file is signed with a newer serial, so the old one needs a new signature that our
-    /// key may not make.
+    /// The old file would need a new signature, because the new file has a newer serial, and our
+    /// key must not sign it.
     pub(super) fn may_go_back(&self, old: &Unit, new_is_signed: bool) -> Result<(), Trouble> {
         if !new_is_signed || old.signature.is_none() || self.own_serial(old).is_some() {
             return Ok(());
@@ -288,8 +289,8 @@ impl Client {
 
     /// Restores a unit that the cluster showed before. It is signed again only if our key had
     /// signed it; otherwise it gets its stored signature. `machines` get the file; the others keep
-    /// what they had before it. Returns false if the unit no longer has the file with hash `new`,
-    /// or its desired state has changed.
+    /// their file. Returns false if the unit no longer has the file with hash `new`, or its desired
+    /// state has changed.
     pub(super) async fn put_back(
         &mut self,
         old: &Unit,

@@ -34,9 +34,7 @@ impl Endpoint {
         let tls = scheme == "https";
         match scheme {
             "unix" | "file" if rest.starts_with('/') => Ok(Endpoint::Unix(PathBuf::from(rest))),
-            "unix" | "file" => {
-                Err(bad("unable to connect to host: a path starts with /, so use three slashes"))
-            }
+            "unix" | "file" => Err(bad("the path must start with /: use unix:///PATH")),
             "http" | "https" => {
                 let authority = rest.split('/').next().unwrap_or_default();
                 let port = |text: &str| text.parse().map_err(|_| bad("invalid port"));
@@ -282,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endpoints_are_read_as_people_write_them() {
+    fn endpoints_are_parsed() {
         let tcp = |host: &str, port, tls| Endpoint::Tcp { host: host.to_string(), port, tls };
         let table = [
             ("unix:///var/run/fleet.sock", Endpoint::Unix("/var/run/fleet.sock".into())),

@@ -177,10 +177,10 @@ pub(super) fn read(path: &Path) -> Result<UnitFile, Trouble> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Trouble::new(format!("Error creating units: {place}: {error}")))?;
     let base = path.file_name().and_then(|base| base.to_str()).unwrap_or_default();
-    let told = |words: String| Trouble::new(format!("Error creating units: {place}: {words}"));
+    let fault = |words: String| Trouble::new(format!("Error creating units: {place}: {words}"));
     match native_unit::stem(base) {
-        Some(_) => native_unit::read(&place.to_string(), &text).map_err(told),
-        None => UnitFile::parse(&text).map_err(|error| told(error.to_string())),
+        Some(_) => native_unit::read(&place.to_string(), &text).map_err(fault),
+        None => UnitFile::parse(&text).map_err(|error| fault(error.to_string())),
     }
 }
 
@@ -227,7 +227,7 @@ pub(super) fn check(name: &UnitName, file: &UnitFile) -> Result<(), Trouble> {
     for doubt in doubts(file) {
         warn(&format!("{name}: {doubt}"));
     }
-    let told = |words: String| Trouble::new(format!("Error creating units: {name}: {words}"));
-    file.check().map_err(|error| told(error.to_string()))?;
-    Requirement::of(file, None).check().map_err(|error| told(error.to_string()))
+    let fault = |words: String| Trouble::new(format!("Error creating units: {name}: {words}"));
+    file.check().map_err(|error| fault(error.to_string()))?;
+    Requirement::of(file, None).check().map_err(|error| fault(error.to_string()))
 }

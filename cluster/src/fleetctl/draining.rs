@@ -1,8 +1,8 @@
 //! drain and undrain: moves all units except global ones off a machine, or lets it take units
 //! again.
 //!
-//! Before a drain, the client runs the engine's [`Scheduler`] on the data of the API. It lists the
-//! units that would stop because no other machine can have them, and asks for confirmation.
+//! Before a drain, fleetctl runs the engine's [`Scheduler`] on the data of the API. It lists the
+//! units that would stop because no other machine can have them. Then it asks for confirmation.
 
 use super::arguments::{Drain, Machines};
 use super::inspection::machine;

@@ -37,14 +37,14 @@ const EXAMPLES: [(&str, &[&str]); 24] = [
 ];
 
 /// Adds the examples, and shows the global options only in the top-level help.
-pub(super) fn dressed(mut command: Command) -> Command {
+pub(super) fn with_examples(mut command: Command) -> Command {
     // `build` copies the global options into each command.
     command.build();
     let names: Vec<String> =
         command.get_subcommands().map(|one| one.get_name().to_string()).collect();
     for name in names {
         command = command.mut_subcommand(name, |one| {
-            let examples = behind(one.get_name());
+            let examples = examples_of(one.get_name());
             let hidden = one.mut_args(|arg| {
                 let is_common =
                     arg.is_global_set() || arg.get_help_heading() == Some("Global options");
@@ -56,7 +56,7 @@ pub(super) fn dressed(mut command: Command) -> Command {
     command
 }
 
-fn behind(name: &str) -> String {
+fn examples_of(name: &str) -> String {
     let own = EXAMPLES.iter().find(|(own, _)| *own == name);
     let lines: String =
         own.iter().flat_map(|(_, lines)| *lines).map(|line| format!("  {line}\n")).collect();
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn help_of_each_command_has_examples_that_parse_and_no_common_options() {
-        let command = dressed(Line::command());
+        let command = with_examples(Line::command());
         let whole = command.clone().render_help().to_string();
         assert!(whole.contains("--endpoint"), "{whole}");
         for one in command.get_subcommands().filter(|one| !one.is_hide_set()) {
@@ -83,7 +83,7 @@ mod tests {
         }
         for line in EXAMPLES.iter().flat_map(|(_, lines)| *lines) {
             let words = line.split(' ');
-            assert!(dressed(Line::command()).try_get_matches_from(words).is_ok(), "{line}");
+            assert!(with_examples(Line::command()).try_get_matches_from(words).is_ok(), "{line}");
         }
     }
 }

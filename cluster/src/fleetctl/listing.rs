@@ -114,7 +114,7 @@ async fn watch_units(
     let mut shown = None;
     loop {
         let Err(trouble) = show_changes(session, list, columns, &mut shown, &mut outage).await;
-        // A server that never answered may not exist.
+        // Before the first answer, an unreachable server is an error: the endpoint may be wrong.
         if shown.is_none() && trouble.later.is_none() {
             return Err(trouble);
         }
@@ -212,8 +212,8 @@ async fn reasons(
     Ok(reasons)
 }
 
-/// The default columns are fleet's. At a terminal, `draining` is added while a machine drains;
-/// scripts rely on the positions of the others.
+/// The default columns are fleet's. On a terminal, a last column `draining` appears while a machine
+/// drains. Scripts get the default columns.
 fn machine_columns(machines: &[Machine], at_terminal: bool) -> &'static str {
     match at_terminal && machines.iter().any(|machine| machine.draining) {
         true => "machine,ip,metadata,draining",
@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn machines_that_drain_have_a_column_at_a_terminal_alone() {
+    fn draining_column_appears_only_on_a_terminal_while_a_machine_drains() {
         let machines = |draining| [Machine { draining, ..Machine::default() }];
         let fleets = "machine,ip,metadata";
         assert_eq!(machine_columns(&machines(true), false), fleets);

@@ -24,7 +24,7 @@ pub(super) const SILENCE: Duration = Duration::from_secs(60);
 pub(super) struct Stream {
     response: Response<Incoming>,
     held: Vec<u8>,
-    /// A server that sends nothing for this long is gone.
+    /// Maximum silence before the server counts as lost.
     silence: Duration,
 }
 
@@ -191,7 +191,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     #[test]
-    fn logs_that_come_in_pieces_are_escaped_line_by_line() {
+    fn logs_received_in_chunks_are_escaped_by_line() {
         let whole = "ä\u{202e}\u{1b}[2J\r\nb\u{9b}c".as_bytes();
         for at in 0..whole.len() {
             let mut lines = Lines::default();
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_says_nothing_any_more_is_not_listened_to_for_ever() {
+    fn stream_of_a_silent_server_times_out() {
         let path = std::env::temp_dir().join(format!("fleet-silent.{}", std::process::id()));
         let listener = UnixListener::bind(&path).unwrap();
         let server = std::thread::spawn(move || {

@@ -6,7 +6,7 @@ use super::table::plain;
 use groundstate_units::text::encoding::{visible, visible_json};
 use std::io::Write;
 
-/// Replaces control characters in lines with texts of machines and units.
+/// Replaces control characters, which texts of machines and units may contain.
 fn cleaned(lines: &str) -> String {
     lines.split('\n').map(plain).collect::<Vec<_>>().join("\n")
 }
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_holds_the_terminal_no_orders() {
+    fn output_has_no_control_characters() {
         assert_eq!(cleaned("a\u{1b}[2J\n\u{9b}1mb\r"), "a\u{fffd}[2J\n\u{fffd}1mb\u{fffd}");
         let value = "a\u{1b}\u{9b}\u{7f}é\u{202e}\u{e0041}";
         let text = json_line(&value);

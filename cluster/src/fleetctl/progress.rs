@@ -21,7 +21,7 @@ static SHOWN: Mutex<String> = Mutex::new(String::new());
 
 /// Shows what the command waits for, and the elapsed time.
 pub(super) fn show(unit: &str, waits: &str, began: Instant) {
-    if began.elapsed() < GRACE || !is_looked_at() {
+    if began.elapsed() < GRACE || !can_redraw() {
         return;
     }
     let line = line(unit, waits, began.elapsed());
@@ -62,8 +62,8 @@ fn line(unit: &str, waits: &str, time: Duration) -> String {
     plain(&format!("{unit}: {waits}, {} s", time.as_secs()))
 }
 
-/// Returns true if stderr is a terminal that can clear a line.
-fn is_looked_at() -> bool {
+/// Returns true if stderr is a terminal, and the terminal can clear a line.
+fn can_redraw() -> bool {
     let knows = std::env::var_os("TERM").is_some_and(|name| !name.is_empty() && name != "dumb");
     knows && std::io::stderr().is_terminal()
 }
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_names_the_unit_what_it_waits_for_and_how_long() {
+    fn progress_line_has_unit_awaited_state_and_elapsed_time() {
         let time = Duration::from_millis(12_900);
         assert_eq!(
             line("web.service", "loaded on 01234567..., to be launched", time),

@@ -138,10 +138,10 @@ pub(super) async fn ssh(session: &mut Session, what: &Ssh) -> Result<u8, Trouble
     }
     let command = rest.collect::<Vec<_>>().join(" ");
     let ssh = reach(session, &id, what.ssh.ssh_port).await?.forwarding_agent(what.forward_agent);
-    let told = |error| Trouble::new(format!("ssh: {error}"));
+    let fault = |error| Trouble::new(format!("ssh: {error}"));
     match command.is_empty() {
-        true => ssh.interactive().run(None).map_err(told),
-        false => ssh.run(Some(&command)).map_err(told),
+        true => ssh.interactive().run(None).map_err(fault),
+        false => ssh.run(Some(&command)).map_err(fault),
     }
 }
 
@@ -179,10 +179,10 @@ async fn either(session: &mut Session, target: &str) -> Result<String, Trouble> 
 /// Copies between stdin/stdout and a unix socket until either side ends.
 pub(super) fn fd_forward(socket: &Path) -> Result<u8, Trouble> {
     let place = socket.display();
-    let told =
+    let fault =
         |error: std::io::Error| Trouble::new(format!("unable to connect to {place}: {error}"));
-    let stream = UnixStream::connect(socket).map_err(told)?;
-    let back = stream.try_clone().map_err(told)?;
+    let stream = UnixStream::connect(socket).map_err(fault)?;
+    let back = stream.try_clone().map_err(fault)?;
     // The end of one direction ends both: the other thread ends with the process.
     let (done, ended) = mpsc::channel();
     let first = done.clone();

@@ -94,14 +94,14 @@ mod tests {
     }
 
     #[test]
-    fn directive_with_a_typing_mistake_is_said_with_its_line_and_a_hint() {
+    fn misspelled_directive_is_reported_with_line_and_hint() {
         let told = said("[Service]\nExecStart=/bin/a\nExecStrat=/bin/b\n").join("\n");
         assert!(told.contains("a.service:3") && told.contains("ExecStrat"), "{told}");
         assert!(told.contains("ExecStart"), "the hint names the directive: {told}");
     }
 
     #[test]
-    fn native_file_with_a_typing_mistake_is_said_with_its_line_and_a_hint() {
+    fn misspelled_native_key_is_reported_with_line_and_hint() {
         let said = |text: &str| -> Vec<String> {
             found_in_native("a.yaml", text.as_bytes()).iter().map(ToString::to_string).collect()
         };
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn file_without_mistakes_has_nothing_said_of_it() {
+    fn correct_file_has_no_reported_faults() {
         let good = "[Unit]\nDescription=%p on %H\n[Service]\nUser=shop\nExecStart=/bin/a %i\n\
                     [X-Fleet]\nGlobal=true\n[Install]\nWantedBy=multi-user.target\n";
         assert_eq!(said(good), Vec::<String>::new());

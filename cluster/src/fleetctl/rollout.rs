@@ -64,7 +64,7 @@ pub(super) async fn rollout(session: &mut Session, what: &Rollout) -> Result<u8,
     rolling.ended(rolled).await
 }
 
-/// Checks that the desired state is readable.
+/// Checks that the server could read the unit's desired state.
 ///
 /// # Errors
 /// It is not.
@@ -76,10 +76,10 @@ fn readable(unit: &Unit) -> Result<(), Trouble> {
     Err(Trouble::new(format!("the desired state of {name} cannot be read: set it again")))
 }
 
-/// Checks before the start that every unit can be restored.
+/// Checks before the first replacement that every unit can be restored.
 ///
 /// # Errors
-/// A unit that cannot.
+/// The first unit that cannot be restored.
 fn vouch(
     session: &Session,
     what: &Rollout,
@@ -184,9 +184,9 @@ impl Rolling<'_> {
             if hash_of(&unit) == self.file.hash() {
                 if let Some(old) = as_before(&unit) {
                     self.done.push(Done { old, made: None });
-                    self.note_who_made_it(&unit.name).await?;
+                    self.note_creation(&unit.name).await?;
                 }
-                self.go_on(&unit, &running).await?;
+                self.resume(&unit, &running).await?;
             } else if !running.is_empty() {
                 self.machine_by_machine(unit, &running).await?;
             } else if let Some(unit) = self.replace(unit, None).await? {
@@ -196,8 +196,8 @@ impl Rolling<'_> {
         Ok(())
     }
 
-    /// Replaces a global unit: some machines take the file, and the others keep theirs until those
-    /// are active.
+    /// Replaces a global unit batch by batch: a batch of machines takes the file once the previous
+    /// batch is active.
     async fn machine_by_machine(&mut self, unit: Unit, running: &[String]) -> Result<(), Trouble> {
         let mut rest = running.chunks(self.batch());
         let first = rest.next().unwrap_or_default();
@@ -211,7 +211,7 @@ impl Rolling<'_> {
 
     /// Continues an interrupted rollout: machines with the new file keep it, and the others take
     /// it.
-    async fn go_on(&mut self, unit: &Unit, running: &[String]) -> Result<(), Trouble> {
+    async fn resume(&mut self, unit: &Unit, running: &[String]) -> Result<(), Trouble> {
         let named = unit.machines.as_deref().unwrap_or_default();
         let have = |machine: &String| named.contains(machine);
         let (done, left): (Vec<String>, Vec<String>) = running.iter().cloned().partition(have);
@@ -278,7 +278,7 @@ impl Rolling<'_> {
             let (client, options) = (&mut self.session.client, &self.file.options);
             let put = async || client.replace(&unit, options, first, &mut lost).await;
             if answered(limit, put).await? {
-                self.note_who_made_it(&unit.name).await?;
+                self.note_creation(&unit.name).await?;
                 return Ok(Some(unit));
             }
             self.done.pop();
@@ -288,7 +288,7 @@ impl Rolling<'_> {
     }
 
     /// Records the revision that created the last replaced unit.
-    async fn note_who_made_it(&mut self, name: &str) -> Result<(), Trouble> {
+    async fn note_creation(&mut self, name: &str) -> Result<(), Trouble> {
         let (limit, client) = (self.patience(), &mut self.session.client);
         let why = answered(limit, async || client.why(name).await).await?;
         if let Some(last) = self.done.last_mut() {
@@ -306,14 +306,14 @@ impl Rolling<'_> {
         match answered(limit, async || client.unit(name).await).await? {
             Some(_) => Err(trouble),
             None => {
-                self.leave_out(name);
+                self.forget_destroyed(name);
                 Ok(false)
             }
         }
     }
 
     /// A destroyed unit is not restored.
-    fn leave_out(&mut self, name: &str) {
+    fn forget_destroyed(&mut self, name: &str) {
         say(&format!("Unit {name} was destroyed in the meantime"));
         self.done.retain(|done| done.old.name != name);
     }

@@ -59,10 +59,10 @@ impl Session {
 
 fn signing_key(globals: &Globals) -> Result<Option<SigningKey>, Trouble> {
     let Some(path) = &globals.sign_key else { return Ok(None) };
-    let told = |why: String| Trouble::new(format!("{}: {why}", path.display()));
-    let pem = std::fs::read(path).map_err(|error| told(error.to_string()))?;
+    let fault = |why: String| Trouble::new(format!("{}: {why}", path.display()));
+    let pem = std::fs::read(path).map_err(|error| fault(error.to_string()))?;
     let cluster = globals.cluster_name.as_deref().unwrap_or_default();
-    SigningKey::of(&pem, cluster).map(Some).map_err(told)
+    SigningKey::of(&pem, cluster).map(Some).map_err(fault)
 }
 
 /// Returns true for a global unit, for which the API has no current state.

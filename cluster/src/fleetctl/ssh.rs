@@ -177,7 +177,7 @@ mod tests {
     use clap::Parser;
 
     #[test]
-    fn the_call_says_what_the_flags_say() {
+    fn flags_become_options_of_ssh() {
         let words = |line: &str| {
             let line = Line::try_parse_from(line.split(' ')).unwrap();
             SshOptions::machine(&line.globals, "10.0.0.2", 22).unwrap().words().join(" ")
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_machine_calls_its_address_is_no_option_and_no_command() {
+    fn published_address_cannot_become_an_option_or_a_command() {
         let line = Line::try_parse_from(["fleetctl", "--tunnel=jump"]).unwrap();
         let of = |ip: &str| SshOptions::machine(&line.globals, ip, 22);
         for good in ["10.0.0.2", "fe80::1", "node-1.example"] {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_gets_words_as_they_are() {
+    fn quoted_word_reaches_the_shell_unchanged() {
         assert_eq!(quoted("hello@1.service"), "hello@1.service");
         assert_eq!(quoted("a b"), "'a b'");
         assert_eq!(quoted("a'; rm x"), "'a'\\''; rm x'");

@@ -1,5 +1,5 @@
-//! Columns aligned by tabs as in fleetctl, because scripts split at tabs and blanks. A column is as
-//! wide as its widest cell plus one, rounded up to a multiple of eight.
+//! Formats columns aligned by tabs, as fleet's fleetctl does, because scripts split at tabs and
+//! blanks. A column is as wide as its widest cell plus one, rounded up to a multiple of eight.
 
 use groundstate_units::text::encoding::acts;
 
@@ -42,13 +42,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cell_holds_the_terminal_no_orders() {
+    fn cell_has_no_control_characters() {
         let cell = "a\u{1b}[2J\nb\tc\u{9b}1m".to_string();
         assert_eq!(text(&[vec![cell]]), "a\u{fffd}[2J\u{fffd}b\u{fffd}c\u{fffd}1m\n");
     }
 
     #[test]
-    fn columns_stand_below_each_other() {
+    fn columns_are_aligned_by_tabs() {
         let row = |cells: &[&str]| cells.iter().map(ToString::to_string).collect::<Vec<_>>();
         let rows = [
             row(&["UNIT", "ACTIVE", "SUB"]),

@@ -1,8 +1,8 @@
 //! Waits for units to reach their desired state.
 //! It polls often at first and then every 250 ms; one attempt is 2 s of that. It gives up early on
-//! a unit that cannot be placed: the engine has given a reason for a whole attempt. It also gives
-//! up if the machine cannot read the unit's file, or the unit has failed for good. While no server
-//! answers, it keeps polling, because the request stays in effect.
+//! a unit for which the engine has recorded a reason against placement during a whole attempt. It
+//! also gives up if the machine cannot read the unit's file, or if init does not restart the failed
+//! unit. While no server answers, it keeps polling, because the request stays in effect.
 
 use super::arguments::Waiting;
 use super::client::hash_of;
@@ -87,8 +87,8 @@ impl Outage {
     }
 }
 
-/// Waits for all units within a common time limit and reports each. Without waiting, it reports
-/// that the command was given; it never waits for global units.
+/// Waits for all units within a common time limit and reports each. It never waits for global
+/// units. For those, and without waiting, it reports that the command was given.
 pub(super) async fn until(
     session: &mut Session,
     names: &[String],
@@ -228,7 +228,7 @@ async fn arrive_by(
 /// The progress of a unit.
 enum Look {
     Arrived(Box<Unit>),
-    /// Not there yet, with a reason if it can be seen that it never will be.
+    /// Not in the desired state yet. A reason tells why it will not reach that state.
     OnItsWay {
         hopeless: Option<String>,
         /// Its state in the meantime.
@@ -268,7 +268,7 @@ fn told_state(unit: &Unit, state: Option<&UnitState>) -> String {
     format!("{}{on}{}", unit.current_state, doing.unwrap_or_default())
 }
 
-/// Returns why waiting is pointless, if that can be seen now.
+/// Returns why the unit will not reach its desired state, if a reason is known.
 async fn hopeless(
     session: &mut Session,
     unit: &Unit,
@@ -297,7 +297,7 @@ fn is_running(state: &UnitState) -> bool {
     state.systemd_active_state == "active" && state.systemd_load_state == "loaded"
 }
 
-/// Returns true if the unit has ended as done or skipped: waiting will not change that.
+/// Returns true if the unit has ended as done or skipped, which is final.
 pub(super) fn has_run(state: &UnitState) -> bool {
     ["done", "skipped"].contains(&state.ended.as_str())
 }

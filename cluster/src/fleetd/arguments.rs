@@ -25,7 +25,7 @@ impl Arguments {
     /// Parses the arguments; like fleet, accepts flags with one dash.
     ///
     /// # Errors
-    /// An invalid argument, or requested output instead of a run.
+    /// An argument is invalid, or the arguments only request help.
     pub fn read(words: impl Iterator<Item = OsString>) -> Result<Arguments, clap::Error> {
         let twice = |word: OsString| match word.to_str() {
             Some(text)

@@ -235,8 +235,8 @@ impl Values {
         endpoints
     }
 
-    /// Limits the timeout to a third of `agent_ttl`. A third of the lease remains when exclusive
-    /// units are given up, and one answer must not take longer.
+    /// Limits the timeout to a third of `agent_ttl`. A machine gives up its exclusive units when a
+    /// third of the lease remains, and one answer must not take longer.
     fn relate(&self, config: &mut Config) -> Option<String> {
         let (timeout, ttl) = (config.etcd.request_timeout, config.agent_ttl);
         if timeout <= ttl / 3 || ttl.is_zero() {
@@ -245,8 +245,8 @@ impl Values {
         config.etcd.request_timeout = ttl / 3;
         let place = self.values.get("etcd_request_timeout").map_or("", |(_, place)| place);
         Some(format!(
-            "{place}: etcd_request_timeout: {timeout:?} is more than a third of agent_ttl ({ttl:?}), \
-             which is taken: a machine would be taken for gone while it waits for one answer"
+            "{place}: etcd_request_timeout: {timeout:?} is more than a third of agent_ttl ({ttl:?}); \
+             using that third: otherwise a machine could count as gone while it waits for an answer"
         ))
     }
 
@@ -255,7 +255,7 @@ impl Values {
         if self.text("cluster_name").is_empty() {
             let place = self.values.get("trusted_keys_file").map_or("", |(_, place)| place);
             self.errors.push(format!(
-                "{place}: trusted_keys_file: cluster_name must be set too: what was signed for \
+                "{place}: trusted_keys_file: cluster_name must be set too: otherwise units signed for \
                  another cluster would run here"
             ));
         }
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn the_forms_of_fleet_are_read() {
+    fn values_in_fleets_formats_are_parsed() {
         let text = "# c\netcd_servers = [\"http://a:1\", \"http://b:2\"]\nmetadata=\" foo=bar, ping=pong,x,foo=z=1\"\nagent_ttl=1m30s\nverbosity=1\n";
         let (config, remarks) = read(text);
         assert_eq!(config.etcd.endpoints, ["http://a:1", "http://b:2"]);
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_wins_and_what_is_unknown_is_told() {
+    fn variable_overrides_file_and_unknown_keys_are_reported() {
         let variables = [("FLEET_PUBLIC_IP", "1.2.3.4"), ("FLEET_FOO", "1"), ("HOME", "/")];
         let variables = variables.map(|(key, value)| (key.to_string(), value.to_string()));
         let file = ("f.conf", "public_ip=5.6.7.8\nenable_grpc=true\nbar=1\n");
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_variable_says_nothing() {
+    fn empty_variable_counts_as_unset() {
         let variables = [("FLEET_AGENT_TTL", ""), ("FLEET_METADATA", ""), ("FLEET_FOO", "")];
         let variables = variables.map(|(key, value)| (key.to_string(), value.to_string()));
         let file = ("f.conf", "agent_ttl=7s\nmetadata=a=b\n");
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comment_behind_a_value_is_none_of_it_and_quotes_keep_it_whole() {
+    fn comment_after_a_value_is_removed_unless_quoted() {
         let table = [
             ("public_ip=10.0.0.1 # of eth1", "10.0.0.1"),
             ("public_ip = 10.0.0.1\t; of eth1", "10.0.0.1"),
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_wrong_is_told_with_its_place() {
+    fn all_errors_are_reported_with_their_lines() {
         let text = "agent_ttl=soon\nnothing\ntoken_limit=0\netcd_request_timeout=-1\n";
         let errors = Config::read(Some(("f.conf", text)), &BTreeMap::new()).unwrap_err();
         let at = |line: &str| errors.iter().any(|error| error.starts_with(line));
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_in_a_wrong_place_is_told_and_not_shown() {
+    fn error_about_a_misplaced_password_does_not_show_it() {
         for text in [
             "etcd_password canary",
             "etcd_servers=http://root:canary@etcd:2379",
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_etcd_is_not_waited_for_until_the_lease_has_ended() {
+    fn etcd_timeout_is_limited_to_a_third_of_agent_ttl() {
         let read = |text: &str| Config::read(Some(("f.conf", text)), &BTreeMap::new());
         let (_, remarks) = read("agent_ttl=3s\netcd_request_timeout=1\n").unwrap();
         assert!(remarks.is_empty(), "{remarks:?}");
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_gos() {
+    fn durations_are_parsed_as_in_go() {
         let of = |text| go_duration(text).map(|time| time.as_millis());
         assert_eq!(of("500ms"), Some(500));
         assert_eq!(of("1h0.5m"), Some(3_630_000));

@@ -65,7 +65,7 @@ pub struct Daemon {
     pub machine_lease: watch::Receiver<MachineLease>,
     /// Why the cluster refuses the machine, if it does.
     pub turned_away: watch::Receiver<Option<String>>,
-    /// The lease that it leads by, or last led by.
+    /// The lease of the leader key while this machine leads, or of its last term.
     pub leads: watch::Receiver<Option<i64>>,
     /// The latest time to give up exclusive units; `None` if none runs here.
     pub guarded: watch::Receiver<Option<Duration>>,
@@ -115,7 +115,7 @@ impl Daemon {
             former: Former::default(),
         };
         let follower = follower.told_of(refused).follow();
-        let mut tasks: Vec<Task> = vec![Box::pin(follower), Box::pin(sentry.stand())];
+        let mut tasks: Vec<Task> = vec![Box::pin(follower), Box::pin(sentry.run())];
         if let Some(interval) = engine {
             let candidate = Candidate {
                 cache: cache.clone(),
@@ -128,7 +128,7 @@ impl Daemon {
                 leading,
                 metrics: metrics.clone(),
             };
-            tasks.push(Box::pin(candidate.stand()));
+            tasks.push(Box::pin(candidate.run()));
         }
         let ((leave, asked), (happened, happens)) = (mpsc::channel(1), mpsc::channel(1));
         let runner = UnitRunner::new(cache.clone(), identity, init, ttl, machine_lease.clone());
@@ -151,7 +151,8 @@ impl Daemon {
     }
 
     /// Returns the leases to revoke on exit. The machine's lease is included only if its units are
-    /// `down`: otherwise other machines must not start them before the lease expires.
+    /// `down`. Otherwise the units may still run, and the lease must keep other machines from
+    /// starting them.
     pub fn leases(&self, down: bool) -> impl Iterator<Item = i64> + use<> {
         let own = self.machine_lease.borrow().lease.filter(|_| down);
         own.into_iter().chain(*self.leads.borrow())
@@ -179,7 +180,7 @@ pub async fn stop_units(leave: mpsc::Sender<Leave>, stops: Stops) -> bool {
 
 /// Revokes leases, so that others need not wait for their expiry. Requests without an answer in
 /// time are abandoned.
-pub async fn let_go(cache: &EtcdCache, leases: Vec<i64>, within: Duration) {
+pub async fn revoke_leases(cache: &EtcdCache, leases: Vec<i64>, within: Duration) {
     for lease in leases {
         let _ = cache.clock().within(within, cache.store().revoke(lease)).await;
     }

@@ -1,7 +1,7 @@
 //! The machine's identity and its published record.
 //! The identity has the machine id, the boot id, a token per boot and a token per disk. The boot
-//! token tells a restarted fleetd from a second machine with the same id. The disk token tells a
-//! rebooted machine from it.
+//! token distinguishes a restarted fleetd from a second machine with the same id. The disk token
+//! distinguishes a rebooted machine from a second one.
 
 use super::config::Config;
 use crate::api::listener::{self, Place};
@@ -50,10 +50,10 @@ impl Identity {
     pub fn of(config: &Config) -> Result<Identity, String> {
         let boot = read(Path::new(BOOT))?;
         let text = read(&config.machine_id_file)?;
-        let told = |error: &dyn std::fmt::Display| {
+        let fault = |error: &dyn std::fmt::Display| {
             format!("{}: {error}", config.machine_id_file.display())
         };
-        let id = MachineId::new(&text).map_err(|error| told(&error))?;
+        let id = MachineId::new(&text).map_err(|error| fault(&error))?;
         let directory = config.units_directory.parent().unwrap_or(&config.units_directory);
         let disk = disk(&config.state_directory).map_err(|why| {
             log::error(format_args!(
@@ -122,39 +122,39 @@ fn instance(directory: &Path, boot: &str) -> Result<String, String> {
         return Ok(token.to_string());
     }
     let token = read(Path::new(RANDOM))?;
-    let told = |error: std::io::Error| format!("{}: {error}", path.display());
-    std::fs::create_dir_all(directory).map_err(told)?;
+    let fault = |error: std::io::Error| format!("{}: {error}", path.display());
+    std::fs::create_dir_all(directory).map_err(fault)?;
     let fresh = directory.join(".instance.new");
-    std::fs::write(&fresh, format!("{boot} {token}\n")).map_err(told)?;
-    std::fs::rename(&fresh, &path).map_err(told)?;
+    std::fs::write(&fresh, format!("{boot} {token}\n")).map_err(fault)?;
+    std::fs::rename(&fresh, &path).map_err(fault)?;
     Ok(token)
 }
 
 /// Returns the token of the disk, and creates it if missing.
 fn disk(directory: &Path) -> Result<String, String> {
     let path = directory.join(DISK);
-    let told = |error: std::io::Error| format!("{}: {error}", path.display());
+    let fault = |error: std::io::Error| format!("{}: {error}", path.display());
     let mut text = String::new();
     match File::open(&path) {
         Ok(file) => {
-            file.take(LONGEST_TOKEN).read_to_string(&mut text).map_err(told)?;
+            file.take(LONGEST_TOKEN).read_to_string(&mut text).map_err(fault)?;
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) => return Err(told(error)),
+        Err(error) => return Err(fault(error)),
     }
-    // A machine crash may have cut the line; such a token does not count.
+    // A machine crash may have truncated the line; fleetd then creates another token.
     if let Some(token) = text.strip_suffix('\n').filter(|token| !token.is_empty()) {
         return Ok(token.to_string());
     }
     let token = read(Path::new(RANDOM))?;
-    std::fs::create_dir_all(directory).map_err(told)?;
+    std::fs::create_dir_all(directory).map_err(fault)?;
     let fresh = directory.join(".disk.new");
     let mut open = File::options();
     let mut file =
-        open.create(true).truncate(true).write(true).mode(0o600).open(&fresh).map_err(told)?;
-    file.write_all(format!("{token}\n").as_bytes()).map_err(told)?;
-    file.sync_data().map_err(told)?;
-    std::fs::rename(&fresh, &path).map_err(told)?;
+        open.create(true).truncate(true).write(true).mode(0o600).open(&fresh).map_err(fault)?;
+    file.write_all(format!("{token}\n").as_bytes()).map_err(fault)?;
+    file.sync_data().map_err(fault)?;
+    std::fs::rename(&fresh, &path).map_err(fault)?;
     Ok(token)
 }
 
@@ -176,7 +176,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn what_a_machine_says_of_itself_is_told_when_it_is_another() {
+    fn machine_record_is_published_when_it_changes() {
         let at = |ip: &str| {
             let text = format!("public_ip={ip}\n");
             Config::read(Some(("fleet.conf", &text)), &BTreeMap::new()).unwrap().0
@@ -193,11 +193,11 @@ mod tests {
     }
 
     #[test]
-    fn others_are_told_of_the_address_that_is_listened_on_with_tls() {
+    fn published_api_address_is_one_with_tls_that_others_can_reach() {
         let id = MachineId::new("m1").unwrap();
         let identity =
             Identity { id, boot: "b".to_string(), instance: "i".to_string(), disk: None };
-        let told = |text: &str| {
+        let listen_of = |text: &str| {
             let text = format!("public_ip=192.0.2.1\n{text}");
             let config = Config::read(Some(("fleet.conf", &text)), &BTreeMap::new()).unwrap().0;
             identity.record(&config).listen
@@ -210,13 +210,21 @@ mod tests {
             ("unix:///run/fleet.sock,tcp://[::1]:1,tcp://0.0.0.0:4002", Some("192.0.2.1:4002")),
             ("tcp://[::]:4002\nadvertise=node:9", Some("node:9")),
         ] {
-            assert_eq!(told(&format!("{tls}listen={listen}\n")).as_deref(), reached, "{listen}");
+            assert_eq!(
+                listen_of(&format!("{tls}listen={listen}\n")).as_deref(),
+                reached,
+                "{listen}"
+            );
         }
-        assert_eq!(told("listen=tcp://192.0.2.9:4002\n"), None, "who asks there is not let in");
+        assert_eq!(
+            listen_of("listen=tcp://192.0.2.9:4002\n"),
+            None,
+            "without TLS no address is published"
+        );
     }
 
     #[test]
-    fn the_id_of_a_machine_is_the_one_its_host_has_for_it() {
+    fn machine_id_comes_from_machine_id_file() {
         let read = |text: &str| Config::read(Some(("f.conf", text)), &BTreeMap::new()).unwrap().0;
         assert_eq!(read("").machine_id_file, Path::new("/etc/machine-id"));
         let folder = std::env::temp_dir().join(format!("fleet-id.{}", std::process::id()));
@@ -236,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_of_a_disk_is_made_once_and_is_its_owners() {
+    fn disk_token_is_created_once_and_readable_only_by_its_owner() {
         use std::os::unix::fs::PermissionsExt;
         let folder = std::env::temp_dir().join(format!("fleet-disk.{}", std::process::id()));
         let made = disk(&folder).unwrap();
@@ -245,7 +253,7 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         std::fs::write(folder.join(DISK), &made[..9]).unwrap();
         let second = disk(&folder).unwrap();
-        assert_ne!(second, made, "half a line is none");
+        assert_ne!(second, made, "a truncated token is replaced");
         std::fs::remove_file(folder.join(DISK)).unwrap();
         std::fs::create_dir(folder.join(DISK)).unwrap();
         assert!(disk(&folder).is_err());

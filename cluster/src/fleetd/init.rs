@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_init_that_has_not_read_its_units_yet_says_nothing_of_what_runs() {
+    async fn states_of_init_before_its_first_load_do_not_count() {
         assert!(matches!(told(0).await, Err(InitFault::Gone(_))));
         assert!(told(1).await.unwrap().units.is_empty());
     }

@@ -47,8 +47,8 @@ impl fmt::Display for InitFault {
 }
 
 impl InitFault {
-    /// Returns the refusal if a retry cannot succeed: init is not merely busy, and no other put
-    /// came first.
+    /// Returns the refusal if a retry cannot succeed. A busy init and a put with an old revision
+    /// can be retried.
     pub fn lasting(&self) -> Option<String> {
         match self {
             InitFault::Gone(_) => None,
@@ -66,8 +66,7 @@ impl InitSocket {
         InitSocket { path }
     }
 
-    /// Returns true if no process listens there: there is no init, rather than an init short of
-    /// resources.
+    /// Returns true if no process listens on the socket. An init short of resources still listens.
     pub async fn is_absent(&self) -> bool {
         let met = UnixStream::connect(&self.path).await;
         let kind = met.err().map(|error| error.kind());

@@ -1,6 +1,6 @@
-//! Leads the cluster: one engine holds the key `leader` by its lease. It writes the tasks of the
-//! [`Engine`], each conditional on the revision that wrote that key. This task feeds the engine and
-//! reports the results of its writes.
+//! Leads the cluster: one engine owns the key `leader`, which is bound to its lease. It writes the
+//! tasks of the [`Engine`], each conditional on the revision that wrote that key. This task feeds
+//! the engine and reports the results of its writes.
 
 mod etcd_silence;
 mod writing;
@@ -28,10 +28,10 @@ use tokio::sync::watch;
 const AGAIN: Duration = Duration::from_millis(500);
 /// The same if etcd denies the right to lead.
 const DENIED: Duration = Duration::from_secs(60);
-/// A candidate waits this long for each machine with a smaller id, so that the first is elected
-/// before the second asks for a lease.
+/// A candidate waits this long for each machine with a smaller id. So the first machine is elected
+/// before the second requests anything.
 const STEP: Duration = Duration::from_millis(50);
-/// Upper limit of that wait: the machines before it may never lead.
+/// Upper limit of that wait, because machines with smaller ids may never lead.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// The leader's lease in reconcile intervals, as in fleet.
 const LEASE: u32 = 5;
@@ -63,7 +63,7 @@ pub struct Candidate {
     pub room: usize,
     /// The machine's lease: only a registered machine leads.
     pub machine_lease: watch::Receiver<MachineLease>,
-    /// The lease that it leads by, or last led by, to be revoked on exit.
+    /// The lease of the leader key in this term or the last one, to be revoked on exit.
     pub leading: watch::Sender<Option<i64>>,
     /// Metrics of the engine.
     pub metrics: Arc<Metrics>,
@@ -84,7 +84,7 @@ impl From<Fault> for Over {
 
 impl Candidate {
     /// Runs forever.
-    pub async fn stand(mut self) {
+    pub async fn run(mut self) {
         let mut snapshots = self.cache.changes();
         let mut denied = false;
         loop {
@@ -123,8 +123,8 @@ impl Candidate {
                 Err(Over::Fault(fault)) if fault.is_denied() => {
                     if !std::mem::replace(&mut denied, true) {
                         log::error(format_args!(
-                            "engine: etcd does not allow this machine to lead: its user needs the role \
-                             of an engine, or disable_engine is to be set"
+                            "engine: etcd does not allow this machine to lead: give its user the role \
+                             of an engine, or set disable_engine"
                         ));
                     }
                     pause = DENIED;
@@ -140,8 +140,8 @@ impl Candidate {
         }
     }
 
-    /// Waits for the candidates before this one, then reads the leader key from etcd. After a power
-    /// failure all machines see no leader, and most snapshots are outdated. Returns false if
+    /// Waits for the candidates with smaller ids, then reads the leader key from etcd. After a
+    /// power failure all machines see no leader, and most snapshots are outdated. Returns false if
     /// another machine leads, and `None` if etcd does not answer or the snapshot does not show that
     /// leader yet.
     async fn comes_first(&self, snapshots: &mut watch::Receiver<Arc<Snapshot>>) -> Option<bool> {
@@ -172,8 +172,9 @@ impl Candidate {
     }
 
     /// Stands for election. The machines' own leases decide who leads, so that losing candidates
-    /// request nothing from etcd. Only the winner requests a leader lease. If it is interrupted
-    /// between the two, it continues there, or the machine's lease and with it the key expire.
+    /// request nothing from etcd. Only the winner requests a leader lease. If a winner is
+    /// interrupted before that, it continues there; otherwise the key expires with the machine's
+    /// lease.
     async fn term(&mut self) -> Result<(), Over> {
         let store = self.cache.store().clone();
         let keys = self.cache.keys().clone();
@@ -218,7 +219,8 @@ impl Candidate {
         let clock = self.cache.clock().clone();
         let engine = Engine::new(keys, &reading, self.grace, clock.now());
         let seen = reading.revision;
-        // A term may last for months, and a reading holds all units.
+        // The reading holds all units and must not stay in memory for a term, which may last for
+        // months.
         drop(reading);
         let mut engine = engine.with_room_for(self.room);
         self.etcd_silence().tell(&mut engine, clock.now());
@@ -269,7 +271,7 @@ struct Term {
     machine: MachineId,
     clock: Clock,
     etcd_silence: EtcdSilence,
-    /// A write failed, so a newer revision is to come.
+    /// A write failed because the store has a newer revision, which the watch will report.
     behind: bool,
     ttl: Duration,
     /// The time at which the last successful renewal was requested.
@@ -383,7 +385,7 @@ impl Term {
 
     fn check(&self) -> Result<(), Over> {
         let snapshot = self.engine.snapshot();
-        // An unreadable leader key was not written by this engine, and its epoch is over.
+        // Another program wrote an unreadable leader key, so the epoch of this engine is over.
         let key = self.cache.keys().of(&Subject::Leader);
         let leader = snapshot.leader.as_ref().filter(|_| snapshot.unread_since(&key).is_none());
         if leader.is_some_and(|kept| kept.lease == self.lease) { Ok(()) } else { Err(Over::Lost) }

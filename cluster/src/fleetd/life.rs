@@ -97,18 +97,19 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     let examining = tokio::spawn(examine(cache.clone(), told));
     let listening = tokio::spawn(init::listen(init.clone(), daemon.happened.clone()));
     let ready = tokio::spawn(tell_when_ready(daemon.machine_lease.clone()));
-    // Runs until the process ends or re-executes itself, because a stop may take long.
+    // The keepalives continue during the stop of the units, which may take long.
     let life = show_life(cache.clock().clone(), config.agent_ttl, daemon.guarded.clone());
     drop(tokio::spawn(life));
     drop(tokio::spawn(memory::give_back_for_ever(cache.clock().clone())));
-    let reconfigured = attend(&config, &identity, &cache, &seen, &daemon.record, read).await?;
+    let reconfigured =
+        handle_signals(&config, &identity, &cache, &seen, &daemon.record, read).await?;
     ready.abort();
     if !reconfigured {
         let _ = sd_notify::notify(&[NotifyState::Stopping]);
     }
     let fate = if reconfigured { Fate::Restarted } else { Fate::told_by(&init, LAST_WORDS).await };
     let leases = if fate == Fate::Over && config.leave_on_stop {
-        log::info(format_args!("leaving: the units of this machine have been stopped"));
+        log::info(format_args!("leaving the cluster: stopping the units of this machine"));
         let down = daemon::stop_units(daemon.leave.clone(), Stops::All).await;
         tasks.iter().for_each(|task| task.abort());
         if down {
@@ -123,7 +124,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
         tasks.iter().for_each(|task| task.abort());
         (*daemon.leads.borrow()).into_iter().collect()
     };
-    daemon::let_go(&cache, leases, LAST_WORDS).await;
+    daemon::revoke_leases(&cache, leases, LAST_WORDS).await;
     listening.abort();
     [examining, telling].iter().for_each(|task| task.abort());
     stop_api.send_replace(true);
@@ -131,7 +132,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
 }
 
 /// Handles signals until the daemon ends. Returns true if it re-executes itself.
-async fn attend(
+async fn handle_signals(
     config: &Config,
     identity: &Identity,
     cache: &EtcdCache,
@@ -168,7 +169,7 @@ async fn attend(
                 if taken == fresh {
                     continue;
                 }
-                match could_begin(&fresh) {
+                match check_startable(&fresh) {
                     Ok(()) => return Ok(true),
                     Err(why) => log::error(format_args!("keeping the other settings: {why}")),
                 }
@@ -197,7 +198,7 @@ async fn attend(
 ///
 /// # Errors
 /// The fault.
-fn could_begin(config: &Config) -> Result<(), String> {
+fn check_startable(config: &Config) -> Result<(), String> {
     Name::new(&config.source).map_err(|error| format!("source: {error}"))?;
     Store::etcd(config.etcd.clone()).map_err(|fault| fault.to_string())?;
     TrustKeeper::of(config)?;
@@ -299,7 +300,7 @@ async fn show_life(clock: Clock, ttl: Duration, mut guarded: watch::Receiver<Opt
             }
             None => ttl,
         };
-        // The sender disappears when the unit runner ends; then this process ends.
+        // The sender is dropped when the unit runner ends, shortly before this process exits.
         if matches!(clock.within(pause, guarded.changed()).await, Some(Err(_))) {
             clock.sleep(pause).await;
         }

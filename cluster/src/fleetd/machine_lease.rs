@@ -1,7 +1,7 @@
 //! The machine's key in etcd, bound to a lease that this task keeps alive. Two machines with one id
-//! exclude each other. A rebooted machine takes over its own former key once that has shown no sign of
-//! life for two thirds of its lease. When etcd is away for longer than the lease, the machine registers
-//! again by itself; units that run here are not touched.
+//! exclude each other. A rebooted machine takes over its own former key once the lease of that key
+//! has not been renewed for two thirds of its time. When etcd is away for longer than the lease,
+//! the machine registers again by itself; units that run here are not touched.
 
 use super::identity::Identity;
 use crate::etcd_cache::{EtcdCache, WriteFault};
@@ -21,7 +21,7 @@ const AGAIN: Duration = Duration::from_millis(500);
 const SIGNS: u32 = 3;
 
 /// Error when other clients write the same key.
-const CONTENDED: &str = "others write the same key";
+const CONTENDED: &str = "other clients write the same key";
 
 /// The state of the machine's lease, for the other tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,11 +36,11 @@ pub struct MachineLease {
 }
 
 impl MachineLease {
-    /// Returns until when no machine counts as gone, because it may have lost its lease in etcd's
-    /// silence and be on its way back. `ttl` is that of our own lease.
+    /// Returns the time until which no machine counts as gone. Live machines may have lost their
+    /// leases in a silence of etcd, and register again. `ttl` is that of our own lease.
     pub fn none_is_gone_until(&self, ttl: Duration, now: Duration) -> Option<Duration> {
         let silence_limit = fence::silence_limit(ttl);
-        // Changes may arrive before the answer to our own renewal.
+        // Changes may arrive after a silence before the answer to our own renewal.
         let old = self.proof.is_some_and(|proof| now.saturating_sub(proof) > silence_limit);
         let silent = old || self.lease.is_none();
         let since = if silent { Some(now) } else { self.heard_again };
@@ -71,7 +71,7 @@ pub struct Sentry {
 pub struct Former {
     /// The revision of its key, if its lease was found silent.
     silent: Option<i64>,
-    /// The earliest time at which it can be silent long enough, by the last answer.
+    /// The earliest time at which its silence can be long enough, computed from etcd's last answer.
     not_before: Duration,
     /// The revision of its key, and when it was first seen.
     seen: Option<(i64, Duration)>,
@@ -79,7 +79,7 @@ pub struct Former {
 
 impl Sentry {
     /// Runs forever.
-    pub async fn stand(mut self) {
+    pub async fn run(mut self) {
         let mut was_in = false;
         let mut said = String::new();
         let clock = self.cache.clock().clone();
@@ -110,7 +110,7 @@ impl Sentry {
     /// Registers the machine. Returns the lease, and the revision that bound the key to it.
     async fn enter(&mut self) -> Result<(i64, i64), String> {
         let store = self.cache.store().clone();
-        self.could_enter().await?;
+        self.check_registrable().await?;
         let proof = self.cache.clock().now();
         let lease = store.grant(self.ttl).await.map_err(|fault| fault.to_string())?;
         match self.write(lease.id).await {
@@ -134,7 +134,7 @@ impl Sentry {
 
     /// Checks whether the machine can register before it requests a lease: after a power failure
     /// all machines wait for their own old keys. It first waits for a reading of etcd.
-    async fn could_enter(&mut self) -> Result<(), String> {
+    async fn check_registrable(&mut self) -> Result<(), String> {
         let mut snapshots = self.cache.changes();
         let read = snapshots.wait_for(|snapshot| snapshot.revision > 0);
         let _ = self.cache.clock().within(AGAIN, read).await;
@@ -151,7 +151,7 @@ impl Sentry {
         Err(self.turn_away(&twin))
     }
 
-    /// Returns true if the registered machine has been silent so long that it must be our previous
+    /// Returns true if the registered machine has been silent long enough to count as our previous
     /// run.
     async fn is_over(&mut self, twin: &Twin) -> bool {
         let now = self.cache.clock().now();
@@ -168,7 +168,7 @@ impl Sentry {
                 self.former.not_before = now + left.missing();
                 left.is_silent() && !stirs(left.granted)
             }
-            // The key goes with its lease.
+            // etcd has deleted the key with its lease, so no take-over is needed.
             Ok(None) => false,
             Err(fault) => {
                 log::debug(format_args!("cannot tell whether the previous run is over: {fault}"));
@@ -234,17 +234,17 @@ impl Sentry {
         let began = clock.now();
         let alive = self.cache.store().keep_alive(lease).await;
         let alive = alive.map_err(|fault| fault.to_string())?;
-        // If the renewal took long, a waiting successor may have found the lease silent all the
-        // same. If the key can still be written, the successor has not taken it and now sees that
-        // this machine lives.
+        // If the renewal took long, a waiting successor may have found the lease silent before it.
+        // A second write of the key succeeds only if no successor has taken over, and it makes a
+        // waiting one start again.
         let late = stirs && clock.since(asked) > fence::renew_grace(self.ttl);
         let stays = !alive || !late || self.stir(lease, since).await?;
         Ok((alive && stays).then_some(began))
     }
 
-    /// Writes the key again before a machine renews after a long silence, so that a waiting
-    /// successor finds another revision and does not take over. Returns false if the successor has
-    /// taken over.
+    /// Writes the key again before a machine renews after a long silence. A waiting successor then
+    /// finds another revision and does not take over. Returns false if the successor has taken
+    /// over.
     /// A snapshot older than `since` does not show our own key; a machine that was paused right
     /// after its registration has only such a snapshot.
     async fn stir(&self, lease: i64, since: i64) -> Result<bool, String> {
@@ -270,7 +270,7 @@ impl Sentry {
     async fn stay(&mut self, lease: i64, since: i64) {
         let clock = self.cache.clock().clone();
         let mut signs = clock.every(self.ttl / SIGNS);
-        // The last write of the record failed.
+        // True if the last write of the record failed.
         let mut unsaid = false;
         let mut snapshots = self.cache.changes();
         loop {
@@ -344,7 +344,7 @@ mod tests {
         }
     }
 
-    async fn is_told(cache: &EtcdCache, rack: &str) {
+    async fn until_published(cache: &EtcdCache, rack: &str) {
         let one = |kept: &crate::snapshot::Kept<MachineRecord>| kept.record == record(rack);
         let told = |snapshot: &std::sync::Arc<crate::snapshot::Snapshot>| {
             snapshot.machines.values().any(one)
@@ -367,11 +367,12 @@ mod tests {
     }
 
     #[test]
-    fn who_was_silent_for_long_writes_its_key_again_though_its_snapshot_does_not_show_it_yet() {
+    fn silent_machine_rewrites_its_key_although_its_snapshot_lacks_it() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let store = Store::memory();
-            // The machine registered and was paused at once: no change has followed.
+            // The machine was paused right after its registration: its cache has received no
+            // change.
             let (cache, _still) = EtcdCache::new(store.clone(), Keys::under("/f"), Clock::system());
             let own = MachineRecord { disk: Some("disk".to_string()), ..record("1") };
             let (_say, records) = watch::channel(own);
@@ -380,7 +381,10 @@ mod tests {
             let since = sentry.write(lease).await.unwrap();
             assert_eq!(sentry.stir(lease, since).await, Ok(true));
             let there = cache.read().await.unwrap().machines[&sentry.identity.id].clone();
-            assert!(there.modified > since, "a successor would come in by {since}: {there:?}");
+            assert!(
+                there.modified > since,
+                "a successor could still take over revision {since}: {there:?}"
+            );
         });
     }
 
@@ -409,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn machine_that_rewrote_its_key_has_its_own_lease_to_renew() {
+    fn successor_waits_by_the_lease_time_of_the_machine_that_wrote_the_key() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let (_say, records) = watch::channel(record("1"));
@@ -429,14 +433,14 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_said_is_said_with_the_next_sign_of_life() {
+    fn failed_write_of_the_record_is_retried_at_the_next_renewal() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let store = Store::memory();
             let (cache, _following) = EtcdCache::start(store.clone(), Keys::under("/f"));
             let (say, records) = watch::channel(record("1"));
-            tokio::spawn(sentry(&cache, records).stand());
-            timeout(SOON, is_told(&cache, "1")).await.unwrap();
+            tokio::spawn(sentry(&cache, records).run());
+            timeout(SOON, until_published(&cache, "1")).await.unwrap();
             store.set_reachable(false);
             say.send_replace(record("2"));
             // The store refuses at once: after these turns the sentry has made its attempt.
@@ -444,7 +448,7 @@ mod tests {
                 tokio::task::yield_now().await;
             }
             store.set_reachable(true);
-            timeout(SOON, is_told(&cache, "2")).await.unwrap();
+            timeout(SOON, until_published(&cache, "2")).await.unwrap();
         });
     }
 }

@@ -23,7 +23,8 @@ pub struct Metrics {
     leads_until: AtomicU64,
     done: Moves,
     failed: Moves,
-    /// Why units had no place: their machine left, can no longer have them, or no machine can.
+    /// Reasons why units had no place: their machine left, their machine can no longer have them,
+    /// or no machine can.
     machine_away: AtomicU64,
     run: AtomicU64,
     schedule: AtomicU64,
@@ -163,8 +164,8 @@ impl Metrics {
         text + &self.former_text(leads, all)
     }
 
-    /// Returns the number of decisions, and of those that took longer than `most`. Only buckets up
-    /// to `most` count as quick.
+    /// Returns the number of decisions, and of those that took longer than `most`. A decision
+    /// counts as quick only if the bound of its bucket is at most `most`.
     pub fn slower_than(&self, most: Duration) -> (u64, u64) {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let all: u64 = self.within.iter().chain([&self.beyond]).map(load).sum();
@@ -183,7 +184,7 @@ mod tests {
     use crate::unit_name::UnitName;
 
     #[test]
-    fn what_came_of_it_is_counted_by_the_names_that_fleet_had() {
+    fn task_results_are_counted_under_fleets_metric_names() {
         let (a, b) = (MachineId::new("a").unwrap(), MachineId::new("b").unwrap());
         let name = |name: &str| UnitName::new(name).unwrap();
         let step = |unit: &str, from: Option<&MachineId>, to: Option<&MachineId>, cause| Move {
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_took_is_counted_by_its_bounds() {
+    fn decision_times_are_counted_in_histogram_buckets() {
         let metrics = Metrics::default();
         for micros in [10, 1_000, 1_001, 30_000, 9_000_000] {
             metrics.note(Duration::from_micros(micros));

@@ -1,5 +1,5 @@
-//! Saves the cluster, its revision and the machine's units in fleetd's runtime directory, as long
-//! as units run.
+//! Saves the cluster id, its revision and the machine's units in fleetd's runtime directory while
+//! units run.
 //! A restarted fleetd thus judges its first reading as its predecessor would
 //! ([`crate::snapshot::Snapshot::doubt`], [`crate::suspicious_read_guard`]). Otherwise a wrong
 //! prefix, or a foreign, emptied or restored etcd would stop all units.
@@ -98,8 +98,8 @@ impl Recalled {
         Some(Recalled { known: Some(snapshot.known()?), ran, withheld, ..Recalled::default() })
     }
 
-    /// Returns the state for a later snapshot, without acting on it: units that are new in it were
-    /// not checked and do not run here.
+    /// Returns the state to save for a later snapshot on which the machine has not acted. It leaves
+    /// out new units, which were not checked and do not run here.
     pub fn later(snapshot: &Snapshot, me: &MachineId, goal: &Goal) -> Option<Recalled> {
         let now = agent::goal(snapshot, me, goal);
         let stays = goal.iter().filter(|(name, _)| now.contains_key(*name));
@@ -249,7 +249,7 @@ mod tests {
     use crate::unit_file::UnitFile;
 
     #[test]
-    fn what_ran_is_recalled_in_the_same_boot_and_with_the_cluster_alone() {
+    fn saved_units_are_recalled_only_in_the_same_boot_and_with_the_cluster_file() {
         let folder = std::env::temp_dir().join(format!("fleet-ran.{}", std::process::id()));
         let of = |boot: &str| PersistedIdentity { folder: folder.clone(), boot: boot.to_string() };
         let name = UnitName::new("a.service").unwrap();
@@ -275,17 +275,21 @@ mod tests {
         assert_eq!((&found.held, &found.withheld), (&recalled.held, &recalled.withheld));
         assert_eq!(found.running, recalled.running);
         let later = of("later").recall();
-        assert!(later.ran.is_empty(), "of another boot nothing runs any more");
+        assert!(later.ran.is_empty(), "no unit of another boot runs");
         assert_eq!(later.held, Held::default());
         std::fs::remove_file(folder.join(FILE)).unwrap();
-        assert!(of("now").recall().ran.is_empty(), "who removes that file believes etcd");
+        assert!(of("now").recall().ran.is_empty(), "without the file the machine accepts any etcd");
         of("now").write(&recalled, true, true).unwrap();
         of("now").forget();
-        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "it has left for good");
+        assert_eq!(
+            std::fs::read_dir(&folder).unwrap().count(),
+            0,
+            "a machine that left keeps no files"
+        );
         of("now").forget();
         let idle = Recalled { known: recalled.known, ..Recalled::default() };
         of("now").write(&idle, true, true).unwrap();
-        assert!(of("now").recall().known.is_none(), "there is nothing that another could stop");
+        assert!(of("now").recall().known.is_none(), "no unit runs that another cluster could stop");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

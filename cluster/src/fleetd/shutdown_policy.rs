@@ -9,7 +9,8 @@ use tokio::time::{sleep, timeout};
 
 /// Delay between attempts.
 const AGAIN: Duration = Duration::from_millis(100);
-/// Number of failed connections after which there is no init: a restarting one is back by then.
+/// Number of failed connections after which no init exists. A restarting init listens again before
+/// that.
 const ABSENT: u32 = 10;
 
 /// The reason why fleetd is stopped.
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_init_that_does_not_answer_at_once_is_asked_again() {
+    async fn busy_init_is_asked_again() {
         let needed = status(true, "running");
         for (name, lines, fate) in [
             ("busy", vec![BUSY, OURS, "", OURS, &needed], Fate::Restarted),
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_init_that_is_there_and_says_nothing_has_not_said_that_it_is_over() {
+    async fn silent_init_leaves_the_fate_unknown() {
         let folder = folder("silent");
         let within = AGAIN * 3;
         let absent = InitSocket::new(folder.join("absent.sock"));

@@ -49,10 +49,10 @@ impl TrustKeeper {
         let Some(path) = config.trusted_keys_file.clone() else { return Ok(None) };
         let shown = path.display().to_string();
         let read = move || {
-            let told = |why: String| format!("{shown}: {why}");
+            let fault = |why: String| format!("{shown}: {why}");
             let pem =
-                bounded(&path, LARGEST_FILE as u64 + 1).map_err(|why| told(why.to_string()))?;
-            TrustedKeys::of(&pem).map(Arc::new).map_err(told)
+                bounded(&path, LARGEST_FILE as u64 + 1).map_err(|why| fault(why.to_string()))?;
+            TrustedKeys::of(&pem).map(Arc::new).map_err(fault)
         };
         let files = config.trusted_keys_file.clone().into_iter().collect();
         let keys = ReloadedFiles::of(files, read)?;
@@ -103,8 +103,9 @@ impl TrustKeeper {
         }
     }
 
-    /// Returns true if a file from before a rollout is outdated on a machine without it. An
-    /// attacker who writes to etcd could choose any file that was ever signed.
+    /// Returns true if the machine did not have the previous file of a rollout and that file's
+    /// signature is outdated. An attacker who writes to etcd could choose any file that was ever
+    /// signed.
     fn is_too_old(&mut self, name: &UnitName, wanted: &Wanted, before: &Goal) -> bool {
         !before.contains_key(name) && self.trust.judge(name, &wanted.content).is_err()
     }
@@ -136,19 +137,19 @@ fn parse(text: &str) -> (Serials, usize) {
 
 impl SerialsFile {
     fn open(path: &Path) -> Result<(Serials, SerialsFile), String> {
-        let told = |error: std::io::Error| format!("{}: {error}", path.display());
+        let fault = |error: std::io::Error| format!("{}: {error}", path.display());
         let text = match bounded(path, LARGEST) {
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(told(error)),
+            Err(error) => return Err(fault(error)),
         };
         let (serials, lines) = parse(&text);
         let mut file = SerialsFile { path: path.to_path_buf(), lines, fault: String::new() };
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(told)?;
+            std::fs::create_dir_all(folder).map_err(fault)?;
         }
         // Reports a faulty file now rather than when a unit needs it, and drops a cut-off line.
-        file.rewrite(&serials).map_err(told)?;
+        file.rewrite(&serials).map_err(fault)?;
         Ok((serials, file))
     }
 
@@ -257,16 +258,20 @@ mod tests {
         assert_eq!(judged(&snapshot), (true, true));
         // A newer serial of the name has been seen.
         roll_out(&mut snapshot, "/new", Some(8), Some("m2"));
-        assert_eq!(judged(&snapshot), (true, true), "the old file goes on as it was judged");
-        assert_eq!(judged(&snapshot), (true, true), "and at every look");
+        assert_eq!(judged(&snapshot), (true, true), "the old file keeps running");
+        assert_eq!(judged(&snapshot), (true, true), "the old file keeps running at each check");
         roll_out(&mut snapshot, "/bad", None, Some("m2"));
-        assert_eq!(judged(&snapshot), (true, true), "whatever the new one is signed by");
+        assert_eq!(
+            judged(&snapshot),
+            (true, true),
+            "the signature of the new file does not matter yet"
+        );
         roll_out(&mut snapshot, "/bad", None, Some("m1"));
-        assert_eq!(judged(&snapshot), (false, false), "what is for this machine is judged");
+        assert_eq!(judged(&snapshot), (false, false), "a file for this machine is checked");
         roll_out(&mut snapshot, "/new", Some(8), Some("m1"));
         assert_eq!(judged(&snapshot), (false, true));
         roll_out(&mut snapshot, "/old", Some(7), None);
-        assert_eq!(judged(&snapshot), (true, false), "and an old one does not come again");
+        assert_eq!(judged(&snapshot), (true, false), "an outdated signature is refused");
     }
 
     #[test]
@@ -286,7 +291,11 @@ mod tests {
             roll_out(&mut snapshot, text, None, to);
             goal = Recalled::later(&snapshot, &me, &goal).unwrap().ran;
         }
-        assert!(text(&goal).contains("/good"), "what is kept is what ran: {}", text(&goal));
+        assert!(
+            text(&goal).contains("/good"),
+            "the saved file is the one that ran: {}",
+            text(&goal)
+        );
         let mut restarted = trusting(PUBLIC);
         let mut next = agent::goal(&snapshot, &me, &goal);
         restarted.judge(&snapshot, &mut next, &goal);
@@ -297,23 +306,26 @@ mod tests {
         let mut next = agent::goal(&snapshot, &me, &agent::goal(&evil, &me, &Goal::new()));
         restarted.judge(&snapshot, &mut next, &goal);
         assert!(text(&next).contains("/evil") && !is_run(&next));
-        assert!(Recalled::of(&snapshot, next).unwrap().ran.is_empty(), "what is refused never ran");
+        assert!(
+            Recalled::of(&snapshot, next).unwrap().ran.is_empty(),
+            "a refused unit is not saved"
+        );
         let mut next = agent::goal(&snapshot, &me, &goal);
         trusting(ANOTHER).judge(&snapshot, &mut next, &goal);
-        assert!(
-            text(&next).contains("/good") && !is_run(&next),
-            "that key does not count any more"
-        );
+        assert!(text(&next).contains("/good") && !is_run(&next), "the key is no longer trusted");
         roll_out(&mut snapshot, "/good", Some(7), None);
         snapshot.apply(&Change::Delete {
             key: snapshot.keys().of(&Subject::Global(UnitName::new("a.service").unwrap())),
             revision: snapshot.revision + 1,
         });
-        assert!(Recalled::later(&snapshot, &me, &goal).unwrap().ran.is_empty(), "it is gone");
+        assert!(
+            Recalled::later(&snapshot, &me, &goal).unwrap().ran.is_empty(),
+            "the unit was removed"
+        );
     }
 
     #[test]
-    fn what_stood_there_before_runs_where_nothing_runs_only_if_its_signature_is_none_of_old() {
+    fn file_before_a_rollout_starts_only_if_its_signature_is_not_outdated() {
         let global = |text: &str| format!("{text}\n[X-Fleet]\nGlobal=true");
         let me = MachineId::new("m1").unwrap();
         for (serial, text) in [(Some(8), "/new"), (None, "/old")] {
@@ -339,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn serials_are_kept_over_restarts_and_falls() {
+    fn serials_survive_restarts_and_a_truncated_line() {
         let folder = std::env::temp_dir().join(format!("fleet-serials.{}", std::process::id()));
         let path = folder.join("serials");
         let name = |text: &str| UnitName::new(text).unwrap();
@@ -349,7 +361,7 @@ mod tests {
             file.keep(&[(name("a.service"), serial)], &serials);
         }
         let size = std::fs::metadata(&path).unwrap().len();
-        assert!(size < 20_000, "it does not grow without end: {size}");
+        assert!(size < 20_000, "the file is rewritten before it grows further: {size}");
         serials.raise(&name("b@1.service"), 7);
         file.keep(&[(name("b@1.service"), 7)], &serials);
         let mut text = std::fs::read_to_string(&path).unwrap();

@@ -88,7 +88,7 @@ pub struct UnitRunner {
     /// A retry is needed.
     again: bool,
     /// A retry is needed because etcd failed, or because a key is bound to a lease of ours that may
-    /// have expired. Retries are pointless while the lease is overdue.
+    /// have expired. There are no retries while the lease is overdue.
     etcd_failed: bool,
     /// The logged fault of init; each is logged once.
     fault: String,
@@ -110,7 +110,7 @@ pub struct UnitRunner {
     trust_keeper: Option<TrustKeeper>,
     /// The withheld units that were last logged.
     withheld: BTreeSet<UnitName>,
-    /// The goal of the previous fleetd; `None` once init has reported what of it still runs.
+    /// The goal of the previous fleetd; `None` once init has reported which of its units still run.
     ran: Option<Goal>,
     /// Publishes wanted units that do not run, for the guard against suspicious readings.
     refusing: watch::Sender<BTreeSet<UnitName>>,
@@ -239,7 +239,7 @@ impl UnitRunner {
                 () = pulse.tick() => {
                     self.guard_claims().await;
                     self.hear_init().await;
-                    if self.is_to_go_on() {
+                    if self.needs_retry() {
                         self.reconcile().await;
                     }
                     self.remember_now_and_then();
@@ -268,7 +268,7 @@ impl UnitRunner {
                     self.reconcile().await;
                 }
                 Some(leave) = leave.recv() => {
-                    let down = self.say_farewell(leave.stops, &mut happens).await;
+                    let down = self.stop_and_wait(leave.stops, &mut happens).await;
                     let _ = leave.done.send(down);
                     return;
                 }
@@ -277,9 +277,9 @@ impl UnitRunner {
     }
 
     /// Returns true if there is something to retry.
-    fn is_to_go_on(&mut self) -> bool {
+    fn needs_retry(&mut self) -> bool {
         self.take_proof();
-        self.again || self.is_put_again() || self.etcd_failed && !self.is_overdue()
+        self.again || self.is_retry_due() || self.etcd_failed && !self.is_overdue()
     }
 
     fn is_concerned(&self, batch: Result<Arc<Vec<Change>>, broadcast::error::RecvError>) -> bool {
@@ -318,7 +318,7 @@ impl UnitRunner {
         batch.is_empty() || batch.iter().any(concerns)
     }
 
-    /// Applies everything that is currently known.
+    /// Brings init, the claims and the published states in line with the snapshot.
     async fn reconcile(&mut self) {
         self.metrics.reconciles();
         (self.again, self.etcd_failed) = (false, false);
@@ -345,7 +345,7 @@ impl UnitRunner {
         if let Some(trust_keeper) = &mut self.trust_keeper {
             trust_keeper.judge(&snapshot, &mut self.goal, &before);
         }
-        agent::part_namesakes(&mut self.goal, &before);
+        agent::refuse_namesakes(&mut self.goal, &before);
         let refused = self.goal.iter().filter(|(_, one)| one.refusal.is_some());
         self.refusing.send_replace(refused.map(|(name, _)| name.clone()).collect());
         self.remember(Recalled::of(&snapshot, self.goal.clone()));

@@ -1,4 +1,4 @@
-//! Conditions that make a write fail unless keys are still as in the snapshot.
+//! Conditions that make a write fail if keys have changed since the snapshot.
 
 use crate::key::Subject;
 use crate::machine::MachineId;
@@ -12,7 +12,7 @@ use crate::unit_name::UnitName;
 /// Maximum number of units checked that keep a global unit off a machine; one is enough.
 const KEPT_AWAY_BY: usize = 4;
 
-/// The key is unchanged, readable or not.
+/// Requires that the key is unchanged, also if its value is unreadable.
 pub(super) fn key_as_read(
     snapshot: &Snapshot,
     transaction: Transaction,
@@ -23,8 +23,7 @@ pub(super) fn key_as_read(
     transaction.when(Condition::as_read(key, modified))
 }
 
-/// The machine's properties that the unit requires are unchanged, so that a move based on outdated
-/// ones fails.
+/// Requires that the properties of the machine that the unit asks for are unchanged.
 pub(super) fn machine_as_read(
     snapshot: &Snapshot,
     transaction: Transaction,
@@ -46,7 +45,8 @@ pub(super) fn machine_as_read(
     transaction
 }
 
-/// The units of MachineOf on machine `to` are unchanged, except those that move with this unit.
+/// Requires that the units of MachineOf on machine `to` are unchanged, except those that move with
+/// this unit.
 pub(super) fn peers_as_read(
     snapshot: &Snapshot,
     mut transaction: Transaction,
@@ -66,8 +66,8 @@ pub(super) fn peers_as_read(
     transaction
 }
 
-/// The unit that displaces another, or that leaves its follower, still does so, unless it moves in
-/// the same group.
+/// Requires that the unit which causes the move is unchanged, unless it moves in the same group. It
+/// displaces the moved unit, or the moved unit follows it.
 pub(super) fn cause_as_read(
     snapshot: &Snapshot,
     transaction: Transaction,
@@ -94,8 +94,8 @@ pub(super) fn cause_as_read(
     }
 }
 
-/// A global unit is still absent from a machine: the metadata and the units that keep it away are
-/// unchanged.
+/// Requires that a global unit is still absent from a machine: the metadata and the units that keep
+/// it away are unchanged.
 fn absence_as_read(
     snapshot: &Snapshot,
     transaction: Transaction,
@@ -129,7 +129,7 @@ fn whereabouts_as_read(
     key_as_read(snapshot, transaction, of(Subject::Global(name.clone())), global)
 }
 
-/// The unit, its desired state and its place are unchanged.
+/// Requires that the unit, its desired state and its place are unchanged.
 pub(super) fn as_read(snapshot: &Snapshot, name: &UnitName) -> Transaction {
     let keys = snapshot.keys();
     let condition = |subject, revision| {
@@ -163,7 +163,7 @@ mod tests {
     use crate::unit_file::UnitFile;
 
     #[test]
-    fn a_wish_that_was_decided_on_in_a_rollout_does_not_land_after_it() {
+    fn desired_state_decided_during_a_rollout_fails_after_its_end() {
         let (keys, mut store) = (Keys::under("/test"), MemoryStore::default());
         let snapshot = |store: &MemoryStore| Snapshot::of(keys.clone(), &store.read(keys.root()));
         let name = UnitName::new("all.service").unwrap();

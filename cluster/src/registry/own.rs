@@ -77,9 +77,9 @@ pub fn is_own_claim(claim: &Kept<ClaimRecord>, instance: &str) -> bool {
 /// Claims an exclusive unit that is scheduled here, if it is free or claimed under an earlier lease
 /// of this run. Returns `None` if another machine or an earlier run holds a claim, or the unit's
 /// place is elsewhere.
-/// Each machine's claim is a key of its own and is made only while the unit's place is that
-/// machine. So while the place is unchanged, no other claim can have been made, and earlier ones
-/// are in every snapshot with this place.
+/// Each machine claims under its own key, and only while the unit's place is that machine. So while
+/// the place is unchanged, no other machine can make a claim. Earlier claims are in every snapshot
+/// with this place.
 pub fn claim(
     snapshot: &Snapshot,
     (machine, instance): (&MachineId, &str),

@@ -1,5 +1,5 @@
-//! The history that invariants need besides etcd's contents: since when facts hold, what clients
-//! were answered, and what each init was told.
+//! The history that invariants need besides etcd's contents: the times and revisions of facts, the
+//! answers to clients, and the roots put at each init.
 
 use crate::desired::Desired;
 use crate::fleetd::persisted_identity::Recalled;
@@ -47,7 +47,7 @@ pub struct Book {
     pub said: BTreeMap<MachineId, BTreeMap<String, String>>,
     /// The last revision at which a unit was not to run on a machine.
     pub unwanted: BTreeMap<(usize, UnitName), i64>,
-    /// The revision since which it is (again) to run there.
+    /// The revision since which it is to run there, possibly again.
     pub wanted: BTreeMap<(usize, UnitName), i64>,
     /// The revision at which it was put there.
     pub put: BTreeMap<(usize, UnitName), i64>,
@@ -55,10 +55,10 @@ pub struct Book {
     pub told: BTreeMap<usize, BTreeSet<UnitName>>,
     /// When that fleetd first put a root.
     pub took_over: BTreeMap<usize, Duration>,
-    /// Set if fleetd was restarted before the claims of its predecessor had to be given up: the
-    /// time until which it was down.
+    /// The end of a downtime of fleetd, if fleetd was back before it had to give up the claims of
+    /// its predecessor.
     pub restarted_in_time: BTreeMap<usize, Duration>,
-    /// The newest revision that a machine has acted on.
+    /// The newest revision that a machine has put at its init.
     pub acted: BTreeMap<usize, i64>,
     /// When a machine was last registered.
     pub member: BTreeMap<usize, Duration>,
@@ -80,7 +80,7 @@ pub struct Book {
     pub answered: BTreeMap<(usize, u64), i64>,
     /// The revision at which a fleetd started.
     pub start_revision: BTreeMap<(usize, u64), i64>,
-    /// Pending metadata requests of clients, which may still land: how many.
+    /// Number of pending metadata requests of clients, which may still land.
     pub patches: BTreeMap<(MachineId, Option<String>), u64>,
 }
 
@@ -92,7 +92,7 @@ impl Book {
         before.checked_sub(1).and_then(|at| shapes.get(at)).and_then(|(_, shape)| shape.clone())
     }
 
-    /// Returns the first revision from `from` to `to` at which the unit was `so`.
+    /// Returns the first revision from `from` to `to` at which `so` holds for the unit's shape.
     pub fn first(
         &self,
         name: &UnitName,
@@ -133,7 +133,8 @@ fn is_told(
 impl World {
     /// Applies landed changes to the truth and judges them.
     pub fn take_in(&mut self, transaction: Option<&Transaction>, changes: &[Change]) {
-        // Both snapshots apply every change: copying one for each write dominated the run time.
+        // Both snapshots apply every change, because a copy for each write would dominate the run
+        // time.
         let empty = Snapshot::new(self.truth.keys().clone());
         let mut before = std::mem::replace(&mut self.before, empty);
         let subjects = self.truth.take(changes);
@@ -224,7 +225,7 @@ impl World {
                 vec![id.clone()]
             }
             Subject::Why(_) => {
-                self.coverage.count("unit nowhere");
+                self.coverage.count("unit unplaced");
                 Vec::new()
             }
             Subject::Schedule(id, _) | Subject::Metadata(id, _) | Subject::Drain(id) => {
@@ -271,7 +272,7 @@ impl World {
             }
             let refusal = rules::stays_refused(&self.truth, from, name);
             if refusal.is_some_and(|why| why.ends_with("replaces it")) {
-                self.coverage.count("unit gave way");
+                self.coverage.count("unit displaced");
             }
         }
     }
@@ -280,8 +281,8 @@ impl World {
     fn note_unwanted(&mut self) {
         let revision = self.truth.revision;
         for number in 0..self.machines.len() {
-            // An unregistered machine does nothing: a reason against a unit counts if it still
-            // holds when the machine is back.
+            // An unregistered machine starts and stops nothing, so only the reasons that hold after
+            // its return count.
             if !is_member(self, number) {
                 continue;
             }
@@ -332,8 +333,8 @@ impl World {
         told.extend(added.iter().cloned());
     }
 
-    /// Returns the revision that a start is based on. A start takes time, above all a claim, so a
-    /// revision `seen` by then may already speak against it.
+    /// Returns the revision that a start is based on. A start takes time, mostly for the claim. So
+    /// at `seen`, the newest revision by then, the unit may be unwanted already.
     fn decided_at(&self, key: (usize, UnitName), seen: i64) -> i64 {
         let not = self.book.unwanted.get(&key).copied().filter(|at| *at <= seen);
         let since = self.book.wanted.get(&key).copied();
@@ -357,15 +358,15 @@ impl World {
     }
 }
 
-/// Returns true if a unit without a place must keep running on a machine. The unit runs there with
-/// its current file, its fleetd knows it, and its requirements hold. A fleetd that started after
-/// the unit was put does not know the running file; the rule does not apply to it.
+/// Returns true if a unit without a place must keep running on a machine. That holds if the unit
+/// runs with its current file, the present fleetd has put it, and its requirements are met. A
+/// fleetd that started later does not know the running file.
 pub fn goes_on(world: &World, machine: usize, name: &UnitName) -> bool {
     let known = world.book.told.get(&machine).is_some_and(|told| told.contains(name));
     known && may_go_on(world, machine, name)
 }
 
-/// Like [`goes_on`], whether its fleetd knows the unit or not.
+/// Like [`goes_on`], also for a unit that the present fleetd has not put.
 pub fn may_go_on(world: &World, machine: usize, name: &UnitName) -> bool {
     let one = &world.machines[machine];
     let text = world.truth.units.get(name).map(|kept| kept.record.file.text());

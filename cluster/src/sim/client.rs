@@ -37,8 +37,7 @@ pub struct Asked {
     pub body: String,
 }
 
-/// The machine, the revision and the knowledge of its fleetd when a request was sent, as in
-/// [`Asked`].
+/// The fields of [`Asked`] that are known when a request is sent.
 #[derive(Clone, Copy)]
 struct At {
     at: (usize, u64),
@@ -189,7 +188,7 @@ impl World {
                 let new = shapes.is_none_or(|shapes| shapes.len() < 2);
                 self.coverage.count(if new { "unit created" } else { "unit replaced" });
             }
-            ("PUT", 204) if asked.unit.is_some() => self.coverage.count("wish changed"),
+            ("PUT", 204) if asked.unit.is_some() => self.coverage.count("desired state changed"),
             ("DELETE", 204) if asked.unit.is_some() => self.coverage.count("unit destroyed"),
             ("PUT", 400) if asked.unit.as_ref().is_some_and(UnitName::is_template) => {
                 self.coverage.count("template refused");

@@ -1,5 +1,5 @@
-//! State that survives an end: units that run when the leading engine disappears, and what a fleetd
-//! takes over from its predecessor.
+//! State that survives an engine or a fleetd. It has the units that run when the leading engine
+//! disappears, and the state that a fleetd takes over from its predecessor.
 
 use crate::desired::Desired;
 use crate::fleetd::persisted_identity::{Keep, Recalled};
@@ -9,7 +9,7 @@ use crate::sim::world::{Shared, World, lock};
 use crate::unit_name::UnitName;
 use std::time::Duration;
 
-/// A fleetd saves what it learned within this time; a restarted one was down at least this long.
+/// A fleetd saves news within this time.
 pub const KEPT: Duration = Duration::from_secs(2);
 
 /// A unit that ran on a machine as scheduled.
@@ -48,8 +48,8 @@ impl World {
         all
     }
 
-    /// Records the start of a fleetd. It is in time if, by its predecessor's saved state, no claim
-    /// of a running exclusive unit has to be given up yet.
+    /// Records the start of a fleetd. The start is in time if the predecessor's saved state still
+    /// proves the claim of each running exclusive unit.
     pub fn remember_restart(&mut self, machine: usize) {
         let one = &self.machines[machine];
         // Two thirds of the lease, with clock drift.

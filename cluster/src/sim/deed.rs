@@ -80,8 +80,8 @@ impl World {
                 let back = self.etcd.no_quorum_until.max(now + time);
                 self.etcd.no_quorum_until = back;
                 self.plan_in(time, Event::QuorumBack);
-                // A machine whose lease was revoked by an operator just before learns of it only
-                // later.
+                // If an operator has just revoked the machine's lease, the machine learns of that
+                // after the outage.
                 let heard = self.plan.ttl * 2;
                 let lately =
                     |one: &&mut Machine| one.ended > Duration::ZERO && one.ended + heard > now;
@@ -127,7 +127,7 @@ impl World {
             Deed::EndLease { machine } => {
                 let id = self.machines[machine].id.clone();
                 if let Some(lease) = self.truth.machines.get(&id).map(|kept| kept.lease) {
-                    self.coverage.count("lease ended by hand");
+                    self.coverage.count("lease revoked by operator");
                     let twins = self.machines.iter_mut().filter(|one| one.id == id);
                     twins.for_each(|one| one.ended = now);
                     self.end_lease(lease);
@@ -190,7 +190,8 @@ impl World {
         one.init = Default::default();
     }
 
-    /// Leaves like on SIGTERM: stops the units, ends all tasks, and revokes the leases.
+    /// Leaves the cluster as fleetd does on SIGTERM: stops the units, ends all tasks, and revokes
+    /// the leases.
     fn leave(&mut self, world: &Shared, machine: usize, time: Duration) {
         let Some(fleetd) = &self.machines[machine].fleetd else { return };
         self.coverage.count("machine left");
@@ -211,7 +212,7 @@ impl World {
         let Some(fleetd) = &self.machines[machine].fleetd else { return };
         let (leases, cache) = (fleetd.daemon.leases(down).collect(), fleetd.daemon.cache.clone());
         self.ended.push(machine);
-        let task = async move { daemon::let_go(&cache, leases, FAREWELL).await };
+        let task = async move { daemon::revoke_leases(&cache, leases, FAREWELL).await };
         self.starting.push((machine, Box::pin(task)));
     }
 

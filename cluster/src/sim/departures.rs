@@ -22,14 +22,14 @@ pub struct Departure {
 /// All departures.
 #[derive(Default)]
 pub struct Departures {
-    /// The revision at which a machine (last) registered.
+    /// The revision at which a machine last registered.
     came: BTreeMap<MachineId, i64>,
     /// The departures of each machine.
     went: BTreeMap<MachineId, Vec<Departure>>,
     /// The revision up to which a task has received everything, by its watch or a reading.
     heard: BTreeMap<TaskId, i64>,
-    /// Gaps in the changes that a task received: after its watch ended, up to the revision of its
-    /// next reading, it only saw the result.
+    /// Ranges of revisions that a task saw only as a result: from the end of its watch to its next
+    /// reading.
     unheard: BTreeMap<TaskId, Vec<(i64, i64)>>,
     /// The task that last wrote as leader on a machine, and what it had received by then.
     leads: BTreeMap<usize, (TaskId, i64)>,
@@ -47,8 +47,8 @@ impl Departures {
         self.went.entry(id.clone()).or_default().push(Departure { came, went, at });
     }
 
-    /// Records a reading by a task. Of changes since its last event the task only sees the result,
-    /// even if a watch reports them later.
+    /// Records a reading by a task. The reading shows only the result of the changes since the
+    /// task's last event, even if a watch reports them later.
     pub fn read_again(&mut self, task: TaskId, read: i64) {
         let heard = self.heard.get(&task).copied();
         self.has_heard(task, read);
@@ -69,8 +69,8 @@ impl Departures {
     }
 
     /// Returns the departures that the engine on `leader` can know. In a gap between its watch and
-    /// its next reading it sees neither short visits nor short absences. `late` is true if its last
-    /// write may precede the latest changes.
+    /// its next reading it sees neither short visits nor short absences. With `late`, a departure
+    /// counts only if the leader had received its registration by its last write.
     pub fn seen_by(&self, leader: usize, id: &MachineId, late: bool) -> Vec<Departure> {
         let leads = self.leads.get(&leader);
         let unheard = leads.and_then(|(task, _)| self.unheard.get(task));

@@ -1,5 +1,5 @@
 //! The store of the simulation: [`MemoryStore`] behind a network.
-//! Requests take time, arrive late or never, and are executed even if the caller has given up.
+//! Requests take time, arrive late or never, and are executed even after the caller's timeout.
 //! Answers get lost. Watches break, fall silent, or repeat events. Leases expire, except without a
 //! quorum, after which each restarts with its full time.
 
@@ -34,13 +34,13 @@ pub struct Etcd {
     pub store: MemoryStore,
     /// The foreign cluster that a machine may be connected to.
     pub(super) foreign: MemoryStore,
-    /// Until then it has no leader.
+    /// The time until which etcd has no leader.
     pub no_quorum_until: Duration,
     /// Existing leases: their duration and expiry.
     pub leases: BTreeMap<i64, (Duration, Duration)>,
     /// When each lease was last granted or renewed.
     pub shown: BTreeMap<i64, Duration>,
-    /// The last renewals that machines have heard of.
+    /// The last proof of each lease that a machine has received.
     pub signs: BTreeMap<(usize, i64), Sign>,
     flights: BTreeMap<u64, Flight>,
     pub(super) watches: BTreeMap<u64, Watched>,
@@ -101,7 +101,7 @@ impl World {
             if matches!(flight.call, Call::Commit(_)) {
                 self.coverage.count("answer lost, write not done");
             } else if matches!(flight.call, Call::Leaderless) && machine % 2 == 1 {
-                self.coverage.count("cut off beside a member");
+                self.coverage.count("cut off with one member");
                 flight.reply = Some(Ok(members(OURS, &[(1, 0), (1, 0)])));
                 flight.until = Duration::ZERO;
             }
@@ -282,14 +282,14 @@ impl World {
     pub fn lease_due(&mut self, lease: i64) {
         let Some((_, until)) = self.etcd.leases.get(&lease) else { return };
         if *until <= self.now && self.now >= self.etcd.no_quorum_until {
-            self.coverage.count("lease ran out");
+            self.coverage.count("lease expired");
             self.end_lease(lease);
         }
     }
 
     /// etcd has a leader again: leases restart, and pending proposals may be accepted.
     pub fn quorum_back(&mut self) {
-        // A later quorum loss is in effect, or the end of all faults came first.
+        // Skipped if a later loss of quorum is in effect, or if all faults have ended already.
         if self.now != self.etcd.no_quorum_until {
             return;
         }
@@ -383,7 +383,7 @@ impl Future for Waiting {
         let until = flight.until;
         if now >= until && !until.is_zero() {
             let fault = unanswered(&flight.call);
-            // The request may still arrive; its caller has given up.
+            // The caller has timed out, but the request may still arrive.
             flight.lost = true;
             return Poll::Ready(Err(fault));
         }

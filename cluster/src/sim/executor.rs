@@ -1,5 +1,5 @@
-//! Polls tasks one at a time, in an order that depends only on the schedule: woken tasks by age,
-//! those of paused machines later. It uses no threads and no clock.
+//! Polls tasks one at a time, in an order that depends only on the schedule: the oldest woken task
+//! first. Tasks of paused machines wait. It uses no threads and no clock.
 
 use crate::fleetd::daemon::Task;
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,8 +70,8 @@ impl Executor {
         self.ready.add(task);
     }
 
-    /// Polls one task of a running machine, after it passes the id to `polling`. Returns false if
-    /// there is none.
+    /// Passes the id of a woken task of a running machine to `polling`, then polls the task.
+    /// Returns false if there is none.
     pub fn turn(&mut self, runs: impl Fn(usize) -> bool, polling: impl FnOnce(TaskId)) -> bool {
         let id = {
             let mut ready = self.ready.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! Unreadable values: a foreign program overwrites one of etcd's values and later restores it,
-//! unless the cluster has repaired it before. An unreadable value keeps its previous meaning, so
+//! Unreadable values: a foreign program overwrites one of etcd's values, and later restores it
+//! unless the cluster has replaced it. An unreadable value keeps its previous meaning, so
 //! invariants judge as if nothing had been written. Random schedules have no such values;
 //! `tests/simulation.rs` has fixed ones.
 

@@ -1,5 +1,5 @@
 //! The invariants of the cluster, C1 to C20, one function each.
-//! They judge by etcd's contents, what inits were told and what runs ([`crate::sim::world`]), the
+//! Their inputs are etcd's contents and each init's source and runs ([`crate::sim::world`]), the
 //! history ([`crate::sim::book`]), and a naive restatement of the rules ([`crate::sim::rules`]).
 //! `simulate-cluster --mutants` shows that each kind of bug is found.
 
@@ -106,7 +106,8 @@ fn must(so: bool, words: impl FnOnce() -> String) -> Verdict {
     if so { Ok(()) } else { Err(words()) }
 }
 
-/// Machines without faults and without recent changes: they have applied everything.
+/// Returns the machines that must have applied everything: they have had no faults and no recent
+/// changes.
 fn settled(world: &World) -> impl Iterator<Item = usize> + '_ {
     (0..world.machines.len()).filter(|number| is_settled(world, *number, LAG))
 }
@@ -117,7 +118,7 @@ fn is_settled(world: &World, number: usize, time: Duration) -> bool {
     is_member(world, number) && changed + time <= world.now && world.is_calm(number, time)
 }
 
-/// Returns true if there was no fault for so long that everything has been applied.
+/// Returns true if all machines must have applied everything, because the last fault is long past.
 fn all_settled(world: &World) -> bool {
     let patience = LAG * 2 + world.plan.ttl + world.plan.grace;
     let calm = (0..world.machines.len()).all(|number| {

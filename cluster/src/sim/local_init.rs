@@ -24,7 +24,7 @@ pub const STOP: u64 = 1_000;
 /// The phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// The process exists and is not ready.
+    /// The process has started and is not ready.
     Starting,
     /// The process is running.
     Up,
@@ -126,7 +126,7 @@ impl World {
         };
         let added = names(roots.difference(&init.roots).collect());
         let dropped = names(init.roots.difference(&roots).collect());
-        self.say(|| format!("m{machine}: init is to have {roots:?}"));
+        self.say(|| format!("m{machine}: fleetd puts the roots {roots:?}"));
         let moment = Moment::Put { machine, added: &added, dropped: &dropped, files: &set.files };
         self.judge(&moment);
         let given_up = |name: &UnitName| {
@@ -223,7 +223,7 @@ impl World {
             }
             Some(Phase::Up) | None => {}
         }
-        self.say(|| format!("m{machine}: {name} is done with {phase:?}"));
+        self.say(|| format!("m{machine}: {name} leaves {phase:?}"));
         self.move_on(machine);
     }
 

@@ -1,6 +1,6 @@
-//! Incomplete readings that look complete: of a user with too few rights, of a member that lost
-//! data, or through a proxy that truncates. For a while all full readings of one machine are
-//! incomplete. [`crate::sim::invariant`] judges the machine's reaction.
+//! Incomplete readings that look complete. The cause may be an etcd user with too few rights, a
+//! member that lost data, or a proxy that truncates answers. For a while all full readings of one
+//! machine are incomplete. [`crate::sim::invariant`] judges the machine's reaction.
 
 use crate::machine::MachineId;
 use crate::sim::watch::WatchFault;
@@ -46,7 +46,7 @@ impl Hidden {
     }
 }
 
-/// Returns true if the unit was destroyed without an event for its machine, which withholds it.
+/// Returns true if the unit was destroyed, but its machine got no event and withholds it.
 pub fn is_withheld(world: &World, id: &MachineId, name: &UnitName) -> bool {
     let machines = world.machines.iter().filter(|machine| machine.id == *id);
     let mut seen = machines.filter_map(|one| Some(one.fleetd.as_ref()?.daemon.cache.snapshot()));
@@ -56,7 +56,7 @@ pub fn is_withheld(world: &World, id: &MachineId, name: &UnitName) -> bool {
 impl World {
     /// Makes a machine's readings incomplete from now on, and makes it read again.
     pub(super) fn hide(&mut self, machine: usize, what: Hidden, time: Duration) {
-        self.coverage.count("readings with less in them");
+        self.coverage.count("incomplete readings");
         let until = self.now + time;
         self.machines[machine].hidden = Some((what, until));
         self.book.sees_part.insert(machine);

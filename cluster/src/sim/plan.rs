@@ -22,7 +22,8 @@ pub const UNITS: [&str; 8] = [
 /// Values of the metadata key `k`.
 pub const VALUES: [&str; 3] = ["0", "1", "2"];
 
-/// A deed: its unit or machine, the machine whose API is used (`at`), and its duration.
+/// A deed, with its unit or machine, the machine whose API gets the request (`at`), and its
+/// duration.
 #[allow(missing_docs, reason = "described above for all variants")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deed {
@@ -50,7 +51,7 @@ pub enum Deed {
     Leave { machine: usize, time: Duration },
     /// Adds a second machine with the same id.
     Clone { of: usize, time: Duration },
-    /// Leaves etcd without a leader.
+    /// Takes the quorum from etcd, so that it has no leader.
     QuorumLoss { time: Duration },
     /// Ends the watches of a machine.
     BreakWatches { machine: usize },

@@ -39,7 +39,7 @@ impl World {
         };
     }
 
-    /// Records the end of a fleetd: its successor may know the claims that it has seen and saved.
+    /// Records at the end of a fleetd which renewed claims it has seen and saved for its successor.
     pub(super) fn note_heard(&mut self, machine: usize) {
         let one = &self.machines[machine];
         let Some(fleetd) = &one.fleetd else { return };

@@ -86,7 +86,8 @@ pub fn on(snapshot: &Snapshot, id: &MachineId) -> BTreeSet<UnitName> {
     places.map(|(name, _)| name.clone()).collect()
 }
 
-/// Returns the global units that belong on a machine: of two that conflict, the one wanted earlier.
+/// Returns the global units that belong on a machine. Of two that conflict, only the one wanted
+/// earlier is included.
 pub fn globals(snapshot: &Snapshot, id: &MachineId) -> BTreeSet<UnitName> {
     globals_by(snapshot, id, &metadata(snapshot, id))
 }
@@ -125,15 +126,15 @@ pub fn is_nowhere(snapshot: &Snapshot, name: &UnitName) -> bool {
     !bound && snapshot.place_of(name).is_none()
 }
 
-/// Returns why a unit may not be on a machine, with all other units in place, or `None` if it may.
+/// Returns why a unit may not be on a machine beside the units placed there, or `None` if it may.
 pub fn refusal(snapshot: &Snapshot, id: &MachineId, name: &UnitName) -> Option<String> {
     if !snapshot.machines.contains_key(id) {
-        return Some("the machine is not there".to_string());
+        return Some("the machine is not registered".to_string());
     }
     stays_refused(snapshot, id, name)
 }
 
-/// Like [`refusal`], also for a machine that is gone.
+/// Like [`refusal`], also for a machine that is not registered.
 pub fn stays_refused(snapshot: &Snapshot, id: &MachineId, name: &UnitName) -> Option<String> {
     refused_by(snapshot, id, name, &metadata(snapshot, id))
 }
@@ -156,7 +157,7 @@ fn refused_by(
 ) -> Option<String> {
     let asks = asks(snapshot, name)?;
     if snapshot.drains.contains_key(id) {
-        return Some("it is drained".to_string());
+        return Some("the machine is being drained".to_string());
     }
     if asks.machine_id.as_deref().is_some_and(|wanted| wanted != id.as_str()) {
         return Some("MachineID".to_string());

@@ -110,7 +110,7 @@ fn play(shared: &Shared, keys: &Keys, executor: &mut Executor) -> u64 {
                 break;
             }
             if executor.polls > MOST_POLLS {
-                let words = "it is polled for ever".to_string();
+                let words = "the tasks are polled without end".to_string();
                 lock(shared).failure = Some(("the schedule ends", words));
                 return executor.polls;
             }
@@ -199,12 +199,12 @@ fn rouse(shared: &Shared, keys: &Keys, executor: &mut Executor, number: usize) {
 fn start(shared: &Shared, keys: &Keys, executor: &mut Executor, number: usize) {
     let (id, boot, instance, disk, plan, recalled) = {
         let mut world = lock(shared);
-        world.say(|| format!("m{number}: fleetd begins"));
+        world.say(|| format!("m{number}: fleetd starts"));
         world.remember_start(number);
         world.remember_restart(number);
         let recalled = world.recalled(number);
         if recalled.known.is_none() {
-            // It accepts any cluster, as if the operator had asked for it.
+            // The new fleetd accepts any cluster, as if an operator had removed the saved state.
             let until = world.now.min(world.machines[number].foreign_until);
             world.machines[number].foreign_until = until;
         }

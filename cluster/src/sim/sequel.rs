@@ -1,6 +1,6 @@
-//! More stories, for schedules without one of [`crate::sim::story`]. They are about lasting states
-//! rather than moments: incomplete readings, a flapping machine, no possible leader, a silent
-//! watch, signed units.
+//! More stories, for schedules without one of [`crate::sim::story`]. They last for most of the
+//! schedule: incomplete readings, a flapping machine, no possible leader, a silent watch, signed
+//! units.
 
 use crate::sim::partial::{Hidden, OF_UNITS};
 use crate::sim::plan::{Deed, Plan, Rates};
@@ -77,7 +77,7 @@ impl Sequel<'_> {
         self.add(when, Deed::Put { unit, asks, desired: "launched", at });
     }
 
-    /// Removes everything else from the plan.
+    /// Removes all other deeds and network faults from the plan.
     fn calm(&mut self) {
         let latency = self.plan.rates.latency;
         self.plan.rates = Rates { latency, ..Rates::default() };
@@ -184,8 +184,8 @@ impl Sequel<'_> {
         self.add(cut + 100, Deed::Drain { of: machine, on: true, at });
     }
 
-    /// An exclusive unit becomes non-exclusive, and while its first run stops, it becomes exclusive
-    /// elsewhere.
+    /// An exclusive unit becomes non-exclusive. While its first run stops, it becomes exclusive on
+    /// another machine.
     fn exchanged(&mut self) {
         self.calm();
         let mut begin = PROLOGUE;
@@ -210,14 +210,14 @@ impl Sequel<'_> {
         let begin = BEGIN + self.chance.between(0, 6_000);
         let time = Duration::from_millis(END - begin);
         self.add(begin, Deed::Cut { machine, requests: true, answers: true, time });
-        // Before the claims must be given up, a deadline that the next fleetd must know.
+        // The next fleetd must know the deadline for giving up the claims.
         let time = Duration::from_millis(self.chance.between(100, 300));
         let when = begin + self.chance.between(0, 1_200);
         self.add(when, Deed::CrashFleetd { machine, time });
     }
 
     /// Only one machine may lead, and it is away for long. The others keep their units and follow
-    /// changed desired states; among them fleetd restarts and is cut off.
+    /// changed desired states. Some of their fleetds restart or are cut off.
     fn unled(&mut self) {
         self.calm();
         self.plan.engines = 1;
@@ -266,8 +266,8 @@ impl Sequel<'_> {
         1 + self.chance.below(self.plan.machines - 1)
     }
 
-    /// All watches fall silent early. Units are created long after the resulting gaps were found;
-    /// the leader must learn of them at once.
+    /// All watches fall silent early. Units are created long after full readings have replaced the
+    /// silent watches, and the leader must learn of them at once.
     fn deaf(&mut self) {
         self.calm();
         self.plan.interval = Duration::from_secs(2);
@@ -330,8 +330,8 @@ impl Sequel<'_> {
             };
             self.add(when, Deed::PutSigned { unit, asks, by, serial, at });
             if self.chance.percent(25) {
-                // A file that it has seen is replaced with an outdated one while its fleetd is
-                // down.
+                // While a machine's fleetd is down, a file that it has seen is replaced with an
+                // older one.
                 let (by, asks) = (Signer::Ours, format!("MachineID=m{machine}\n"));
                 let (later, time) = (when + 3_000, Duration::from_millis(900));
                 self.add(later, Deed::CrashFleetd { machine, time });

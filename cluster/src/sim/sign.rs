@@ -1,4 +1,4 @@
-//! A machine's knowledge of its lease, and since when it has it.
+//! The proofs of a lease that a machine has received, and when it received them.
 
 use std::time::Duration;
 

@@ -93,7 +93,7 @@ impl World {
         text: String,
         signature: Option<&Signature>,
     ) {
-        self.coverage.count(if by == Signer::Ours { "unit signed" } else { "unit ill signed" });
+        self.coverage.count(if by == Signer::Ours { "unit signed" } else { "unit wrongly signed" });
         if let Some(signature) = signature.filter(|_| by == Signer::Ours) {
             let good = self.book.signed.good.entry((name.clone(), text)).or_default();
             good.push(signature.clone());
@@ -110,7 +110,7 @@ impl World {
         signed.is_good(name, content) && serial == signed.newest_of(name)
     }
 
-    /// Records that machines have seen older writes.
+    /// Records the serials that machines must have seen by now.
     pub fn note_signed(&mut self) {
         if !self.plan.signed || self.book.stirred + SEEN > self.now {
             return;
@@ -134,7 +134,7 @@ impl World {
         }
     }
 
-    /// Records that a machine has seen what it runs.
+    /// Records the serials of the files that a machine runs.
     pub(super) fn run_signed(&mut self, machine: usize, files: &BTreeMap<String, String>) {
         for (file, text) in files {
             let Ok(name) = UnitName::new(file) else { continue };

@@ -98,7 +98,7 @@ impl Story<'_> {
         (self.plan.rates.lost, self.plan.rates.refused) = (0, 0);
     }
 
-    /// Removes everything else from the plan.
+    /// Removes all other deeds and network faults from the plan.
     fn calm(&mut self) {
         let latency = self.plan.rates.latency;
         self.plan.rates = Rates { latency, ..Rates::default() };
@@ -121,8 +121,8 @@ impl Story<'_> {
         }
     }
 
-    /// The only machine that may have a unit is away longer than its lease, and returns. The unit
-    /// had no place, which is no reason to stop it.
+    /// The only machine that may have a unit is away longer than its lease, and returns. Meanwhile
+    /// the unit has no place, which is no reason to stop it.
     fn lonely(&mut self) {
         let machine = self.machine;
         self.prologue(HERO, format!("MachineMetadata=n={machine}\n"));
@@ -149,7 +149,7 @@ impl Story<'_> {
                 }
                 false => {
                     self.cut(begin, machine, time);
-                    // Back for a moment only: a claim made now would be worth little.
+                    // The machine is back only for a moment, so a claim made now would expire soon.
                     if self.chance.percent(50) {
                         let moment = self.some((50, 700));
                         self.cut(begin + time + moment, machine, ttl / 2);
@@ -174,7 +174,7 @@ impl Story<'_> {
             self.add(begin, Deed::CrashFleetd { machine, time });
             let up = begin + down;
             if self.chance.percent(50) {
-                // The reading is lost, the following watch is not.
+                // The reading is lost, but the following watch is not.
                 self.cut(begin, machine, down + 500);
                 for _ in 0..8 {
                     let when = up + self.some((1_000, 1_450));
@@ -269,7 +269,7 @@ impl Story<'_> {
         });
         let (begin, machine) = (self.begin.min(10_000), self.machine);
         if self.chance.percent(50) {
-            // With silent watches an engine would react late if it relied on full readings.
+            // With silent watches, an engine that relies on full readings would react late.
             for deaf in 0..self.plan.machines {
                 self.add(begin, Deed::SilenceWatches { machine: deaf });
             }

@@ -1,7 +1,7 @@
-//! Additions to a plan that make deeds interact. Several units that cannot share their one machine
-//! arrive together. Deeds follow each other before the first has taken effect. A daemon is read
-//! just after its start. Seconds apart, such deeds never affect each other. [`crate::sim::plan`]
-//! defines plans.
+//! Additions to a plan that make deeds interact. Several units that conflict on the only suitable
+//! machine arrive together. Deeds follow each other before the first has taken effect. A daemon
+//! gets a request just after its start. Seconds apart, such deeds never affect each other.
+//! [`crate::sim::plan`] defines plans.
 
 use crate::sim::plan::{Deed, Plan, UNITS, VALUES};
 use crate::transaction::MOST_OPERATIONS;

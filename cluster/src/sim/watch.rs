@@ -55,7 +55,7 @@ impl World {
         id
     }
 
-    /// Delivers a watch's message to its machine, or not.
+    /// Delivers a watch's message to its machine, unless a fault prevents it.
     pub fn news(&mut self, id: u64) {
         let Some(watch) = self.etcd.watches.get_mut(&id) else { return };
         let cut = self.now < self.machines[watch.machine].answers_lost_until;
@@ -115,7 +115,7 @@ pub enum WatchFault {
     Broken,
     /// They deliver nothing more, without an error.
     Silent,
-    /// They go back that many revisions, and repeat so many of them.
+    /// They go back by the first number of revisions, and repeat the second number of them.
     Again(i64, i64),
 }
 

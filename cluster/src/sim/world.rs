@@ -49,7 +49,7 @@ pub enum Event {
     Init(usize, u64),
     /// A machine's fault may be over.
     Rouse(usize),
-    /// A machine has had time to give up what it lost in a pause.
+    /// The time has passed in which a machine gives up units after a pause.
     Fenced,
     /// A twin is switched off.
     Gone(usize),
@@ -107,7 +107,7 @@ pub struct Machine {
     pub requests_lost_until: Duration,
     /// etcd's answers to it are lost until then.
     pub answers_lost_until: Duration,
-    /// Its init does not answer until then.
+    /// Its init does not answer until this time.
     pub away_until: Duration,
     /// A foreign etcd answers until then.
     pub foreign_until: Duration,
@@ -161,7 +161,7 @@ impl Machine {
     }
 }
 
-/// A task that waits this often for a passed time between two events is in a busy loop.
+/// Number of waits for a passed time between two events that indicates a busy loop.
 const MOST_OVERDUE: u64 = 10_000;
 
 /// Never.
@@ -386,7 +386,7 @@ impl Future for Until {
                 return Poll::Ready(());
             }
             // The task would never yield.
-            let words = "it waits for what has passed, for ever".to_string();
+            let words = "a task waits for a passed time again and again".to_string();
             world.failure.get_or_insert(("the schedule ends", words));
             return Poll::Pending;
         }

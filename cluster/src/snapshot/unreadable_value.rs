@@ -31,7 +31,7 @@ impl Snapshot {
                 Subject::State(machine, name) => {
                     carry_of(&mut self.states, &before.states, name, machine);
                 }
-                // The key alone carries the meaning.
+                // These keys count without their value.
                 Subject::Claim(..) | Subject::Drain(_) => {}
             }
         }
@@ -76,7 +76,7 @@ impl Snapshot {
         self.unreadable_key(id).is_some()
     }
 
-    /// The first such key.
+    /// Returns the first unreadable key of a machine: its record or an override.
     pub fn unreadable_key(&self, id: &MachineId) -> Option<&str> {
         if self.set_aside.is_empty() {
             return None;
@@ -147,8 +147,9 @@ impl Snapshot {
         self.schedules.get(self.place_of(name)?)?.get(name)
     }
 
-    /// A unit with a place, or with a global key, is wanted, because both are deleted when it is
-    /// not. The desired state is the one that its machine has reached, or launched.
+    /// Derives the desired state of a unit with a place or a global key. Such a unit is wanted,
+    /// because both keys are deleted when it is not. The result is the state that its machine has
+    /// reached, or launched.
     fn wished_as_placed(&self, name: &UnitName, unreadable: &[Subject]) -> Option<Desired> {
         let place = self.place_of(name);
         let is_told = unreadable.contains(&Subject::Global(name.clone()))
@@ -162,8 +163,8 @@ impl Snapshot {
         reached.filter(|reached| *reached != Desired::Inactive).or(Some(Desired::Launched))
     }
 
-    /// Reads it from the unit's file, or returns `None` if the file is unreadable. A global key
-    /// alone proves nothing: any client may write it.
+    /// Returns whether the unit's file says `Global`, or `None` if the file is unreadable. The
+    /// global key is no evidence, because another program may have written it.
     fn asks_to_be_global(&self, name: &UnitName) -> Option<bool> {
         self.units.get(name).map(|kept| kept.record.asks.global)
     }

@@ -70,7 +70,7 @@ pub(super) struct Etcd {
     client: Arc<Mutex<Option<Client>>>,
     /// Number of switches from one member to the next.
     turn: Arc<AtomicUsize>,
-    /// The first prefix that was read, which we are allowed to read.
+    /// The first prefix that was read; our etcd user has the right to read it.
     root: Arc<OnceLock<String>>,
     /// The most recent member list.
     members: Arc<Lock<Option<Membership>>>,
@@ -235,8 +235,8 @@ impl Etcd {
         Ok(answer.header().map_or(0, |header| header.raft_term()))
     }
 
-    /// A deposed leader that does not know it confirms every lease. Its answer counts only between
-    /// two readings of the same term.
+    /// A former leader that has not noticed the election of another confirms every lease. So an
+    /// answer counts only between two readings of the same term.
     pub(super) async fn keep_alive(&self, lease: i64) -> Result<bool, Fault> {
         let Link { client, turn } = self.client().await?;
         let mut leases = client.lease_client();
@@ -257,7 +257,7 @@ impl Etcd {
         }
     }
 
-    /// A deposed leader no longer receives keepalives, so its answer counts as in `keep_alive`.
+    /// A former leader receives no keepalives, so an answer counts only as in `keep_alive`.
     pub(super) async fn remainder(&self, lease: i64) -> Result<Option<Remainder>, Fault> {
         let Link { client, turn } = self.client().await?;
         let mut leases = client.lease_client();

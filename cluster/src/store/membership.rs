@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_counted_and_not_the_addresses_they_answer_at() {
+    fn two_addresses_of_one_member_count_once() {
         let three = Membership { cluster: 7, voters: BTreeSet::from([1, 2, 3]) };
         let table: [(&[Word], bool); 8] = [
             (&[], false),

@@ -14,11 +14,11 @@ pub struct Remainder {
 }
 
 impl Remainder {
-    /// etcd's rounding step.
+    /// etcd rounds the remaining time to whole seconds.
     const STEP: Duration = Duration::from_secs(1);
 
-    /// The minimum time since the last keepalive. etcd restarts leases when it elects a leader, so
-    /// the real silence may be longer, but never shorter.
+    /// Returns the minimum time since the last keepalive. etcd restarts leases when it elects a
+    /// leader, so the real silence may be longer, but never shorter.
     pub fn silence(&self) -> Duration {
         self.granted.saturating_sub(self.left).saturating_sub(Remainder::STEP)
     }
@@ -45,10 +45,10 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_silent_after_two_thirds_of_it_by_any_reading_of_its_seconds() {
+    fn lease_is_silent_after_two_thirds_despite_rounding() {
         assert!(of(30, 9).is_silent() && !of(30, 10).is_silent());
         assert!(of(3, 0).is_silent() && !of(3, 1).is_silent());
-        assert!(!of(1, 0).is_silent(), "too short to tell");
+        assert!(!of(1, 0).is_silent(), "rounding hides a silence of less than a second");
         assert_eq!(of(30, 29).missing(), Duration::from_secs(20));
         assert_eq!(of(30, 31).missing(), Duration::from_secs(20), "its time was just renewed");
     }

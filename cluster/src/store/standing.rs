@@ -45,7 +45,7 @@ pub struct Standing {
     pub versions: Vec<String>,
     /// Members reached over a network without TLS.
     pub in_clear: Vec<String>,
-    /// Our user has all rights: authentication is off, or the user is root.
+    /// Our etcd user has all rights: authentication is off, or the user is root.
     pub may_everything: bool,
     /// We log in with user and password.
     pub knows_us: bool,
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_judged_by_their_line() {
+    fn etcd_version_is_compared_with_the_fix_in_its_own_line() {
         let fault = |text: &str| fault_of_version(text).unwrap_or_default();
         for good in ["3.4.44", "3.5.30", "3.5.31-rc.0", "3.6.11+git", "3.7.0", "4.0.0"] {
             assert_eq!(fault(good), "", "{good}");
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_write_to_etcd_is_what_makes_it_insecure() {
+    fn etcd_that_others_may_write_to_is_insecure() {
         let open = Standing { may_everything: true, ..Standing::default() };
         assert!(open.insecure()[0].contains("authentication is off"));
         let root = Standing { knows_us: true, ..open };

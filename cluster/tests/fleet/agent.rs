@@ -280,7 +280,7 @@ fn unit_with_an_unreadable_desired_state_keeps_running() {
 #[test]
 fn only_what_is_exclusive_is_said_to_wait_for_a_claim_of_its_own() {
     for (asks, told) in
-        [("", "runs under its name by a claim"), ("Exclusive=true", "holds its claim")]
+        [("", "stops an exclusive unit with the same name"), ("Exclusive=true", "holds its claim")]
     {
         let mut cluster = Cluster::new();
         cluster.launch("a.service", asks);

@@ -70,7 +70,7 @@ impl Machine {
         };
         tokio::spawn(async move {
             let _told = told;
-            candidate.stand().await;
+            candidate.run().await;
         });
     }
 

@@ -25,14 +25,14 @@ fn of_two_units_that_are_one_to_init_one_runs_and_of_the_other_it_is_told() {
     put("z.service.service", &odd);
     put("z.service", &plain);
     let mut first = cluster.goal(&Goal::new());
-    agent::part_namesakes(&mut first, &Goal::new());
+    agent::refuse_namesakes(&mut first, &Goal::new());
     let write =
         registry::create(&cluster.snapshot(), &name("web.service"), &service, Desired::Launched);
     cluster.commit(&write);
     cluster.put_on("web.service", Some("m1"));
     let parted = |cluster: &Cluster, before: &Goal| {
         let mut goal = cluster.goal(before);
-        agent::part_namesakes(&mut goal, before);
+        agent::refuse_namesakes(&mut goal, before);
         let set = agent::source_set(&goal, &BTreeSet::new());
         assert_eq!(set.files.len(), 2, "{:?}", set.files);
         (goal, set.files["web.yaml"].contains("timer"))
@@ -66,7 +66,7 @@ fn who_goes_by_the_name_of_another_is_not_run_beside_it() {
             cluster.put_on(own, Some("m1"));
         }
         let mut goal = cluster.goal(&Goal::new());
-        agent::part_namesakes(&mut goal, &Goal::new());
+        agent::refuse_namesakes(&mut goal, &Goal::new());
         let refused = goal.iter().filter(|(_, one)| one.refusal.is_some());
         refused.map(|(name, _)| name.to_string()).collect::<Vec<_>>()
     };
@@ -127,7 +127,7 @@ fn new_name_of_a_running_unit_displaces_no_other() {
     let mut content = (*goal[&name("a.service")].content).clone();
     content.file = aliased;
     goal.get_mut(&name("a.service")).unwrap().content = content.into();
-    agent::part_namesakes(&mut goal, &before);
+    agent::refuse_namesakes(&mut goal, &before);
     assert!(
         goal[&name("a.service")].refusal.is_some() && goal[&name("b.service")].refusal.is_none()
     );
@@ -162,13 +162,13 @@ fn who_runs_and_has_another_name_by_now_is_not_displaced_by_one_that_does_not_ru
     cluster.commit(&write);
     cluster.put_on("backup.service", Some("m1"));
     let mut before = cluster.goal(&runs);
-    agent::part_namesakes(&mut before, &runs);
+    agent::refuse_namesakes(&mut before, &runs);
     let mut goal = cluster.goal(&before);
     let mut content = (*goal[&name("backup.timer")].content).clone();
     let more = "type: timer\nactivates: x\nprovides: [nightly]\n";
     content.file = native_unit::read("backup.yaml", more).unwrap();
     goal.get_mut(&name("backup.timer")).unwrap().content = content.into();
-    agent::part_namesakes(&mut goal, &before);
+    agent::refuse_namesakes(&mut goal, &before);
     let is_refused = |goal: &Goal, own: &str| goal[own].refusal.is_some();
     for goal in [&before, &goal] {
         assert!(!is_refused(goal, "backup.timer") && is_refused(goal, "backup.service"));

@@ -125,7 +125,7 @@ fn a_machine_in_wrong_hands_makes_no_other_run_anything() {
     other.put("evil.service", "[Service]\nExecStart=/bin/sleep 1\n");
     let (fine, said) = other.try_fleetctl(&["start", "evil.service"]);
     assert!(
-        !fine && said.contains("403: this fleetd's etcd user has no right to write that"),
+        !fine && said.contains("403: the etcd user of this fleetd has no right to write that"),
         "{said}"
     );
     assert!(other.get("/healthz").contains(r#"{"status":"ok"}"#), "nothing is insecure");

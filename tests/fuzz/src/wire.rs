@@ -2,7 +2,7 @@
 //! and perhaps a last piece repeatedly; its output is kept. There is no waiting: when the server
 //! has nothing to do, the other side closes.
 
-use cluster::api::listener::{Origin, attend};
+use cluster::api::listener::{Origin, serve_connection};
 use cluster::api::server::ApiState;
 use std::future::Future;
 use std::io;
@@ -152,7 +152,7 @@ pub fn converse(
     let wire = Wire::default();
     wire.lock().sent = sent;
     let (_stay, stop) = watch::channel(false);
-    let connection = pin!(attend(wire.clone(), state.clone(), from, names, stop));
+    let connection = pin!(serve_connection(wire.clone(), state.clone(), from, names, stop));
     let ended = turn(connection, follow, || {
         let mut line = wire.lock();
         let (was_gone, was_deaf) = (line.is_gone, line.is_deaf);

@@ -37,14 +37,14 @@ enum Look {
     Lacks(String),
 }
 
-/// Observations of a unit, and of the machines of a global unit.
+/// Observations of one unit and, for a global unit, of its machines.
 #[derive(Default)]
 pub(super) struct Seen {
-    /// The message that the unit was stopped has been printed.
+    /// True once fleetctl has printed that the unit was stopped.
     unwished: bool,
     /// Machines on which the new file was active.
     pub(super) up: BTreeSet<String>,
-    /// Registered machines that do not report the unit, since when.
+    /// Registered machines that do not report the unit, with the start of their silence.
     silent: BTreeMap<String, Instant>,
     /// Machines that no longer have the unit.
     off: BTreeSet<String>,
@@ -83,7 +83,7 @@ impl Rolling<'_> {
                     say(&format!("Unit {name} was stopped in the meantime; not waiting for it"));
                 }
             }
-            Arrival::Gone => self.leave_out(name),
+            Arrival::Gone => self.forget_destroyed(name),
         }
         arrival
     }
@@ -152,7 +152,7 @@ impl Rolling<'_> {
                 note_run(&mut self.runs, state);
                 continue;
             };
-            // It may be stopping because its desired state changed.
+            // The unit may be inactive because its desired state has changed.
             if let Err(arrival) = self.as_wished(name).await? {
                 return Ok(arrival);
             }
@@ -178,7 +178,7 @@ impl Rolling<'_> {
         let own: Vec<_> = own.collect();
         let new = own.iter().filter(|state| state.hash == hash);
         if let Some(failed) = new.clone().find(|state| state.systemd_active_state == "failed") {
-            // It may have failed while it was stopped.
+            // The unit may have failed because it was stopped.
             if let Err(arrival) = self.as_wished(name).await? {
                 return Ok(Look::There(arrival));
             }

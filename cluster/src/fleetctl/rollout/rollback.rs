@@ -27,7 +27,7 @@ impl Rolling<'_> {
         }
         for done in std::mem::take(&mut self.done).iter().rev() {
             let name = &done.old.name;
-            match self.goes_back(done).await {
+            match self.restore(done).await {
                 Ok(true) => warn(&format!("Unit {name}: restored the old file")),
                 // The server refused the new file, so the old one is still stored.
                 Ok(false) => {}
@@ -37,16 +37,16 @@ impl Rolling<'_> {
         Err(Trouble::said())
     }
 
-    /// Restores a unit. A unit in the middle of another rollout had two files: the machines that
-    /// only this rollout reached get the older one back first. Returns false if the unit already
+    /// Restores a unit. A unit that was in another rollout had two files. Then the machines that
+    /// only this rollout reached get the older file back first. Returns false if the unit already
     /// has its old file.
-    async fn goes_back(&mut self, Done { old, made }: &Done) -> Result<bool, Trouble> {
+    async fn restore(&mut self, Done { old, made }: &Done) -> Result<bool, Trouble> {
         let (limit, mut new) = (self.patience(), self.file.hash());
-        if let Some((older, machines)) = self.came_further(old, &new).await? {
+        if let Some((older, machines)) = self.other_rollout(old, &new).await? {
             let client = &mut self.session.client;
             let give = async || give_back(client, &older, machines.clone(), &new, *made).await;
             answered(limit, give).await?;
-            self.wait_for_the_others(&older, old.machines.as_deref().unwrap_or_default()).await?;
+            self.wait_for_older_file(&older, old.machines.as_deref().unwrap_or_default()).await?;
             new = hash_of(&older);
         }
         let client = &mut self.session.client;
@@ -54,9 +54,9 @@ impl Rolling<'_> {
         answered(limit, give).await
     }
 
-    /// Returns the unit before the other rollout, and the machines that this rollout took it from.
-    /// An empty list means all.
-    async fn came_further(
+    /// For a unit that was in another rollout: returns the unit before that rollout, and the
+    /// machines that lost its file only by this rollout. `None` in place of the machines means all.
+    async fn other_rollout(
         &mut self,
         old: &Unit,
         new: &str,
@@ -73,9 +73,9 @@ impl Rolling<'_> {
         Ok(further.then_some((older, others)))
     }
 
-    /// Waits until the machines have the older file: they keep what they have once the unit changes
-    /// again.
-    async fn wait_for_the_others(&mut self, older: &Unit, named: &[String]) -> Result<(), Trouble> {
+    /// Waits until the machines have the older file. At the next change of the unit, they keep the
+    /// file that they have then.
+    async fn wait_for_older_file(&mut self, older: &Unit, named: &[String]) -> Result<(), Trouble> {
         let (began, hash, name) = (Instant::now(), hash_of(older), &older.name);
         let mut outage = Outage::default();
         let mut late = String::from("no machine has reported");
@@ -97,9 +97,9 @@ impl Rolling<'_> {
     }
 }
 
-/// Restores the old file on these machines or on all, if the unit was created at `made` and has the
-/// file with hash `new`. Other machines keep what they have. Returns false if the unit already has
-/// the old file.
+/// Restores the old file on `machines`, or on all if `None`. The unit must have been created at
+/// `made` and have the file with hash `new`. Other machines keep their file. Returns false if the
+/// unit already has the old file.
 async fn give_back(
     client: &mut Client,
     old: &Unit,

@@ -8,7 +8,7 @@ use crate::mutant::{Mutant, planted};
 use crate::store::Fault;
 
 impl Term {
-    /// Handles a write that etcd rejected: smaller ones may succeed, and the engine continues.
+    /// Halves the transaction size after etcd rejected a write; the engine continues.
     fn shrink(&mut self, why: &str) {
         self.again = Some(self.clock.now() + AGAIN);
         if self.engine.write_less() {
@@ -29,7 +29,7 @@ impl Term {
         let mut tasks = tasks.into_iter();
         while let Some(task) = tasks.next() {
             if self.clock.since(self.signed) > self.ttl / SIGNS {
-                // Thousands of writes may take longer than their lease.
+                // Thousands of writes may take longer than the leader lease.
                 self.show_life().await?;
             }
             let landed = self.cache.store().commit(&task.transaction).await;

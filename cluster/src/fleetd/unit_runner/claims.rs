@@ -22,7 +22,7 @@ impl UnitRunner {
         let answered = self.take_claims(snapshot, lease).await;
         let (goal, ttl) = (&self.goal, self.ttl);
         let wanted = |name: &UnitName| goal.get(name).is_some_and(|one| may_run(one, ttl));
-        // The unit must stop as long as init has it, whatever happens to the lease.
+        // fleetd stops the unit until init no longer has it, even if the lease is renewed.
         self.giving_up.extend(self.held.iter().filter(|name| !wanted(name)).cloned());
         self.held.retain(wanted);
         let guarded = |name: &UnitName| self.held.contains(name) || self.giving_up.contains(name);
@@ -65,10 +65,11 @@ impl UnitRunner {
                 continue;
             }
             let ours = snapshot.claim_of(&name, &self.me);
-            let ours = ours.filter(|kept| !self.gave_back(&name, kept.modified));
+            let ours = ours.filter(|kept| !self.may_be_released(&name, kept.modified));
             if ours.is_some_and(|kept| kept.lease == lease) {
                 match self.is_overdue() {
-                    // The unit was given up; it is held again after the next renewal.
+                    // The unit was given up. A claim under a renewed lease counts again, so this is
+                    // retried.
                     true => self.etcd_failed |= !planted(Mutant::GivenUpForGood),
                     false => self.hold(name),
                 }
@@ -79,7 +80,7 @@ impl UnitRunner {
                 if self.held.contains(&name) && claimed.is_some_and(|at| snapshot.revision < *at) {
                     continue;
                 }
-                // As far as is known, the claim is not (or no longer) ours.
+                // The claim is not ours, or no longer ours.
                 self.giving_up.extend(self.held.take(&name));
             }
             if self.is_overdue() && !planted(Mutant::ClaimedUnproven) {
@@ -96,7 +97,8 @@ impl UnitRunner {
                     self.hold(name);
                 }
                 Ok(None) => (self.etcd_failed, answered) = (true, false),
-                // The store does not answer: stop and guard the held claims instead of waiting.
+                // The store does not answer: the loop ends, so that the held claims are guarded in
+                // time.
                 Err(_) => {
                     (self.etcd_failed, answered) = (true, false);
                     break;
@@ -124,9 +126,9 @@ impl UnitRunner {
         self.held.insert(name);
     }
 
-    /// Returns true if this claim was, or may have been, released and the snapshot is older. It
-    /// must be claimed again before it counts, and a release in flight then fails.
-    fn gave_back(&self, name: &UnitName, revision: i64) -> bool {
+    /// Returns true if the snapshot shows a claim that this fleetd has, or may have, released
+    /// since. It must be claimed again before it counts, and a release in flight then fails.
+    fn may_be_released(&self, name: &UnitName, revision: i64) -> bool {
         self.released.get(name) == Some(&revision) && !planted(Mutant::GivenBackCounts)
     }
 
@@ -146,7 +148,7 @@ impl UnitRunner {
     ) -> impl Future<Output = Result<T, F>> + use<T, F, C> {
         let clock = self.cache.clock().clone();
         let now = clock.now();
-        // Overdue claims are not saved by a shorter wait.
+        // A shorter wait does not help claims that are overdue.
         let giving_up = self.giving_up.iter().filter(|name| !self.is_overdue_for(name));
         let guarded = self.held.iter().chain(giving_up);
         let left = guarded.map(|name| self.worth_of(name).left(now, fence::patience)).min();
@@ -217,9 +219,9 @@ impl UnitRunner {
         }
     }
 
-    /// Takes as proof that no lease can expire since `at`, because etcd has no leader. That counts
-    /// only if the lease had not expired before: a machine that was paused longer than its lease
-    /// cannot know.
+    /// Takes `at` as a proof of the leases, because no lease expires while etcd has no leader. That
+    /// counts only for a lease that had not expired before. A machine that was paused longer than
+    /// its lease cannot know that.
     fn take_for_proof(&mut self, at: Duration) {
         let now = self.cache.clock().now();
         let mut own = self.worth();
@@ -267,7 +269,7 @@ impl UnitRunner {
         // After this time another machine may run the units, so they are given up without asking
         // the members. A restarted fleetd has no time left for that question.
         let part = if self.held_under.is_some() { fence::life } else { fence::unanswered };
-        if !asks_in_vain() {
+        if !renews_expired_lease() {
             self.give_up_after(part).await;
         }
         self.give_up_again().await;
@@ -292,7 +294,7 @@ impl UnitRunner {
             return;
         }
         self.asked_members = Some(began);
-        let patience = match asks_in_vain() {
+        let patience = match renews_expired_lease() {
             true => fence::asking(ttl),
             false => fence::asking_for(&worths, began),
         };
@@ -305,7 +307,7 @@ impl UnitRunner {
         self.await_proof(patience.saturating_sub(clock.since(began))).await;
     }
 
-    /// Gives up the units whose lease has not been proved for the given part of its time.
+    /// Gives up the units whose lease was last proved longer ago than `part` of its time.
     async fn give_up_after(&mut self, part: fn(Duration) -> Duration) {
         self.take_proof();
         self.see_claims();
@@ -326,8 +328,8 @@ impl UnitRunner {
         self.again |= !planted(Mutant::GivenUpForGood);
     }
 
-    /// Repeats the stop of given-up units while init has them, whatever happens to the lease.
-    /// Nothing else is put: an unregistered machine starts nothing.
+    /// Repeats the stop of given-up units while init has them. Nothing else is put: an unregistered
+    /// machine starts nothing.
     async fn give_up_again(&mut self) {
         if self.giving_up.is_empty() {
             return;
@@ -347,11 +349,12 @@ impl UnitRunner {
         let living = self.giving_up.iter().filter(|name| !self.is_overdue_for(name));
         let living: Vec<UnitName> = living.cloned().collect();
         if living.len() == self.giving_up.len() {
-            // The lease was valid all the time: its units are checked again before anything is put.
+            // The leases were renewed in time, so reconcile checks the units before it puts a
+            // source.
             self.again = true;
             return;
         }
-        // This unit is not stopped with the others.
+        // The lease of these units is valid, so they are not stopped with the others.
         for name in living {
             if !self.is_ours(&name) {
                 continue;
@@ -372,13 +375,14 @@ impl UnitRunner {
         let snapshot = self.cache.snapshot();
         let claim = snapshot.claim_of(name, &self.me);
         claim.is_some_and(|claim| {
-            registry::is_own_claim(claim, &self.instance) && !self.gave_back(name, claim.modified)
+            registry::is_own_claim(claim, &self.instance)
+                && !self.may_be_released(name, claim.modified)
         })
     }
 }
 
 /// Returns true if a mutant renews a lease that may have expired.
-fn asks_in_vain() -> bool {
+fn renews_expired_lease() -> bool {
     planted(Mutant::EndedLeaseAsked) || planted(Mutant::LeaderlessForLong)
 }
 

@@ -17,31 +17,32 @@ const FAREWELL: Duration = Duration::from_secs(120);
 
 impl UnitRunner {
     /// Stops units and waits for them. Returns false on timeout, when they may still run.
-    pub(super) async fn say_farewell(
+    pub(super) async fn stop_and_wait(
         &mut self,
         stops: Stops,
         happens: &mut mpsc::Receiver<()>,
     ) -> bool {
         let stays = |wanted: &Wanted| stops == Stops::Exclusive && !wanted.content.asks.exclusive;
-        // Until init has accepted the new source, the units are saved for a fleetd that may
-        // restart.
+        // The units stay in the saved state until init has accepted the new source, in case fleetd
+        // restarts.
         self.giving_up.append(&mut self.held);
         let leaving = self.giving_up.clone();
         if stops == Stops::Exclusive && leaving.is_empty() {
             return true;
         }
         let own = self.own_targets();
-        // A run without a file that was never ours is not stopped.
-        let is_strange = |unit: &UnitStatus| {
+        // An unkillable run without a unit file is not waited for, unless it is ours.
+        let is_foreign = |unit: &UnitStatus| {
             let is_left = unit.state == State::Failed && unit.source.is_none();
             is_left && unit.file.is_empty() && !own.contains(&unit.unit)
         };
-        let is_down = |unit: &UnitStatus| agent::is_down(Some(unit)) || is_strange(unit);
+        let is_down = |unit: &UnitStatus| agent::is_down(Some(unit)) || is_foreign(unit);
         let clock = self.cache.clock().clone();
         let ended = clock.within(FAREWELL, async {
             loop {
                 self.look().await;
-                // A fleetd that never reached its cluster has the units of its predecessor.
+                // A fleetd that never reached its cluster takes over and stops the units of its
+                // predecessor.
                 if !self.ending && self.begin().await {
                     self.goal.retain(|_, one| stays(one));
                     self.put().await;
@@ -55,7 +56,7 @@ impl UnitRunner {
                 if told && !self.blind && down {
                     return;
                 }
-                if self.blind && self.has_told_nothing() && self.init.is_absent().await {
+                if self.blind && self.has_put_nothing() && self.init.is_absent().await {
                     return;
                 }
                 tokio::select! {
@@ -73,7 +74,7 @@ impl UnitRunner {
     }
 
     /// Returns true if init has no units of this fleetd or its predecessor.
-    fn has_told_nothing(&self) -> bool {
+    fn has_put_nothing(&self) -> bool {
         let ran = self.ran.as_ref().is_some_and(|ran| !ran.is_empty());
         self.put.is_none() && self.had.is_none() && self.revision.is_none() && !ran
     }
@@ -87,10 +88,9 @@ impl UnitRunner {
         claimed.chain(self.goal.keys()).chain(ran).flat_map(agent::targets).collect()
     }
 
-    /// Returns true if init's source contains only the remaining units, so that it restarts no
-    /// stopped one. A unit that init refuses because of another unit is not waited for. An init
-    /// without our units that rejected the last source starts nothing; an unanswered put may still
-    /// be in progress.
+    /// Returns true if init's source has only the remaining units, so that init restarts no stopped
+    /// one. If init has no source of ours and rejected the last one, it starts nothing. A put
+    /// without an answer may still take effect, so it does not count.
     fn is_told(&self, stops: Stops, leaving: &BTreeSet<UnitName>) -> bool {
         if self.put_off.is_some() && self.put.is_none() && self.has_none {
             return true;

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// First delay until a permanently refused set is put again.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// Longest delay: another source may be the cause.
+/// Longest delay. The cause may be another source, whose change fleetd does not see.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// A refused set, and when to put it again.
@@ -47,7 +47,7 @@ pub(super) fn is_same(one: &SourceSet, other: &SourceSet) -> bool {
 
 impl UnitRunner {
     /// Returns true if a refused set is due again.
-    pub(super) fn is_put_again(&self) -> bool {
+    pub(super) fn is_retry_due(&self) -> bool {
         let now = self.cache.clock().now();
         self.put_off.as_ref().is_some_and(|put_off| put_off.until <= now)
     }
@@ -115,7 +115,7 @@ impl UnitRunner {
         }
     }
 
-    /// Stops units that must not run although init refuses the new set: puts the previous set
+    /// Stops units that must not run when init refuses the new set. It puts the previous set
     /// without them. Returns false if init did not answer and must be asked again.
     async fn take_back(&mut self, set: &SourceSet) -> bool {
         let Some(had) = self.put.clone().or(self.had.clone()) else { return true };
@@ -181,7 +181,7 @@ impl UnitRunner {
                 self.blind = false;
                 self.units = by_names(look.units);
                 self.hashes = self.fresh.take().unwrap_or_else(|| std::mem::take(&mut self.hashes));
-                self.note_what_runs();
+                self.note_running_hashes();
                 // Init was restarted, and has forgotten our source or never had it.
                 if let (Some(revision), Some(now)) = (self.revision, look.revision)
                     && now != revision
@@ -200,7 +200,7 @@ impl UnitRunner {
 impl UnitRunner {
     /// Records the file hashes of running processes. A stale unit keeps its old hash next to a
     /// newer file.
-    fn note_what_runs(&mut self) {
+    fn note_running_hashes(&mut self) {
         if self.ran.is_some() {
             // The units of the previous fleetd are not taken over yet.
             return;

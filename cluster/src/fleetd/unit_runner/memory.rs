@@ -74,7 +74,7 @@ impl UnitRunner {
     /// is checked. Readings with different contents may have the same revision.
     pub(super) fn remember(&mut self, next: Option<Recalled>) {
         let Some(next) = next else { return };
-        let (held, running) = (self.what_is_held(), self.started_from_older(&next.ran));
+        let (held, running) = (self.held_claims(), self.started_from_older(&next.ran));
         let Some(keep) = &mut self.keep else { return };
         let next = Recalled { held, running, ..next };
         let now = self.cache.clock().now();
@@ -99,7 +99,7 @@ impl UnitRunner {
     }
 
     /// Returns the held claims with those being given up, which init may still have.
-    fn what_is_held(&self) -> Held {
+    fn held_claims(&self) -> Held {
         let units: BTreeSet<UnitName> = self.held.union(&self.giving_up).cloned().collect();
         if units.is_empty() {
             return Held::default();
@@ -112,7 +112,7 @@ impl UnitRunner {
 
     /// Saves the claims before their units start.
     pub(super) fn remember_claims(&mut self) {
-        let held = self.what_is_held();
+        let held = self.held_claims();
         if let (Some(keep), Some((kept, _))) = (&mut self.keep, &mut self.kept)
             && kept.held != held
         {
@@ -121,7 +121,7 @@ impl UnitRunner {
         }
     }
 
-    /// Saves the state now and then when changes concern only other machines.
+    /// Saves the newer revision every few seconds while changes concern only other machines.
     pub(super) fn remember_now_and_then(&mut self) {
         self.remember_claims();
         if self.ran.is_some() {

@@ -11,9 +11,8 @@ use groundstate_units::control::source_set::SourceSet;
 use std::collections::BTreeSet;
 
 impl UnitRunner {
-    /// Returns the set for init. A process with a claim must not keep running beside a file without
-    /// one, even of another unit with the same name at init. So it is stopped before init gets such
-    /// a file.
+    /// Returns the set for init. init may keep a process when it gets another file under the same
+    /// name. So a unit that needs no claim is left out until the process with a claim has stopped.
     pub(super) fn set(&self) -> SourceSet {
         let guarded = self.guarded();
         let put = self.put.as_ref();
@@ -43,7 +42,7 @@ impl UnitRunner {
         let called = |name: &UnitName| {
             let has_it = |one: &&Wanted| one.needs_claim() && self.init_has(name, one);
             match self.goal.get(name).filter(has_it) {
-                // Init has nothing of the previous file any more.
+                // Init has this file and no longer the previous one.
                 Some(one) => vec![agent::called(name, one)],
                 // It may have had a file of either kind.
                 None => agent::targets(name).to_vec(),
@@ -52,8 +51,9 @@ impl UnitRunner {
         all.flat_map(called).collect()
     }
 
-    /// Returns true if init has this file. If the source at init is unknown, the kind of the unit's
-    /// file at init counts. So a restart of fleetd or init does not stop a process beside it.
+    /// Returns true if init has this file. If the source at init is unknown, it is enough that
+    /// init's unit is from the same kind of file. Otherwise a restart of fleetd or init would stop
+    /// another unit with the same stem.
     fn init_has(&self, name: &UnitName, wanted: &Wanted) -> bool {
         if let Some(put) = &self.put {
             return agent::is_put(put, name, wanted);
@@ -76,7 +76,7 @@ impl UnitRunner {
                 self.etcd_failed |=
                     !matches!(landed, Ok(Some(_))) && !planted(Mutant::ReleasedOnce);
                 if landed.is_err() {
-                    // The store does not answer, and will not answer the next requests either.
+                    // The store does not answer, so the other requests are not sent.
                     return;
                 }
             }
@@ -84,7 +84,7 @@ impl UnitRunner {
     }
 
     /// Returns true if init's source no longer has the claimed unit and no process of it runs under
-    /// any name. Another unit may have taken the name; the claim is about the previous one.
+    /// any name. If another unit has taken the name, only the processes of the previous one count.
     fn is_over(&self, name: &UnitName) -> bool {
         // The unit states or the source at init are unknown.
         let Some(put) = self.put.as_ref().filter(|_| !self.blind) else { return false };
@@ -105,8 +105,8 @@ impl UnitRunner {
         self.all_of(name, agent::is_down)
     }
 
-    /// Checks both names of a unit whose file is unknown. A unit that only has the name as an alias
-    /// is another unit.
+    /// If the unit's file is unknown, checks its name at init as a fleet unit and as a native one.
+    /// A unit that has the name only as an alias is another unit.
     pub(super) fn all_of(&self, name: &UnitName, are: fn(Option<&UnitStatus>) -> bool) -> bool {
         let own = |name: &String| self.units.get(name).filter(|unit| unit.unit == *name);
         agent::targets(name).iter().all(|name| are(own(name)))

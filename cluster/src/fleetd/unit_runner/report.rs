@@ -1,5 +1,5 @@
 //! Publishes the unit states of this machine when they change, many in one transaction. Each write
-//! is conditional on the previous one, so that a late write fails.
+//! requires the revision of the previous one, so that a late write fails.
 
 use super::{UnitRunner, claims};
 use crate::agent::{self, Wanted};
@@ -16,8 +16,8 @@ use groundstate_units::machine::reason::State;
 use std::collections::BTreeMap;
 
 /// Explains that a running process has another hash than the unit's file.
-const OLDER: &str = "still running with an older file: init has the new file and uses it after the \
-    next restart of the unit";
+const OLDER: &str = "still running with an older file: init has the new file and uses it at the \
+    next start of the unit";
 /// States per transaction.
 const STATES_AT_ONCE: usize = 100;
 
@@ -50,7 +50,7 @@ impl UnitRunner {
         let all: Vec<(UnitName, Option<StateRecord>)> = gone.chain(fresh).collect();
         for part in all.chunks(STATES_AT_ONCE) {
             if !self.tell_part(part, lease).await {
-                // The stored states are read before they are published again.
+                // The stored revisions are read again before the next write.
                 self.told_under = None;
                 self.etcd_failed = true;
                 return;
@@ -64,13 +64,13 @@ impl UnitRunner {
             let complaint = agent::complaint(name, wanted, &self.complaints);
             let unit = agent::find(name, wanted, &self.units);
             let mut state = agent::state(name, wanted, put, unit, complaint);
-            // The hash belongs to the set that init had then, so a client that waits for another
-            // file keeps waiting.
+            // The states are from before the last put, so they carry the hashes of that time. A
+            // client that waits for the new hash keeps waiting.
             if let Some(hash) = self.hashes.get(name) {
                 state.hash.clone_from(hash);
             }
             if unit.is_some_and(|unit| unit.stale) {
-                if let Some(hash) = self.hash_of_what_runs(snapshot, name) {
+                if let Some(hash) = self.running_hash(snapshot, name) {
                     state.hash = hash;
                 }
                 // A stopping unit will restart with the new file.
@@ -95,7 +95,7 @@ impl UnitRunner {
 
     /// Returns the file hash of a running process next to a newer file, if known; a previous fleetd
     /// may have published it.
-    fn hash_of_what_runs(&self, snapshot: &Snapshot, name: &UnitName) -> Option<String> {
+    fn running_hash(&self, snapshot: &Snapshot, name: &UnitName) -> Option<String> {
         let told = snapshot.states.get(name).and_then(|by| by.get(&self.me));
         self.running.get(name).cloned().or_else(|| told.map(|kept| kept.record.hash.clone()))
     }
@@ -108,7 +108,7 @@ impl UnitRunner {
         self.withheld.clone_from(&snapshot.withheld);
         let names: Vec<String> = self.withheld.iter().map(ToString::to_string).collect();
         match names.is_empty() {
-            true => log::info(format_args!("no units are withheld any more")),
+            true => log::info(format_args!("no units are withheld now")),
             false => log::error(format_args!("{}: {WITHHELD}", names.join(" "))),
         }
     }
@@ -141,8 +141,9 @@ impl UnitRunner {
         }
     }
 
-    /// Finds states whose write had an unknown result and landed: they would outlive their unit. A
-    /// snapshot older than our own writes is checked again when it is newer.
+    /// Finds states of earlier writes with an unknown result that etcd has applied. Otherwise such
+    /// a state would stay after its unit is gone. A snapshot older than our own writes cannot tell;
+    /// the check is repeated.
     fn see_strays(&mut self, snapshot: &Snapshot) {
         if planted(Mutant::StrayLeft) {
             return;

@@ -25,8 +25,8 @@ impl UnitRunner {
         }
     }
 
-    /// Limits a request that a healthy init answers at once. A hanging init is asked again, while
-    /// guarding, publishing and exiting continue.
+    /// Limits a request that a healthy init answers at once. So a hanging init does not delay
+    /// guarding, publishing and exiting.
     pub(super) fn of_init<T, C: Future<Output = Result<T, InitFault>>>(
         &self,
         call: C,
@@ -42,8 +42,8 @@ impl UnitRunner {
         self.within(if self.silent.is_some() { self.at_once() } else { PATIENCE }, call)
     }
 
-    /// The timeout, well before anything must be given up. It grows while init stays silent,
-    /// because init may be slow rather than gone.
+    /// The timeout. While init answers, it is at most half of [`fence::patience`]. It grows while
+    /// init stays silent, because init may be slow rather than gone.
     fn at_once(&self) -> Duration {
         let least = ASKED.min(fence::patience(self.ttl) / 2);
         let since = |at| self.cache.clock().since(at);

@@ -11,10 +11,10 @@ use crate::suspicious_read_guard::WITHHELD;
 use crate::unit_name::UnitName;
 use std::time::Duration;
 
-/// Time after a pause in which a machine may lack news of its lease.
+/// Time after a pause in which a machine may not have heard of its lease yet.
 const AFTER_A_PAUSE: Duration = Duration::from_secs(1);
 
-/// A reading without information about units stops fewer than this,
+/// An incomplete reading may stop fewer units than this,
 const MANY: usize = 3;
 /// or at most this percentage of those that run.
 const LARGE_SHARE: usize = 30;
@@ -22,7 +22,7 @@ const LARGE_SHARE: usize = 30;
 /// Maximum time for two messages to init.
 const WAY_TO_INIT: Duration = Duration::from_millis(10);
 
-/// Global units run on exactly the machines that fit, after a delay.
+/// Global units run on exactly the machines that meet their requirements, after a delay.
 pub(super) fn c05_globals(world: &World, moment: &Moment<'_>) -> Verdict {
     if !matches!(moment, Moment::Tick) {
         return Ok(());
@@ -33,7 +33,7 @@ pub(super) fn c05_globals(world: &World, moment: &Moment<'_>) -> Verdict {
         for (name, kept) in &world.truth.globals {
             let there = machine.init.files.contains_key(name.as_str());
             must(there == chosen.contains(name), || {
-                format!("global {name} on machine {number}: {there}, to be {}", !there)
+                format!("global {name} on machine {number}: file {there}, expected {}", !there)
             })?;
             let launched = there && kept.record.desired == Desired::Launched;
             let root = machine.init.roots.contains(name.as_str());
@@ -50,7 +50,8 @@ pub(super) fn c09_no_time_travel(world: &World, moment: &Moment<'_>) -> Verdict 
         Moment::Put { machine, added, .. } => {
             let one = &world.machines[*machine];
             let Some(fleetd) = one.fleetd.as_ref().filter(|_| !one.leaving) else { return Ok(()) };
-            // Before it receives anything, it may give up the claims of its predecessor.
+            // Before its first answer from etcd, a fleetd may give up the claims of its
+            // predecessor.
             let heard = fleetd.daemon.cache.health().borrow().last_contact.is_some();
             if !heard && added.is_empty() {
                 return Ok(());
@@ -58,14 +59,15 @@ pub(super) fn c09_no_time_travel(world: &World, moment: &Moment<'_>) -> Verdict 
             let seen = fleetd.daemon.cache.snapshot().revision;
             let acted = world.book.acted.get(machine).copied().unwrap_or_default();
             let acts = seen >= acted;
-            must(acts, || format!("machine {machine} acts on {seen} after {acted}"))
+            must(acts, || format!("machine {machine} acts on revision {seen} after {acted}"))
         }
         Moment::Tick => {
             for (number, machine) in world.machines.iter().enumerate() {
                 let Some(fleetd) = &machine.fleetd else { continue };
-                // A fleetd that has just started knows only the saved revision of its cluster.
+                // A fleetd without an answer yet has the saved revision of its cluster, but no
+                // contents.
                 let begins = fleetd.daemon.cache.health().borrow().last_contact.is_none();
-                // The substitute of an unreadable value was not written at that revision.
+                // A snapshot has substitutes for unreadable values, which etcd does not have.
                 let garbled = !world.truth.set_aside.is_empty();
                 if begins || garbled || world.book.sees_part.contains(&number) {
                     continue;
@@ -80,7 +82,12 @@ pub(super) fn c09_no_time_travel(world: &World, moment: &Moment<'_>) -> Verdict 
                     && seen.globals == truth.globals
                     && seen.machines == truth.machines
                     && seen.claims == truth.claims;
-                must(same, || format!("{} sees another revision {}", machine.id, seen.revision))?;
+                must(same, || {
+                    format!(
+                        "machine {} sees other contents at revision {}",
+                        machine.id, seen.revision
+                    )
+                })?;
             }
             Ok(())
         }
@@ -111,17 +118,17 @@ fn may_be_lost(world: &World, machine: usize, name: &UnitName) -> bool {
     if !one.init.files.get(name.as_str()).is_some_and(|text| is_exclusive(text)) {
         return false;
     }
-    // The lease of the claim counts, which may be an earlier one.
+    // The lease of the claim counts, which may be older than the machine's present lease.
     let lease = lease_it_knows(world, machine, name);
     let sign = lease.and_then(|lease| world.etcd.signs.get(&(machine, lease))).copied();
     // Two thirds of the lease by its own clock, which may be 1% fast.
     let patience = world.plan.ttl * 2 / 3 * 98 / 100;
     // A twin whose own lease is over knows nothing about the lease of the present claim.
     let its_own = sign.is_some();
-    // News that arrived while the message to init was in flight came too late.
+    // A proof that arrived while the message to init was in flight came too late.
     let sign = sign.unwrap_or_default();
     let known = sign.known_at(world.now.saturating_sub(WAY_TO_INIT));
-    // A fleetd's last news before a restart was not saved.
+    // A fleetd may not have saved its last proof before a restart.
     let restarted = one.down_until + world.plan.ttl > world.now;
     let sign = if restarted { sign.before.min(known) } else { known };
     let silent = world.now.saturating_sub(sign) >= patience;
@@ -138,8 +145,8 @@ fn may_be_lost(world: &World, machine: usize, name: &UnitName) -> bool {
         && world.plan.rates.refused == 0;
     // A machine that was paused cannot know that its lease existed when the quorum was lost.
     let long = world.now >= lost.max(one.slept_until) + world.plan.ttl;
-    // After a pause, its first renewal or init's answer may be lost, and it does not wait for
-    // another.
+    // After a pause, the answer to its first renewal or init's answer may be lost, and the machine
+    // does not wait for another one.
     let rates = &world.plan.rates;
     let lossy = rates.lost + rates.refused + rates.late + rates.init > 0;
     let stood = lossy && world.now < one.paused_until + AFTER_A_PAUSE;
@@ -147,7 +154,7 @@ fn may_be_lost(world: &World, machine: usize, name: &UnitName) -> bool {
     (silent || stood) && !(known && long) && !heard
 }
 
-/// Returns the lease of a claim as its fleetd knows it. The fleetd may hear late, or never, that
+/// Returns the lease of a claim as its fleetd knows it. The fleetd may learn late, or never, that
 /// the claim was renewed under the present lease.
 fn lease_it_knows(world: &World, machine: usize, name: &UnitName) -> Option<i64> {
     let one = &world.machines[machine];
@@ -160,8 +167,8 @@ fn lease_it_knows(world: &World, machine: usize, name: &UnitName) -> Option<i64>
     let seen = snapshot.is_none_or(|snapshot| {
         snapshot.claim_of(name, &one.id).is_some_and(|kept| kept.lease == lease)
     });
-    // A previous fleetd may have requested the renewal and ended before the answer. It then saved
-    // the earlier expiry of both leases, and this fleetd does not see the new lease.
+    // A previous fleetd may have requested the renewal and ended before the answer. Then it saved
+    // the lease that expires first, and this fleetd does not know the new lease.
     let own = rebound.asked && rebound.at >= one.down_until;
     let knows = own && seen && rebound.at + on_its_way <= world.now;
     // If the previous fleetd learned of it in time, it saved that.
@@ -188,7 +195,7 @@ fn is_about_to_hear(world: &World, machine: usize, lease: i64, sign: Duration) -
     let ours = world.truth.machines.get(&one.id).is_some_and(|kept| kept.lease == lease);
     let waits = world.plan.ttl / 12 * 98 / 100;
     let lives = fence::life(world.plan.ttl) * 98 / 100;
-    // A delay counts twice: the machine writes its key before it renews.
+    // Two requests are delayed: the machine writes its key before it renews.
     calm && rates.lost + rates.refused + rates.late + rates.init == 0
         && ours
         && is_member(world, machine)
@@ -197,7 +204,7 @@ fn is_about_to_hear(world: &World, machine: usize, lease: i64, sign: Duration) -
         && world.now < sign + lives
 }
 
-/// Units are stopped only for a known reason.
+/// A machine stops a unit only for a reason that it knows.
 pub(super) fn c10_no_stop_by_ignorance(world: &World, moment: &Moment<'_>) -> Verdict {
     let Moment::Put { machine, dropped, .. } = moment else { return Ok(()) };
     // C19 covers units stopped by an incomplete reading.
@@ -210,7 +217,7 @@ pub(super) fn c10_no_stop_by_ignorance(world: &World, moment: &Moment<'_>) -> Ve
         let cause = has_cause(world, *machine, name)
             || may_be_lost(world, *machine, name)
             || gave_way_to_an_exclusive_one(world, *machine, name);
-        must(cause, || format!("{name} is stopped on machine {machine}, which was told nothing"))?;
+        must(cause, || format!("{name} is stopped on machine {machine} without a change in etcd"))?;
     }
     Ok(())
 }
@@ -246,11 +253,11 @@ pub(super) fn c19_mass_stop(world: &World, moment: &Moment<'_>) -> Verdict {
     };
     let again = dropped.iter().filter(uncaused).find(says);
     must(again.is_none(), || {
-        format!("{again:?} went on without a word, and is stopped on machine {machine}")
+        format!("withheld {again:?} is stopped on machine {machine} without an event")
     })?;
     let stopped = dropped.iter().filter(uncaused).count();
     must(stopped < MANY || stopped * 100 <= ran * LARGE_SHARE, || {
-        format!("{dropped:?} are stopped on machine {machine}, {stopped} of {ran} without a word")
+        format!("{dropped:?} are stopped on machine {machine}, {stopped} of {ran} without an event")
     })
 }
 
@@ -265,7 +272,7 @@ pub(super) fn c15_state_truth(world: &World, moment: &Moment<'_>) -> Verdict {
             let Ok(name) = UnitName::new(file) else { continue };
             let told = world.truth.states.get(&name).and_then(|by| by.get(&machine.id));
             let Some(told) = told else {
-                return Err(format!("nothing is said of {name} on machine {number}"));
+                return Err(format!("machine {number} publishes no state of {name}"));
             };
             let active = match machine.init.runs.get(file).map(|run| run.phase) {
                 None => "inactive",
@@ -275,11 +282,11 @@ pub(super) fn c15_state_truth(world: &World, moment: &Moment<'_>) -> Verdict {
             };
             let record = &told.record;
             must(record.active == active, || {
-                format!("{name} on machine {number} is {active}, said to be {}", record.active)
+                format!("{name} on machine {number} is {active}, published as {}", record.active)
             })?;
             let launched = machine.init.roots.contains(file);
             must((record.reached == Desired::Launched) == launched, || {
-                format!("{name} on machine {number}: said to have reached {}", record.reached)
+                format!("{name} on machine {number}: published as {}", record.reached)
             })?;
         }
     }

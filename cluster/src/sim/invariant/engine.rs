@@ -26,7 +26,7 @@ const ENGINES_ALIKE: u64 = 5;
 const PROMPT: Duration = Duration::from_secs(6);
 /// A write lands within this time after its decision, or not at all.
 const MOMENT: Duration = Duration::from_millis(1_500);
-/// The damping of a departure that an engine missed.
+/// Damping that an engine adds for a departure which the invariant does not count.
 const ONE_GOING: Duration = Duration::from_secs(10);
 /// Two leader leases in intervals; the successor starts with a reading.
 const TERM: u32 = 10;
@@ -54,7 +54,7 @@ pub(super) fn c03_constraints(world: &World, moment: &Moment<'_>) -> Verdict {
                 let why = rules::refusal(&world.truth, &machine, &name);
                 let moment = globals_are_new(world, &name, &machine);
                 if let Some(why) = why.filter(|why| why != "MachineOf" || !moment) {
-                    return Err(format!("{name} is put on {machine}: {why}"));
+                    return Err(format!("{name} is placed on {machine}: {why}"));
                 }
             }
             Ok(())
@@ -64,8 +64,9 @@ pub(super) fn c03_constraints(world: &World, moment: &Moment<'_>) -> Verdict {
     }
 }
 
-/// The global units on a machine depend on all of them and on other recent changes. No key records
-/// them, so no write can depend on them.
+/// Returns true if the global units on a machine may have changed recently. They depend on all
+/// global units and on the machine, and no key records them. So no write can require that they are
+/// unchanged.
 fn globals_are_new(world: &World, name: &UnitName, machine: &MachineId) -> bool {
     let asks = world.truth.units.get(name).map(|kept| &kept.record.asks.peers);
     let is_global = |peer: &String| world.truth.globals.keys().any(|name| name.as_str() == peer);
@@ -89,7 +90,7 @@ fn runs_as_told(world: &World, number: usize) -> Verdict {
         let elsewhere = world.truth.is_claimed_by_others(name, &machine.id);
         let claim = world.truth.claim_of(name, &machine.id);
         let instance = format!("{} {}", machine.instance, machine.boot);
-        // The previous run of the machine may still run it, as far as is known.
+        // The unit may still run under a claim of the machine's previous run.
         let earlier = claim.is_some_and(|claim| !registry::is_own_claim(claim, &instance));
         let text = content.record.file.text();
         if is_exclusive(&text) && (elsewhere || earlier || *desired == Desired::Loaded) {
@@ -99,7 +100,7 @@ fn runs_as_told(world: &World, number: usize) -> Verdict {
         must(has == Some(&text), || format!("{name} on machine {number}: another file"))?;
         let launched = machine.init.roots.contains(name.as_str());
         must(launched == (*desired == Desired::Launched), || {
-            format!("{name} on machine {number} is to be {desired}; a root: {launched}")
+            format!("{name} on machine {number} should be {desired}; root: {launched}")
         })?;
     }
     for file in machine.init.files.keys() {
@@ -108,13 +109,15 @@ fn runs_as_told(world: &World, number: usize) -> Verdict {
         let withheld =
             || UnitName::new(file).is_ok_and(|name| is_withheld(world, &machine.id, &name));
         let on = || may_be_there_still(world, number, file) || withheld();
-        must(global || there || on(), || format!("{file} is on machine {number}, untold"))?;
+        must(global || there || on(), || {
+            format!("machine {number} has the file {file} without a schedule")
+        })?;
     }
     Ok(())
 }
 
-/// Returns true if the unit is wanted, has no place, and may run there. Peers of MachineOf without
-/// a place count if init has them.
+/// Returns true if the unit is wanted, has no place, and may run there. For MachineOf, a unit
+/// without a place counts if init has its file.
 fn may_be_there_still(world: &World, number: usize, file: &str) -> bool {
     let (truth, machine) = (&world.truth, &world.machines[number]);
     let Ok(name) = UnitName::new(file) else { return false };
@@ -152,7 +155,7 @@ pub(super) fn c04_followers(world: &World, moment: &Moment<'_>) -> Verdict {
             let moment = world.book.globals + MOMENT > world.now
                 && world.truth.globals.keys().any(|name| name.as_str() == peer);
             must(!was || beside(&world.truth) || moment, || {
-                format!("{name} stays, {peer} is moved away")
+                format!("{name} stays although {peer} is moved")
             })?;
         }
     }
@@ -174,11 +177,11 @@ fn asks_when_elected(world: &World, machine: usize, ttl: Duration) -> Verdict {
     let to_lead = ttl == lease(world.plan.interval, world.plan.ttl);
     let id = &world.machines[machine].id;
     let leads = world.truth.leader.as_ref().is_some_and(|kept| kept.record.machine == *id);
-    // It may have lost the election in the meantime.
+    // The machine may have been elected and lost the key again.
     let lately = world.book.elected.get(id).is_some_and(|at| *at + MOMENT >= world.now);
     let stood = world.machines[machine].paused_until + MOMENT >= world.now;
     must(!to_lead || leads || lately || stood, || {
-        format!("machine {machine} asks for a lease to lead by and was not elected")
+        format!("machine {machine} requests a leader lease without being elected")
     })
 }
 
@@ -199,7 +202,7 @@ pub(super) fn c06_fencing(world: &World, moment: &Moment<'_>) -> Verdict {
         Condition::Unchanged(key, revision) => *key == leader && Some(*revision) == now,
         _ => false,
     });
-    must(fence, || "a unit is moved by a write that does not ask who leads".to_string())
+    must(fence, || "a write moves a unit without a check of the leader key".to_string())
 }
 
 /// A unit that some machine may have is placed; otherwise its reason is recorded.
@@ -213,7 +216,7 @@ pub(super) fn c07_placement(world: &World, moment: &Moment<'_>) -> Verdict {
         must(world.truth.leader.is_some(), || "no machine leads".to_string())?;
         for machine in world.machines.iter().filter(|machine| !machine.is_clone) {
             let there = world.truth.machines.contains_key(&machine.id);
-            must(there, || format!("{} is not in the cluster", machine.id))?;
+            must(there, || format!("machine {} is not registered", machine.id))?;
         }
     }
     if settled || is_decided(world) { all_are_placed(world) } else { Ok(()) }
@@ -252,10 +255,10 @@ fn all_are_placed(world: &World) -> Verdict {
             None => {
                 let free = |id: &&MachineId| rules::refusal(truth, id, name).is_none();
                 if let Some(machine) = truth.machines.keys().find(free) {
-                    return Err(format!("{name} is nowhere, and {machine} may have it"));
+                    return Err(format!("{name} has no place, although {machine} may have it"));
                 }
                 let told = truth.whys.contains_key(name);
-                must(told, || format!("{name} is nowhere and does not say why"))?;
+                must(told, || format!("{name} has no place and no recorded reason"))?;
             }
         }
     }
@@ -275,10 +278,7 @@ pub(super) fn c08_no_flapping(world: &World, moment: &Moment<'_>) -> Verdict {
         }
         Moment::Quiet => {
             must(world.book.stirred <= world.healed + super::super::run::SETTLED, || {
-                format!(
-                    "something was written at {:?}, and nothing had changed",
-                    world.book.stirred
-                )
+                format!("a write at {:?} without a change", world.book.stirred)
             })
         }
         _ => Ok(()),
@@ -295,7 +295,7 @@ fn stays_or_has_cause(
     if after.place_of(name) == Some(from) || !rules::is_wanted(after, name) {
         return Ok(());
     }
-    // For a machine that is gone its last metadata counts.
+    // For an unregistered machine, its last metadata counts.
     let said = world.book.said.get(from);
     let refused = |snapshot: &Snapshot| match (snapshot.machines.contains_key(from), said) {
         (false, Some(said)) => rules::away_refused(snapshot, from, name, said),
@@ -308,7 +308,8 @@ fn stays_or_has_cause(
     let counted = world.book.led_since + MOMENT;
     let departures = match world.leader() {
         Some(leads) => {
-            // It may have missed the end of a recent fault when it decided this.
+            // The leader may have decided this before it learned of a machine's return after a
+            // recent fault.
             let late = world.calm_since(leads) + MOMENT >= world.now;
             world.book.departures.seen_by(leads, from, late)
         }
@@ -317,14 +318,16 @@ fn stays_or_has_cause(
     let restless = flap_damping(&departures, counted).saturating_sub(ONE_GOING);
     let grace = (world.plan.grace + restless) * 98 / 100;
     let gone = world.book.gone.get(from).copied();
-    // It cannot know about a visit while its watch was broken: for it the machine was gone all the
-    // time.
+    // If the machine was back only while the leader's watch was broken, the leader counts it as
+    // gone all the time.
     let seen = departures.last().filter(|_| gone.is_some()).map(|going| going.at);
     let seen = seen.map(|since| since.max(world.book.led_since));
     let over = gone.into_iter().chain(seen).any(|since| since + grace <= world.now);
     // A leader without news does not know that the machine was back briefly.
     let deaf = world.leader().is_some_and(|leads| world.calm_since(leads) >= world.now);
-    must(over || deaf, || format!("{name} is moved from {from}, where it may stay; gone: {gone:?}"))
+    must(over || deaf, || {
+        format!("{name} is moved from {from}, where it may stay; {from} gone since: {gone:?}")
+    })
 }
 
 /// Returns where an engine would place the units, and the reasons that it would record.

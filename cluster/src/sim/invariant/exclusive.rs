@@ -8,10 +8,10 @@ use crate::unit_name::UnitName;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Time for a machine that resumes after a pause to give up what it lost, including a question to
-/// etcd.
+/// Time for a machine that resumes after a pause to give up units with an expired claim, including
+/// a question to etcd.
 const AFTER_A_PAUSE: Duration = Duration::from_millis(2_500);
-/// The same after a pause longer than its lease: it asks nothing and only stops its units.
+/// The same after a pause longer than its lease, when it stops its units without a question.
 pub const AFTER_A_LEASE: Duration = Duration::from_millis(STOP + 100);
 
 /// Percentage of a lease for which a claim is valid after its last proof: two thirds, plus clock
@@ -40,7 +40,7 @@ fn is_bound(world: &World, number: usize) -> bool {
         && !lately(machine.ended)
 }
 
-/// The time that it has to give up what it lost in its last pause.
+/// Returns the time that the machine has to give up units whose claim expired in its last pause.
 fn after_a_pause(world: &World, machine: &Machine) -> Duration {
     let stood = machine.paused_until.saturating_sub(machine.paused_since);
     // If init's answers may be lost, the put is repeated.
@@ -50,8 +50,8 @@ fn after_a_pause(world: &World, machine: &Machine) -> Duration {
     }
 }
 
-/// An exclusive unit runs on at most one machine at any real time. Another unit runs beside its
-/// successor only while its machine cannot know better.
+/// An exclusive unit runs on at most one machine at any real time. A non-exclusive unit runs on a
+/// second machine only while the first machine may not know of the move.
 pub(super) fn c01_exclusivity(world: &World, moment: &Moment<'_>) -> Verdict {
     match moment {
         Moment::Live => {
@@ -63,7 +63,7 @@ pub(super) fn c01_exclusivity(world: &World, moment: &Moment<'_>) -> Verdict {
                 }
             }
             match on.into_iter().find(|(_, on)| on.len() > 1) {
-                Some((name, on)) => Err(format!("{name} lives on machines {on:?}")),
+                Some((name, on)) => Err(format!("{name} runs on machines {on:?}")),
                 None => Ok(()),
             }
         }
@@ -74,13 +74,15 @@ pub(super) fn c01_exclusivity(world: &World, moment: &Moment<'_>) -> Verdict {
                     let Ok(unit) = UnitName::new(name) else { continue };
                     let others = world.machines.iter().filter(|one| one.id != machine.id);
                     let elsewhere = others.into_iter().any(|one| one.init.is_live(name));
-                    // A unit without a place keeps running while no leader can place it (C10).
+                    // Without a leader, a unit without a place keeps running (C10).
                     let unled = LAG + world.plan.interval * UNLED.0 + UNLED.1;
                     let unled =
                         may_go_on(world, number, &unit) && !is_settled(world, number, unled);
                     let may = unled || is_launched(&world.truth, &machine.id, &unit);
                     must(!elsewhere || may, || {
-                        format!("{name} lives on machine {number} still, {LAG:?} too long")
+                        format!(
+                            "{name} still runs on machine {number} more than {LAG:?} after it was moved"
+                        )
                     })?;
                 }
             }
@@ -102,15 +104,15 @@ pub(super) fn c02_claim_first(world: &World, moment: &Moment<'_>) -> Verdict {
     for name in added.iter().filter(|name| text(name).is_some_and(|text| is_exclusive(text))) {
         let ours = world.truth.claim_of(name, &machine.id);
         let others = world.truth.is_claimed_by_others(name, &machine.id);
-        must(!others, || format!("{name} begins on machine {number}, claimed by another too"))?;
-        must(ours.is_some(), || format!("{name} begins on machine {number}, unclaimed"))?;
+        must(!others, || format!("{name} starts on machine {number} beside another claim"))?;
+        must(ours.is_some(), || format!("{name} starts on machine {number} without a claim"))?;
         let sign = ours.and_then(|kept| world.etcd.signs.get(&(*number, kept.lease))).copied();
         let sign = sign.map(|sign| sign.asked);
         let proved = sign.is_some_and(|at| at + PROVED * world.plan.ttl / 100 > world.now);
         // All members may have said that they have no leader, which is an equivalent proof.
         let leaderless = world.etcd.no_quorum_until + world.plan.ttl > world.now;
         must(proved || leaderless, || {
-            format!("{name} begins on machine {number}, by a claim last proved at {sign:?}")
+            format!("{name} starts on machine {number} with a claim last proved at {sign:?}")
         })?;
     }
     Ok(())

@@ -4,9 +4,9 @@ use super::{LAG, Moment, Verdict, is_member, must};
 use crate::fleetd::lead::lease;
 use crate::sim::world::World;
 
-/// A machine without faults renews its leader lease or revokes it: no other machine can lead while
-/// the lease exists.
-fn is_led_in_deed(world: &World) -> Verdict {
+/// A machine without faults renews its leader lease or revokes it, because no other machine can
+/// lead while the lease exists.
+fn leader_renews(world: &World) -> Verdict {
     let (Some(number), Some(kept)) = (world.leader(), &world.truth.leader) else { return Ok(()) };
     let Some((ttl, _)) = world.etcd.leases.get(&kept.lease).copied() else { return Ok(()) };
     let machine = &world.machines[number];
@@ -27,7 +27,7 @@ fn is_led_in_deed(world: &World) -> Verdict {
         return Ok(());
     }
     must(shown + ttl * 2 / 3 > world.now, || {
-        format!("machine {number} has the key to lead, and shows no life of its lease")
+        format!("machine {number} has the leader key and does not renew its lease")
     })
 }
 
@@ -36,14 +36,14 @@ fn is_led_in_deed(world: &World) -> Verdict {
 pub(super) fn c20_without_an_engine(world: &World, moment: &Moment<'_>) -> Verdict {
     if let Moment::Asked { machine, ttl } = moment {
         return must(*ttl <= world.plan.ttl, || {
-            format!("machine {machine} asks for a lease of {ttl:?}: longer than agent_ttl")
+            format!("machine {machine} requests a lease of {ttl:?}, longer than agent_ttl")
         });
     }
     if !matches!(moment, Moment::Tick) {
         return Ok(());
     }
     if world.truth.leader.is_some() {
-        return is_led_in_deed(world);
+        return leader_renews(world);
     }
     for ran in &world.book.ran_when_led {
         let machine = &world.machines[ran.machine];
@@ -54,7 +54,7 @@ pub(super) fn c20_without_an_engine(world: &World, moment: &Moment<'_>) -> Verdi
         }
         let life = machine.init.runs.get(ran.unit.as_str()).map(|run| run.life);
         must(life == Some(ran.life), || {
-            format!("{} on machine {} does not outlast its engine", ran.unit, ran.machine)
+            format!("{} on machine {} stopped with the leading engine", ran.unit, ran.machine)
         })?;
     }
     Ok(())

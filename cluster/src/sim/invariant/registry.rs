@@ -15,12 +15,12 @@ use crate::unit_name::UnitName;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Time for which an evicted machine may act on what it knew.
+/// Time for which an evicted machine may act on its last snapshot.
 const NEWS: Duration = Duration::from_secs(5);
 /// Time within which a write to a foreign etcd is answered.
 const ASTRAY: Duration = Duration::from_secs(1);
 
-/// Returns true if this very machine is registered under its id.
+/// Returns true if this machine, and not its twin, is registered under its id.
 pub(in crate::sim) fn is_member(world: &World, number: usize) -> bool {
     let machine = &world.machines[number];
     let there = world.truth.machines.get(&machine.id);
@@ -34,7 +34,7 @@ fn no_ring(truth: &Snapshot, changes: &[Change]) -> Verdict {
         Change::Delete { .. } => false,
     };
     let ring = changes.iter().any(is_file).then(|| rules::ring(truth)).flatten();
-    must(ring.is_none(), || format!("{ring:?} replaces itself in a ring"))
+    must(ring.is_none(), || format!("the unit {ring:?} displaces itself through Replaces"))
 }
 
 /// Schedules contain the desired state. Nothing is launched, or published as launched, without a
@@ -54,18 +54,22 @@ pub(super) fn c12_states(world: &World, moment: &Moment<'_>) -> Verdict {
                     let wish = truth.desired_of(name);
                     let hash = truth.units.get(name).map(|unit| &unit.record.hash);
                     let same = kept.record.desired == wish && Some(&kept.record.hash) == hash;
-                    must(same, || format!("{machine} is told {kept:?} of {name}, wished {wish}"))?;
+                    must(same, || {
+                        format!("the schedule of {machine} has {kept:?} for {name}, desired {wish}")
+                    })?;
                 }
             }
             for (name, by) in &truth.states {
                 let said = by.values().any(|kept| kept.record.reached == Desired::Launched);
-                must(!said || ever(name), || format!("{name} is said to be launched"))?;
+                must(!said || ever(name), || {
+                    format!("{name} is published as launched without a request")
+                })?;
             }
             Ok(())
         }
         Moment::Put { added, .. } => {
             let unwished = added.iter().find(|name| !ever(name));
-            must(unwished.is_none(), || format!("{unwished:?} is launched, never wished so"))
+            must(unwished.is_none(), || format!("{unwished:?} is launched without a request"))
         }
         Moment::Answered(asked) => {
             let template = asked.unit.as_ref().is_some_and(UnitName::is_template);
@@ -82,13 +86,15 @@ fn schedule_is_place(truth: &Snapshot) -> Verdict {
     for (machine, told) in &truth.schedules {
         for name in told.keys() {
             let place = truth.place_of(name);
-            must(place == Some(machine), || format!("{machine} is told of {name}, at {place:?}"))?;
+            must(place == Some(machine), || {
+                format!("{machine} has {name} in its schedule, but its place is {place:?}")
+            })?;
         }
     }
     for (name, kept) in &truth.places {
         let told = truth.schedules.get(&kept.record.machine);
         let told = told.is_some_and(|told| told.contains_key(name));
-        must(told, || format!("{name} has a place, and its machine was not told"))?;
+        must(told, || format!("{name} has a place, but its machine has no schedule entry"))?;
     }
     Ok(())
 }
@@ -104,7 +110,7 @@ pub(super) fn c13_no_leak(world: &World, moment: &Moment<'_>) -> Verdict {
                     let told = truth.schedules.get(machine).is_some_and(|of| of.contains_key(name));
                     let here = told || rules::globals(truth, machine).contains(name);
                     must(here || is_withheld(world, machine, name), || {
-                        format!("{machine} still tells of {name}")
+                        format!("{machine} still publishes a state of {name}")
                     })?;
                 }
             }
@@ -112,11 +118,13 @@ pub(super) fn c13_no_leak(world: &World, moment: &Moment<'_>) -> Verdict {
                 truth.claims.iter().flat_map(|(name, by)| by.keys().map(move |id| (name, id)));
             for (name, machine) in claims {
                 let placed = truth.place_of(name) == Some(machine);
-                must(placed, || format!("{machine} has claimed {name}, which is not there"))?;
+                must(placed, || {
+                    format!("{machine} has a claim on {name}, which is placed elsewhere")
+                })?;
             }
             for name in truth.whys.keys() {
                 let nowhere = rules::is_wanted(truth, name) && truth.place_of(name).is_none();
-                must(nowhere, || format!("a reason is left why {name} is nowhere"))?;
+                must(nowhere, || format!("a reason against placement of {name} is left"))?;
             }
             let machines = truth.machines.values().map(|kept| kept.lease);
             let leader = truth.leader.iter().map(|kept| kept.lease);
@@ -139,7 +147,7 @@ pub(super) fn c14_api(world: &World, moment: &Moment<'_>) -> Verdict {
         _ => return Ok(()),
     };
     let (Some(unit), now) = (&asked.unit, world.truth.revision) else { return Ok(()) };
-    // An incomplete reading cannot show it.
+    // The answer may come from an incomplete reading.
     if world.book.sees_part.contains(&asked.at.0) {
         return Ok(());
     }
@@ -159,11 +167,13 @@ pub(super) fn c14_api(world: &World, moment: &Moment<'_>) -> Verdict {
                 })
             };
             let was = seen_since(world, asked, unit, now, so);
-            must(was, || format!("{unit}: PUT {} was answered, and never so", asked.desired))
+            must(was, || {
+                format!("{unit}: PUT {} succeeded, but no revision shows it", asked.desired)
+            })
         }
         ("DELETE", 204 | 404) => {
             let was = seen_since(world, asked, unit, now, Option::is_none);
-            must(was, || format!("{unit}: DELETE was answered, and it was there"))
+            must(was, || format!("{unit}: DELETE succeeded, but the unit existed all the time"))
         }
         ("GET", 200 | 404) => {
             let body: serde_json::Value = serde_json::from_str(&asked.body).unwrap_or_default();
@@ -176,7 +186,9 @@ pub(super) fn c14_api(world: &World, moment: &Moment<'_>) -> Verdict {
             let floor = world.book.answered.get(&asked.at).copied().filter(|_| !slow);
             let floor = floor.max(world.book.start_revision.get(&asked.at).copied());
             let was = world.book.first(unit, (floor.unwrap_or_default(), now), so).is_some();
-            must(was, || format!("{unit}: GET gave {said:?}, not so since {floor:?}"))
+            must(was, || {
+                format!("{unit}: GET gave {said:?}, which no revision since {floor:?} shows")
+            })
         }
         _ => Ok(()),
     }
@@ -205,7 +217,7 @@ fn metadata_is_asked_for(world: &World, changes: &[Change]) -> Verdict {
         let value = kept.and_then(|kept| kept.record.value.clone());
         let asked = world.book.patches.get(&(id.clone(), value.clone()));
         must(asked.is_some_and(|open| *open > 0), || {
-            format!("{id}: {key}={value:?} is written by a request that was answered before")
+            format!("{id}: {key}={value:?} is written without a pending request")
         })?;
     }
     Ok(())
@@ -227,13 +239,15 @@ pub(super) fn c17_identity(world: &World, moment: &Moment<'_>) -> Verdict {
             for (id, kept) in &world.truth.machines {
                 let old = before.machines.get(id);
                 let may = old.is_none_or(|old| may_succeed(world, old, &kept.record));
-                must(may, || format!("{id}: {old:?} gives way to {}", kept.record.instance))?;
+                must(may, || {
+                    format!("{id}: the key of {old:?} is taken over by {}", kept.record.instance)
+                })?;
             }
             for (name, by) in &world.truth.claims {
                 for (id, kept) in by {
                     let old = before.claim_of(name, id).map(|old| &old.record.instance);
                     let same = old.is_none_or(|old| *old == kept.record.instance);
-                    must(same, || format!("{id}: the claim of {name} by {old:?} is taken over"))?;
+                    must(same, || format!("{id}: the claim of {old:?} on {name} is taken over"))?;
                 }
             }
             Ok(())
@@ -246,7 +260,7 @@ pub(super) fn c17_identity(world: &World, moment: &Moment<'_>) -> Verdict {
             let stood = one.paused_until + NEWS >= world.now;
             let cut = one.requests_lost_until.max(one.answers_lost_until) + NEWS >= world.now;
             must(added.is_empty() || lately || stood || cut, || {
-                format!("machine {machine} is not in the cluster and begins {added:?}")
+                format!("machine {machine} is not registered and starts {added:?}")
             })
         }
         _ => Ok(()),

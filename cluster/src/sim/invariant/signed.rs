@@ -15,10 +15,14 @@ pub(super) fn c18_signed(world: &World, moment: &Moment<'_>) -> Verdict {
     for (file, text) in files.iter().filter(|(file, text)| has.get(*file) != Some(*text)) {
         let Ok(name) = UnitName::new(file) else { continue };
         let newest = world.book.signed.newest(&name, text);
-        must(newest.is_some(), || format!("{name} comes to machine {machine} unsigned"))?;
+        must(newest.is_some(), || {
+            format!("machine {machine} gets {name} without a valid signature")
+        })?;
         let seen = world.book.signed.seen.get(&(*machine, name.clone())).copied();
         must(newest >= seen, || {
-            format!("{name} comes to machine {machine} as of {newest:?}, and {seen:?} was seen")
+            format!(
+                "machine {machine} gets {name} with serial {newest:?} after it has seen {seen:?}"
+            )
         })?;
     }
     Ok(())

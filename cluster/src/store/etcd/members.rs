@@ -10,8 +10,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 impl Etcd {
-    /// Reads the member list right after an answer confirmed by a quorum, from the same member,
-    /// which cannot have an older list than the quorum. Without an answer the previous list stays.
+    /// Reads the member list right after an answer that a quorum confirmed, from the same member.
+    /// So its list is not older than that of the quorum. Without an answer the previous list stays.
     pub(super) async fn learn_members(&self, client: &Client) {
         let mut members = client.cluster_client();
         let Ok(Ok(list)) = timeout(self.config.request_timeout, members.member_list()).await else {

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_way_from_a_machine_to_itself_needs_no_tls() {
+    fn loopback_endpoint_needs_no_tls() {
         for clear in ["http://10.0.0.1:2379", "http://etcd", "10.0.0.1:2379", "http://[::2]:1/"] {
             assert!(is_in_clear(clear), "{clear}");
         }
