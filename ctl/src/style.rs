@@ -140,8 +140,8 @@ pub(crate) fn word(state: State, degraded: bool, reason: Option<&Reason>) -> Str
     match (state, degraded) {
         (State::Failed, _) if by_another => "failed (dependency)".to_string(),
         (State::Running, true) => "degraded".to_string(),
-        (state, true) => format!("{}, degraded", state.as_str()),
-        (state, false) => state.as_str().to_string(),
+        (state, true) => format!("{}, degraded", state.word()),
+        (state, false) => state.word().to_string(),
     }
 }
 

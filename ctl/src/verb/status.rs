@@ -184,7 +184,7 @@ fn tally(units: &[UnitStatus]) -> String {
     let needed: Vec<&UnitStatus> = units.iter().filter(|unit| unit.needed).collect();
     let mut counts: BTreeMap<(u8, String), usize> = BTreeMap::new();
     for unit in &needed {
-        let flag = if unit.degraded { "degraded" } else { unit.state.as_str() };
+        let flag = if unit.degraded { "degraded" } else { unit.state.word() };
         *counts.entry((urgency(unit), flag.to_string())).or_default() += 1;
     }
     let mut merged: Vec<(String, usize)> = Vec::new();

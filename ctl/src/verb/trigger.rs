@@ -35,7 +35,7 @@ fn render_timers(answer: &Timers, style: &Style) -> String {
         let waiting = timer.state.is_active();
         rows.push([
             timer.next.clone().unwrap_or_else(dash),
-            left.unwrap_or_else(|| if waiting { dash() } else { timer.state.as_str().to_string() }),
+            left.unwrap_or_else(|| if waiting { dash() } else { timer.state.word().to_string() }),
             timer.last.clone().unwrap_or_else(dash),
             timer.unit.clone(),
             timer.activates.clone().unwrap_or_else(dash),
@@ -57,7 +57,7 @@ fn render_sockets(answer: &Sockets, style: &Style) -> String {
                 format!("{} of {} connections{failed}", accepts.connections.len(), accepts.most)
             }
             (_, None) if socket.waits => "waits".to_string(),
-            (_, None) => socket.state.as_str().to_string(),
+            (_, None) => socket.state.word().to_string(),
         };
         let activates = socket.activates.clone().unwrap_or_else(|| "-".to_string());
         let row = |listen: &str| {
@@ -124,7 +124,7 @@ mod tests {
         let units: Vec<&str> =
             text.lines().skip(1).filter_map(|line| line.split_whitespace().nth(3)).collect();
         assert_eq!(units, ["c", "b", "a"], "{text}");
-        assert!(text.contains("5.0s") && text.contains("disabled"), "{text}");
+        assert!(text.contains("5.0s") && text.contains("idle"), "{text}");
     }
 
     #[test]

@@ -16,8 +16,9 @@ use std::fmt;
 )]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// The unit is not needed.
+    /// The unit is not needed. The alias is the name in JSON from 1.0.
     #[default]
+    #[serde(alias = "idle")]
     Disabled,
     /// The unit waits for a dependency, a slot or its next try.
     Waiting,
@@ -36,7 +37,21 @@ pub enum State {
 }
 
 impl State {
-    /// The word on the screen and in JSON.
+    /// The word on the screen. JSON has another one for an idle unit until 1.0.
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Disabled => "idle",
+            State::Waiting
+            | State::Starting
+            | State::Running
+            | State::Reloading
+            | State::Exited
+            | State::Failed
+            | State::Stopping => self.as_str(),
+        }
+    }
+
+    /// The word in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             State::Disabled => "disabled",

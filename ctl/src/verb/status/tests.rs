@@ -82,7 +82,7 @@ fn all_shows_healthy_and_unneeded_units_too() {
     let text = render(&troubled(), now(), &Style::PLAIN, true, false);
     assert_eq!(text.lines().count(), 6);
     assert!(text.starts_with("  x dhcp"), "{text}");
-    assert!(text.ends_with("  - tools          disabled\n"), "{text}");
+    assert!(text.ends_with("  - tools          idle\n"), "{text}");
 }
 
 #[test]
