@@ -82,7 +82,9 @@ fn offline(line: &Line) -> Option<ExitCode> {
         }
         Some(Command::Man { program }) => {
             let page = match program {
-                Program::Fleetctl => documents::man(help::dressed(Line::command()), ""),
+                Program::Fleetctl => {
+                    documents::man(help::dressed(Line::command()), &help::GROUPS, "")
+                }
                 Program::Fleetd => fleetd::arguments::man(),
             };
             output::write(&page.unwrap_or_default());
