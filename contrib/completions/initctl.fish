@@ -77,7 +77,7 @@ complete -c initctl -n "__fish_initctl_using_subcommand status" -l socket -d 'Th
 complete -c initctl -n "__fish_initctl_using_subcommand status" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Yes'
 never\t'No'"
-complete -c initctl -n "__fish_initctl_using_subcommand status" -s a -l all -d 'Also show healthy and unneeded units'
+complete -c initctl -n "__fish_initctl_using_subcommand status" -s a -l all -d 'Also show healthy and idle units'
 complete -c initctl -n "__fish_initctl_using_subcommand status" -l check -d 'Print little; exit 1 if a requested unit is not running'
 complete -c initctl -n "__fish_initctl_using_subcommand status" -l no-headings -d 'Omit the summary above the table'
 complete -c initctl -n "__fish_initctl_using_subcommand status" -l json -d 'Print JSON; streams print one object per line'

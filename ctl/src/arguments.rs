@@ -173,7 +173,7 @@ pub(crate) enum Command {
 pub(crate) struct Status {
     /// Targets or units [default: all]
     pub(crate) targets: Vec<Name>,
-    /// Also show healthy and unneeded units
+    /// Also show healthy and idle units
     #[arg(short, long)]
     pub(crate) all: bool,
     /// Print little; exit 1 if a requested unit is not running

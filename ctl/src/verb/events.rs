@@ -30,7 +30,7 @@ pub(crate) fn run(session: &Session, asked: &arguments::Events) -> Result<Exit, 
     Ok(Exit::Done)
 }
 
-fn render(event: &Event, style: &Style) -> String {
+pub(super) fn render(event: &Event, style: &Style) -> String {
     let time = style.paint(Tone::Quiet, &event.time);
     let unit = event.unit.as_deref().unwrap_or("init");
     let change = match (event.from, event.to) {

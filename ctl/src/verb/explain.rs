@@ -11,6 +11,9 @@ use groundstate_units::unit::settings_file::{SETTINGS, SettingKey};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
+/// Width of the names in a list; few are longer.
+const NAME: usize = 26;
+
 /// Looks the key up and prints it.
 pub(crate) fn run(session: &Session, asked: &arguments::Explain) -> Result<Exit, Error> {
     if asked.man {
@@ -34,7 +37,7 @@ pub(crate) fn run(session: &Session, asked: &arguments::Explain) -> Result<Exit,
 }
 
 /// Returns the keys of a type, or those with a prefix that is not a key itself, and a title.
-fn several(name: &str) -> Option<(String, Vec<&'static Key>)> {
+pub(super) fn several(name: &str) -> Option<(String, Vec<&'static Key>)> {
     if key_table::find(name).is_some() || SETTINGS.iter().any(|setting| setting.name == name) {
         return None;
     }
@@ -49,10 +52,10 @@ fn several(name: &str) -> Option<(String, Vec<&'static Key>)> {
     (!keys.is_empty()).then(|| (format!("keys that begin with {name}"), keys))
 }
 
-fn short(title: &str, keys: &[&Key], style: &Style) -> String {
+pub(super) fn short(title: &str, keys: &[&Key], style: &Style) -> String {
     let mut text = format!("{}\n", style.bold(title));
     for key in keys {
-        let line = format!("  {} {}", style::pad(key.name, 20), first_sentence(key.doc));
+        let line = format!("  {} {}", style::pad(key.name, NAME), first_sentence(key.doc));
         let _ = writeln!(text, "{}", style.cut(&line, 0));
     }
     let _ = writeln!(text, "\n{}", style.paint(Tone::Quiet, "initctl explain KEY says more"));
@@ -97,16 +100,17 @@ fn one(session: &Session, name: &str) -> Result<(), Error> {
     })
 }
 
-fn full(key: &Key, style: &Style) -> String {
-    let mut text = format!("{}: {}\n", style.bold(key.name), key.shape.words());
+pub(super) fn full(key: &Key, style: &Style) -> String {
+    let shape = style.hang(&key.shape.words(), key.name.chars().count() + 2, 4);
+    let mut text = format!("{}: {shape}\n", style.bold(key.name));
     let _ = writeln!(text, "{}", indented(key.doc, style));
     let mut field = |name: &str, value: &str| {
         if !value.is_empty() {
             let _ = writeln!(text, "  {} {value}", style.paint(Tone::Quiet, &style::pad(name, 8)));
         }
     };
-    field("default", key.default);
-    field("types", &key.types.words());
+    field("default", &style.hang(key.default, 11, 11));
+    field("types", &style.hang(&key.types.words(), 11, 11));
     if key.required != key::Kinds::NONE {
         field("needed", &format!("by {}", key.required.words()));
     }
@@ -117,7 +121,7 @@ fn full(key: &Key, style: &Style) -> String {
     text
 }
 
-fn setting_in_full(setting: &SettingKey, style: &Style) -> String {
+pub(super) fn setting_in_full(setting: &SettingKey, style: &Style) -> String {
     format!(
         "{}: {}   (in init.yaml)\n{}\n  {} {}\n",
         style.bold(setting.name),
@@ -147,15 +151,15 @@ fn indented(text: &str, style: &Style) -> String {
     lines.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
 
-fn list(style: &Style) -> String {
+pub(super) fn list(style: &Style) -> String {
     let mut text = format!("{}\n", style.bold("keys of a unit file"));
     for key in KEYS {
-        let line = format!("  {} {}", style::pad(key.name, 20), first_sentence(key.doc));
+        let line = format!("  {} {}", style::pad(key.name, NAME), first_sentence(key.doc));
         let _ = writeln!(text, "{}", style.cut(&line, 0));
     }
     let _ = writeln!(text, "\n{}", style.bold("keys of init.yaml"));
     for setting in SETTINGS {
-        let line = format!("  {} {}", style::pad(setting.name, 20), first_sentence(setting.doc));
+        let line = format!("  {} {}", style::pad(setting.name, NAME), first_sentence(setting.doc));
         let _ = writeln!(text, "{}", style.cut(&line, 0));
     }
     let _ = writeln!(text, "\n{}", style.paint(Tone::Quiet, "initctl explain KEY says more"));

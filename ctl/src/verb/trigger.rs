@@ -24,7 +24,7 @@ pub(crate) fn sockets(session: &Session) -> Result<Exit, Error> {
 }
 
 /// Lists the next one first, and those without a next last.
-fn render_timers(answer: &Timers, style: &Style) -> String {
+pub(super) fn render_timers(answer: &Timers, style: &Style) -> String {
     let now = WallTime::parse(&answer.now).unwrap_or_else(session::now);
     let mut timers: Vec<_> = answer.timers.iter().collect();
     timers.sort_by_key(|timer| (timer.next.is_none(), &timer.next, &timer.unit));
@@ -44,7 +44,7 @@ fn render_timers(answer: &Timers, style: &Style) -> String {
     table(&rows, style)
 }
 
-fn render_sockets(answer: &Sockets, style: &Style) -> String {
+pub(super) fn render_sockets(answer: &Sockets, style: &Style) -> String {
     let mut rows = vec![["listens at", "unit", "state", "activates"].map(str::to_string)];
     for socket in &answer.sockets {
         let state = match (&socket.accepts, &socket.rests_until) {
@@ -56,7 +56,7 @@ fn render_sockets(answer: &Sockets, style: &Style) -> String {
                 };
                 format!("{} of {} connections{failed}", accepts.connections.len(), accepts.most)
             }
-            (_, None) if socket.waits => "waits".to_string(),
+            (_, None) if socket.waits => "listening".to_string(),
             (_, None) => socket.state.word().to_string(),
         };
         let activates = socket.activates.clone().unwrap_or_else(|| "-".to_string());
@@ -140,9 +140,9 @@ mod tests {
         };
         let mut answer = Sockets { schema: 1, sockets: vec![socket] };
         let text = render_sockets(&answer, &Style::PLAIN);
-        let want = "listens at          unit   state  activates\n\
-                    listen-stream *:80  front  waits  web\n\
-                    listen-fifo /run/x  front  waits  web\n";
+        let want = "listens at          unit   state      activates\n\
+                    listen-stream *:80  front  listening  web\n\
+                    listen-fifo /run/x  front  listening  web\n";
         assert_eq!(text, want);
         answer.sockets[0].rests_until = Some("2026-01-01T00:00:05.000Z".to_string());
         let text = render_sockets(&answer, &Style::PLAIN);

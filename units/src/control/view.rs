@@ -283,11 +283,11 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Returns a reason in words. A wait for the next try includes the reason of the last failure.
+    /// Returns a reason in words. A pending retry comes after the reason of the last failure.
     fn told(&self, unit: UnitId, why: &Reason, pid: Option<u32>) -> crate::control::answer::Reason {
         let mut told = present(self.machine, why, self.facts, pid);
         if let (Reason::Backoff { .. }, Some(last)) = (why, self.machine.last_failure(unit)) {
-            told.text = format!("{}: {}", told.text, reason(last, self.facts, None).text);
+            told.text = format!("{}; {}", reason(last, self.facts, None).text, told.text);
         }
         told
     }

@@ -196,12 +196,12 @@ impl fmt::Display for Reason {
             Reason::Config { at, message } => write!(f, "{at}: {message}"),
             Reason::Conflict { target } => write!(f, "it conflicts with {target}, which was first"),
             Reason::Skipped { condition } => write!(f, "skipped: {condition} is not met"),
-            Reason::OutOfMemory => write!(f, "the kernel killed it for want of memory"),
+            Reason::OutOfMemory => write!(f, "the kernel killed it because memory ran out"),
             Reason::Protocol { message } => message.fmt(f),
             Reason::Slot => write!(f, "waits for a free start slot (max-starting)"),
             Reason::Backoff { attempt, .. } => {
                 let failures = if *attempt == 1 { "failure" } else { "failures in a row" };
-                write!(f, "waits for its next try after {attempt} {failures}")
+                write!(f, "retry pending after {attempt} {failures}")
             }
             Reason::On { targets } => {
                 write!(f, "waits for ")?;
