@@ -30,6 +30,9 @@ mod table;
 mod trouble;
 mod waiting;
 
+#[cfg(test)]
+mod screens;
+
 use crate::{documents, fleetd};
 use arguments::{Command, Line, Program};
 use clap::CommandFactory;
