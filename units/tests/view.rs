@@ -259,7 +259,7 @@ fn a_unit_between_two_tries_says_what_made_the_last_one_fail() {
     let reason = &find(&status, "units", "unit", "db")["reason"];
     assert_eq!(reason["kind"], "backoff");
     let text = reason["text"].as_str().unwrap();
-    assert!(text.ends_with("failure: its process exited with status 3"), "{text}");
+    assert!(text.starts_with("its process exited with status 3; retry pending after "), "{text}");
 }
 
 #[test]

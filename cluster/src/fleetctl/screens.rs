@@ -1,5 +1,5 @@
 //! Golden screens: texts that `fleetctl` prints for fixed answers. `GROUNDSTATE_SCREENS=write cargo
-//! test` writes the files anew. Tables have fleet's columns at each width.
+//! test` rewrites the files. Tables have fleet's columns at each width.
 
 use super::arguments::Line;
 use super::{help, listing};

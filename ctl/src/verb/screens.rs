@@ -1,5 +1,5 @@
 //! Golden screens: each text that `initctl` prints for a fixed answer, at 80 and 120 columns.
-//! `GROUNDSTATE_SCREENS=write cargo test` writes the files anew.
+//! `GROUNDSTATE_SCREENS=write cargo test` rewrites the files.
 
 use super::{blame, events, explain, plan, stats, status, tree, trigger, why};
 use crate::arguments;
