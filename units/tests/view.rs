@@ -200,7 +200,7 @@ fn masked_target_has_no_unit_and_says_so() {
 #[test]
 fn a_template_that_is_asked_about_is_told_from_a_slip() {
     let hint = |text: &str| view::why(&booted(), &facts(3), &name(text)).unwrap_err().hint;
-    assert_eq!(hint("job@"), "a template is no unit yet: name an instance, as `job@x`");
+    assert_eq!(hint("job@"), "a template is not a unit yet: name an instance, as `job@x`");
     assert_eq!(hint("dbb"), "did you mean `db`?");
 }
 

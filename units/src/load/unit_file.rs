@@ -330,7 +330,7 @@ fn missing(files: &dyn Files, outside: &Outside) -> Option<(&'static str, String
             } else if stats.iter().any(|stat| stat.kind == FileKind::Regular) {
                 "no permission to execute"
             } else {
-                "this is no program:"
+                "this is not a program:"
             };
             Some(("missing-executable", format!("{what} {word}"), !stats.is_empty()))
         }

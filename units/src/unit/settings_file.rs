@@ -297,7 +297,7 @@ fn sources(settings: &mut Settings, field: Field<'_>, found: &mut Vec<Diagnostic
             continue;
         };
         let uid = source.within(uid).value(found, |text| {
-            let message = format!("`{text}` is no user number");
+            let message = format!("`{text}` is not a user number");
             crate::unit::account::id(text).ok_or(value::Mistake { message, hint: "a plain number" })
         });
         settings.sources.extend(uid.map(|uid| (name, uid)));
