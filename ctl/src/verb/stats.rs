@@ -30,7 +30,7 @@ pub(super) fn render(stats: &Stats) -> String {
          wake-ups          {}\n\
          commits           {}\n\
          units             {}\n\
-         running           {}\n\
+         active runs       {}\n\
          process tracking  {}\n",
         stats.crashes,
         stats.fds,
