@@ -12,13 +12,13 @@ pub fn completions(shell: Shell, mut command: Command) -> String {
     String::from_utf8_lossy(&written).into_owned()
 }
 
-/// Generates a section 8 man page with all subcommands, followed by `more`.
+/// Generates a section 8 man page with a section for each group of subcommands, followed by `more`.
 ///
 /// # Errors
 /// None known: it writes to memory.
-pub fn man(command: Command, more: &str) -> std::io::Result<String> {
+pub fn man(command: Command, groups: &[(&str, &[&str])], more: &str) -> std::io::Result<String> {
     // Makes the text independent of the terminal and of environment variables.
-    let command = command.term_width(80).mut_args(|arg| arg.hide_env_values(true));
+    let command = command.term_width(80).mut_args(|arg| arg.hide_env(false).hide_env_values(true));
     let page = clap_mangen::Man::new(command.clone()).section("8");
     let mut written = Vec::new();
     page.render_title(&mut written)?;
@@ -27,13 +27,13 @@ pub fn man(command: Command, more: &str) -> std::io::Result<String> {
     page.render_description_section(&mut written)?;
     page.render_options_section(&mut written)?;
     let mut text = String::from_utf8_lossy(&written).into_owned();
-    let shown: Vec<&Command> = command.get_subcommands().filter(|one| !one.is_hide_set()).collect();
-    if !shown.is_empty() {
-        text.push_str(".SH COMMANDS\n");
-    }
-    for one in shown {
-        let help = one.clone().term_width(80).render_long_help().to_string();
-        text.push_str(&format!(".SS {}\n.nf\n{}\n.fi\n", plain(one.get_name()), plain(&help)));
+    for (title, names) in groups {
+        text.push_str(&format!(".SH {}\n", title.to_uppercase()));
+        for one in names.iter().filter_map(|name| command.find_subcommand(name)) {
+            let help = one.clone().term_width(80).render_long_help().to_string();
+            let name = plain(one.get_name());
+            text.push_str(&format!(".SS {name}\n.nf\n{}\n.fi\n", plain(&help)));
+        }
     }
     text.push_str(more);
     Ok(text)

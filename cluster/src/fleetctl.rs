@@ -30,6 +30,9 @@ mod table;
 mod trouble;
 mod waiting;
 
+#[cfg(test)]
+mod screens;
+
 use crate::{documents, fleetd};
 use arguments::{Command, Line, Program};
 use clap::CommandFactory;
@@ -70,7 +73,7 @@ fn offline(line: &Line) -> Option<ExitCode> {
     match &line.command {
         _ if line.version => output::say(&version()),
         None => {
-            let _ = help::with_examples(Line::command()).print_help();
+            let _ = help::with_groups(Line::command()).print_help();
         }
         Some(Command::Version) => output::say(&version()),
         Some(Command::Completions { shell, program }) => {
@@ -82,7 +85,9 @@ fn offline(line: &Line) -> Option<ExitCode> {
         }
         Some(Command::Man { program }) => {
             let page = match program {
-                Program::Fleetctl => documents::man(help::with_examples(Line::command()), ""),
+                Program::Fleetctl => {
+                    documents::man(help::with_groups(Line::command()), &help::GROUPS, "")
+                }
                 Program::Fleetd => fleetd::arguments::man(),
             };
             output::write(&page.unwrap_or_default());

@@ -2,13 +2,15 @@
 //! verbs of other systems, other program names.
 
 mod goal;
+mod help;
 mod power;
 mod value;
 
 pub(crate) use goal::{Goal, SetTarget, Unwant, Wait, Want};
+pub(crate) use help::{EXAMPLES, EXIT_CODES, GROUPS};
 pub(crate) use power::{ExitWith, Power};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use groundstate_units::text::name::Name;
 use std::path::PathBuf;
 use value::{choice, count, signal};
@@ -17,9 +19,8 @@ use value::{choice, count, signal};
 #[derive(Debug, Parser)]
 #[command(name = "initctl", version, about = "Inspect and control Groundstate", long_about = None, disable_help_subcommand = true,
     propagate_version = false, subcommand_required = true, max_term_width = 100,
-    override_usage = "initctl [OPTIONS] [COMMAND]",
-    after_help = "Exit codes: 0 done, 1 the result is bad, 2 timed out, 64 usage, \
-    65 unit files or plan refused, 69 no init at the socket, 77 not allowed.")]
+    override_usage = "initctl [OPTIONS] [VERB]",
+    after_help = format!("Exit codes: {EXIT_CODES}."))]
 pub(crate) struct Arguments {
     /// Flags of every verb.
     #[command(flatten)]
@@ -29,17 +30,29 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
+/// Returns the command line with grouped help.
+pub(crate) fn command() -> clap::Command {
+    help::dressed(Arguments::command())
+}
+
 /// Flags of every verb.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Common {
     /// The control socket of init [env: GROUNDSTATE_SOCKET]
     #[arg(long, global = true, value_name = "PATH", value_hint = clap::ValueHint::FilePath)]
     pub(crate) socket: Option<PathBuf>,
-    /// Print JSON: one object, or one object per line for streams
+    /// Print JSON; streams print one object per line
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// When to use colours
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    /// When to use colours: auto, always or never
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_possible_values = true,
+        hide_default_value = true
+    )]
     pub(crate) color: Colour,
 }
 
@@ -57,7 +70,7 @@ pub(crate) enum Colour {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show which units are running and which are not (the default verb)
+    /// Show the units that need attention, or one in full (default)
     Status(Status),
     /// Change the goal: the targets that should run
     #[command(override_usage = "initctl set-target TARGET… [+WANT…] [-DROP…] [OPTIONS]")]
@@ -79,7 +92,7 @@ pub(crate) enum Command {
     Enable(Policy),
     /// Ignore the wanted-by and required-by entries of these units
     Disable(Policy),
-    /// Choose the provider of a target that several units could provide
+    /// Choose which of several units provides a target
     Prefer(Prefer),
     /// Reload the unit files: all of them, or none
     Reload(Reload),
@@ -115,9 +128,9 @@ pub(crate) enum Command {
     Whose(Whose),
     /// Find the errors in unit files
     Check(Check),
-    /// Print the native form of another init system's unit files and scripts; needs no init
+    /// Translate unit files of systemd, or scripts of SysV or OpenRC
     Convert(Convert),
-    /// Explain a key of a unit file; needs no init
+    /// Explain a key of a unit file
     Explain(Explain),
     /// Manage sets of unit files owned by a controller
     #[command(subcommand)]
@@ -160,7 +173,7 @@ pub(crate) enum Command {
 pub(crate) struct Status {
     /// Targets or units [default: all]
     pub(crate) targets: Vec<Name>,
-    /// Also show healthy and unneeded units
+    /// Also show healthy and idle units
     #[arg(short, long)]
     pub(crate) all: bool,
     /// Print little; exit 1 if a requested unit is not running

@@ -21,6 +21,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+/// The hint if there is no init at the socket.
+const NO_INIT: &str = "choose another init with --socket PATH or GROUNDSTATE_SOCKET; \
+    a signal USR1 to init creates a deleted socket again";
 /// Timeout for the answer to a ping.
 const SOON: Duration = Duration::from_secs(5);
 /// Timeout for answers that need no waiting; loading all unit files is the longest.
@@ -306,7 +309,8 @@ fn silent(path: &str, limit: Option<Duration>) -> Error {
     Error::Failed(Exit::TimedOut, Failure::new(Failure::TIMEOUT, message, hint))
 }
 
-fn absent(path: &str, error: &std::io::Error) -> Error {
+/// The error for a socket that cannot be used.
+pub(crate) fn absent(path: &str, error: &std::io::Error) -> Error {
     if error.kind() == ErrorKind::WouldBlock {
         return silent(path, Some(SOON));
     }
@@ -314,8 +318,8 @@ fn absent(path: &str, error: &std::io::Error) -> Error {
         let failure = Failure::new(Failure::DENIED, format!("{path}: {error}"), "");
         return Error::Failed(Exit::Denied, failure);
     }
-    let message = format!("no init at {path}: {error}");
-    let hint = "another one: --socket PATH or GROUNDSTATE_SOCKET; a socket that was deleted \
-                comes back with `kill -USR1` to init";
-    Error::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, hint))
+    let error = error.to_string();
+    let reason = error.split(" (os error").next().unwrap_or_default();
+    let message = format!("no init at {path}: {reason}");
+    Error::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, NO_INIT))
 }

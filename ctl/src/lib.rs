@@ -26,7 +26,7 @@ mod waiting;
 
 use crate::exit::{Error, Exit};
 use crate::session::Session;
-use clap::{CommandFactory, FromArgMatches};
+use clap::FromArgMatches;
 use groundstate_units::control::answer::Failure;
 use std::process::ExitCode;
 
@@ -78,7 +78,7 @@ fn run(typed: Vec<String>) -> Result<Exit, Error> {
     {
         return verb::runlevel::run(words);
     }
-    let mut command = arguments::Arguments::command();
+    let mut command = arguments::command();
     let verbs: Vec<String> =
         command.get_subcommands().map(|verb| verb.get_name().to_string()).collect();
     let words = argv_aliases::words(typed, &verbs)?;

@@ -28,7 +28,8 @@ fn one(said: &Said, style: &Style) -> String {
         }
     }
     if !said.hint.is_empty() {
-        let _ = writeln!(text, "      {} {}", style.paint(Tone::Good, "hint:"), said.hint);
+        let hint = style.hang(&said.hint, 12, 12);
+        let _ = writeln!(text, "      {} {hint}", style.paint(Tone::Good, "hint:"));
     }
     for spot in &said.related {
         let _ = writeln!(text, "      also: {}:{}:{}", spot.file, spot.line, spot.column);

@@ -297,10 +297,17 @@ fn complain_json(failure: &Failure) -> Result<(), Error> {
 
 fn complain_text(failure: &Failure) -> Result<(), Error> {
     let terminal = stderr().is_terminal();
-    let style = Style { colour: colour(Colour::Auto, terminal), width: None };
+    let colour = colour(Colour::Auto, terminal);
+    let text = complaint(failure, &Style { colour, width: terminal.then(columns) });
+    stderr().write_all(style::shown(&text).as_bytes())?;
+    Ok(())
+}
+
+/// Formats a failure.
+pub(crate) fn complaint(failure: &Failure, style: &Style) -> String {
     let mut text = String::new();
     if let Some(report) = &failure.report {
-        text.push_str(&report::render(report, &style));
+        text.push_str(&report::render(report, style));
     }
     // A message that repeats a diagnostic above is not printed again.
     let said = failure.report.iter().flat_map(|report| &report.diagnostics);
@@ -310,12 +317,17 @@ fn complain_text(failure: &Failure) -> Result<(), Error> {
         false => failure.message.as_str(),
     };
     text.push_str(&format!("{} {fact}\n", style.paint(Tone::Bad, "initctl:")));
-    for (at, line) in failure.hint.lines().filter(|line| !line.trim().is_empty()).enumerate() {
-        let lead = if at == 0 { "hint: " } else { "      " };
-        text.push_str(&format!("{lead}{line}\n"));
+    let lines: Vec<&str> = failure.hint.lines().filter(|line| !line.trim().is_empty()).collect();
+    match lines.as_slice() {
+        [hint] => text.push_str(&format!("hint: {}\n", style.hang(hint, 6, 6))),
+        lines => {
+            for (at, line) in lines.iter().enumerate() {
+                let lead = if at == 0 { "hint: " } else { "      " };
+                text.push_str(&format!("{lead}{line}\n"));
+            }
+        }
     }
-    stderr().write_all(style::shown(&text).as_bytes())?;
-    Ok(())
+    text
 }
 
 /// Prints a line to stderr and ignores errors.

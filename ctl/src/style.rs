@@ -81,7 +81,17 @@ impl Style {
     /// Wraps `text` to lines that fit after `used` columns. Text in backticks is a command to copy
     /// and is never broken.
     pub(crate) fn wrap(&self, text: &str, used: usize) -> Vec<String> {
-        let room = self.width.map_or(usize::MAX, |width| width.saturating_sub(used).max(16));
+        self.wrap_from(text, used, used)
+    }
+
+    /// Wraps `text` behind `used` columns of its first line; the next lines are indented.
+    pub(crate) fn hang(&self, text: &str, used: usize, indent: usize) -> String {
+        self.wrap_from(text, used, indent).join(&format!("\n{}", " ".repeat(indent)))
+    }
+
+    fn wrap_from(&self, text: &str, first: usize, rest: usize) -> Vec<String> {
+        let room = |used| self.width.map_or(usize::MAX, |width| width.saturating_sub(used).max(16));
+        let (first, rest) = (room(first), room(rest));
         let mut is_command = false;
         let words = text.split(|c: char| {
             is_command ^= c == '`';
@@ -89,6 +99,7 @@ impl Style {
         });
         let mut lines: Vec<String> = Vec::new();
         for word in words.filter(|word| !word.is_empty()) {
+            let room = if lines.len() < 2 { first } else { rest };
             match lines.last_mut() {
                 Some(line) if line.chars().count() + 1 + word.chars().count() <= room => {
                     line.push(' ');
@@ -140,8 +151,8 @@ pub(crate) fn word(state: State, degraded: bool, reason: Option<&Reason>) -> Str
     match (state, degraded) {
         (State::Failed, _) if by_another => "failed (dependency)".to_string(),
         (State::Running, true) => "degraded".to_string(),
-        (state, true) => format!("{}, degraded", state.as_str()),
-        (state, false) => state.as_str().to_string(),
+        (state, true) => format!("{}, degraded", state.word()),
+        (state, false) => state.word().to_string(),
     }
 }
 

@@ -261,7 +261,7 @@ fn blockers(session: &Session) -> Result<(), Error> {
     for unit in status.units.iter().filter(moving).take(2 * SHOWN) {
         let why = style::told(Some(unit.state), unit.reason.as_ref());
         let glyph = style::glyph(unit.state, false);
-        session.remark(&format!("  {glyph} {} {}{why}", unit.unit, unit.state.as_str()));
+        session.remark(&format!("  {glyph} {} {}{why}", unit.unit, unit.state.word()));
     }
     Ok(())
 }

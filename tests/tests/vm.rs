@@ -282,7 +282,7 @@ fn limits_of_an_imported_service_are_effective() {
     assert_eq!(said("supervised"), ["-1000", "-1000", "300", "300", "300"]);
     assert_eq!(said("lowered"), ["300"]);
     for unit in ["eat.service", "survive-together.service"] {
-        let failed = format!("{unit}: failed: the kernel killed it for want of memory");
+        let failed = format!("{unit}: failed: the kernel killed it because memory ran out");
         assert!(console.contains(&failed), "{console}");
     }
 }
@@ -325,7 +325,7 @@ fn outlives(words: &str, reason: &str) {
 fn init_survives_a_start_without_memory() {
     outlives("--oom-score keep", "cannot run /bin/sleep (fork): killed before it was run");
     // No process in that cgroup has init's score, at which the kernel would kill none of them.
-    outlives("", "the kernel killed it for want of memory");
+    outlives("", "the kernel killed it because memory ran out");
 }
 
 /// Like a machine that boots from a read-only medium.

@@ -239,13 +239,16 @@ const TOLD: &[(&str, &str, &[&str])] = &[
     (
         "x rel ext4\nx /a/../b ext4\n",
         "",
-        &["1:3 error: `rel` is no absolute path", "2:3 error: `/a/../b` is no absolute path"],
+        &[
+            "1:3 error: `rel` is not an absolute path",
+            "2:3 error: `/a/../b` is not an absolute path",
+        ],
     ),
-    ("none none swap\n", "", &["1:1 error: `none` is no path of swap space"]),
+    ("none none swap\n", "", &["1:1 error: `none` is not a path of swap space"]),
     (
         "t /a\\000 tmpfs\nt /\u{e4} tmpfs\n",
         "\\xc3\\xa4.mount",
-        &["1:3 error: an escape is no text"],
+        &["1:3 error: an escape is not text"],
     ),
     (
         "/dev/a /x ext4 ro\n /dev/b  /x// ext4\n",
@@ -257,7 +260,7 @@ const TOLD: &[(&str, &str, &[&str])] = &[
         "x.mount",
         &["1:26 error: `noatime` is not a number of fsck or dump"],
     ),
-    ("/img /x ext4 loop 0 2\n", "x.mount", &["1:1 note: this is no device, and not checked"]),
+    ("/img /x ext4 loop 0 2\n", "x.mount", &["1:1 note: this is not a device, and not checked"]),
     (
         "/dev/a /x ext4 usrquota,x-systemd.growfs,x-systemd.new=1\n",
         "x.mount",
@@ -272,7 +275,7 @@ const TOLD: &[(&str, &str, &[&str])] = &[
         "x.mount",
         &[
             "1:12 note: x-systemd.automount: it is mounted at boot, not at the first access",
-            "1:32 warning: `x` is no time",
+            "1:32 warning: `x` is not a time",
             "1:58 warning: `?` names no unit",
         ],
     ),

@@ -284,11 +284,11 @@ fn of_a_program_that_is_missing_it_is_said_what_fails_without_it() {
     assert_eq!(
         hints,
         [
-            "until it is there, starting the unit fails",
-            "until it is there, the unit does without it",
-            "until it is there, a stop does without it",
-            "until it is there, what it does after the end is left undone",
-            "until it is there, reloading the unit fails",
+            "until it exists, the unit cannot start",
+            "until it exists, this command is skipped",
+            "until it exists, a stop skips this command",
+            "until it exists, this command is not run after the end",
+            "until it exists, the unit cannot reload",
         ]
     );
 }
@@ -299,7 +299,7 @@ fn of_what_is_there_and_no_program_it_is_not_said_that_it_may_come() {
     let generation = memory.check("/u");
     let [said] = generation.diagnostics.as_slice() else { panic!("{:?}", generation.diagnostics) };
     assert_eq!(said.message, "no permission to execute /u/x.yaml");
-    assert_eq!(said.hint, "until that is mended, starting the unit fails");
+    assert_eq!(said.hint, "until that is corrected, the unit cannot start");
 }
 
 #[test]

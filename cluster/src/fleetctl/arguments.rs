@@ -16,7 +16,7 @@ pub(super) const ENDPOINT: &str = "unix:///var/run/fleet.sock";
 /// The fault of the command line.
 pub(super) fn read(arguments: Vec<OsString>) -> Result<Line, clap::Error> {
     let is_empty = |name: &std::ffi::OsStr| std::env::var_os(name).is_some_and(|is| is.is_empty());
-    let command = super::help::with_examples(Line::command()).mut_args(|arg| {
+    let command = super::help::with_groups(Line::command()).mut_args(|arg| {
         match arg.get_env().is_some_and(is_empty) {
             true => arg.env(Resettable::Reset),
             false => arg,
@@ -74,7 +74,7 @@ pub(super) struct Line {
 #[command(next_help_heading = "Global options")]
 pub(super) struct Globals {
     /// The server's address: unix:///PATH, http://HOST:PORT or https://HOST:PORT
-    #[arg(long, global = true, env = "FLEETCTL_ENDPOINT", default_value = ENDPOINT)]
+    #[arg(long, global = true, env = "FLEETCTL_ENDPOINT", value_name = "URL", default_value = ENDPOINT)]
     pub(super) endpoint: String,
     /// API; the driver etcd is no longer supported
     #[arg(long, global = true, env = "FLEETCTL_DRIVER", default_value = "API", hide = true)]
@@ -82,22 +82,23 @@ pub(super) struct Globals {
     #[arg(long, global = true, env = "FLEETCTL_ETCD_KEY_PREFIX", hide = true)]
     pub(super) etcd_key_prefix: Option<String>,
     /// The key of the client certificate
-    #[arg(long, global = true, env = "FLEETCTL_KEY_FILE")]
+    #[arg(long, global = true, env = "FLEETCTL_KEY_FILE", value_name = "FILE")]
     pub(super) key_file: Option<PathBuf>,
     /// The client certificate
-    #[arg(long, global = true, env = "FLEETCTL_CERT_FILE")]
+    #[arg(long, global = true, env = "FLEETCTL_CERT_FILE", value_name = "FILE")]
     pub(super) cert_file: Option<PathBuf>,
     /// The CA of the server's certificate [default: the system's CAs]
-    #[arg(long, global = true, env = "FLEETCTL_CA_FILE")]
+    #[arg(long, global = true, env = "FLEETCTL_CA_FILE", value_name = "FILE")]
     pub(super) ca_file: Option<PathBuf>,
     /// Connect through this host by ssh: HOST[:PORT]
-    #[arg(long, global = true, env = "FLEETCTL_TUNNEL")]
+    #[arg(long, global = true, env = "FLEETCTL_TUNNEL", value_name = "HOST")]
     pub(super) tunnel: Option<String>,
     /// File with the host keys known to ssh
     #[arg(
         long,
         global = true,
         env = "FLEETCTL_KNOWN_HOSTS_FILE",
+        value_name = "FILE",
         default_value = "~/.fleetctl/known_hosts"
     )]
     pub(super) known_hosts_file: String,
@@ -106,6 +107,8 @@ pub(super) struct Globals {
         long,
         global = true,
         env = "FLEETCTL_STRICT_HOST_KEY_CHECKING",
+        value_name = "BOOL",
+        hide_possible_values = true,
         default_value_t = true,
         action = clap::ArgAction::Set,
         num_args = 0..=1,
@@ -115,19 +118,43 @@ pub(super) struct Globals {
     )]
     pub(super) strict_host_key_checking: bool,
     /// Sign submitted units with the key in this file (openssl genpkey -algorithm ed25519)
-    #[arg(long, global = true, env = "FLEETCTL_SIGN_KEY", requires = "cluster_name")]
+    #[arg(
+        long,
+        global = true,
+        env = "FLEETCTL_SIGN_KEY",
+        value_name = "FILE",
+        requires = "cluster_name"
+    )]
     pub(super) sign_key: Option<PathBuf>,
     /// The cluster to sign for, as cluster_name in fleet.conf
-    #[arg(long, global = true, env = "FLEETCTL_CLUSTER_NAME")]
+    #[arg(long, global = true, env = "FLEETCTL_CLUSTER_NAME", value_name = "NAME")]
     pub(super) cluster_name: Option<String>,
     /// Timeout of ssh connections in seconds
-    #[arg(long, global = true, env = "FLEETCTL_SSH_TIMEOUT", default_value_t = 10.0)]
+    #[arg(
+        long,
+        global = true,
+        env = "FLEETCTL_SSH_TIMEOUT",
+        value_name = "SECONDS",
+        default_value_t = 10.0
+    )]
     pub(super) ssh_timeout: f64,
     /// The user name on other machines
-    #[arg(long, global = true, env = "FLEETCTL_SSH_USERNAME", default_value = "core")]
+    #[arg(
+        long,
+        global = true,
+        env = "FLEETCTL_SSH_USERNAME",
+        value_name = "USER",
+        default_value = "core"
+    )]
     pub(super) ssh_username: String,
     /// Timeout of requests in seconds
-    #[arg(long, global = true, env = "FLEETCTL_REQUEST_TIMEOUT", default_value_t = 30.0)]
+    #[arg(
+        long,
+        global = true,
+        env = "FLEETCTL_REQUEST_TIMEOUT",
+        value_name = "SECONDS",
+        default_value_t = 30.0
+    )]
     pub(super) request_timeout: f64,
     /// Print each request to stderr
     #[arg(long, global = true, env = "FLEETCTL_DEBUG", value_parser = clap::builder::FalseyValueParser::new())]
@@ -189,7 +216,7 @@ pub(super) enum Command {
     /// Remove units from the cluster
     #[command(alias = "d")]
     Destroy(Down),
-    /// Move all units except global ones off a machine, and place no new ones there
+    /// Empty a machine of all but global units; place none there
     Drain(Drain),
     /// Show changes as they happen
     Events,
@@ -350,7 +377,7 @@ pub(super) struct Drain {
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct SshPort {
     /// The ssh port of the other machine
-    #[arg(long, default_value_t = 22)]
+    #[arg(long, default_value_t = 22, value_name = "PORT")]
     pub(super) ssh_port: u16,
 }
 

@@ -1,6 +1,30 @@
-//! The help texts: examples for each command, and the global options once.
+//! The help texts: the commands in groups, examples for each, and the global options once.
+//! clap cannot group subcommands, so the groups are text of the template.
 
 use clap::Command;
+use std::fmt::Write;
+
+/// The groups of commands, for the help and the man page.
+pub(super) const GROUPS: [(&str, &[&str]); 6] = [
+    ("State", &["list-units", "list-unit-files", "list-machines", "status", "why", "cat"]),
+    ("Units", &["start", "stop", "restart", "rollout", "submit", "load", "unload", "destroy"]),
+    ("Output and events", &["logs", "journal", "events"]),
+    ("Machines", &["drain", "undrain", "ssh"]),
+    ("Backup", &["backup", "restore"]),
+    ("Others", &["fd-forward", "completions", "version", "help"]),
+];
+
+/// Commands for a start, each with its effect.
+const FIRST: [(&str, &str); 5] = [
+    ("fleetctl list-units", "show where units run"),
+    ("fleetctl start web.service", "place a unit on a machine and start it"),
+    ("fleetctl why web.service", "explain why a unit runs there, or nowhere"),
+    ("fleetctl rollout web.service", "replace a unit by its new file"),
+    ("fleetctl drain --wait 282f949f", "empty a machine before its maintenance"),
+];
+
+const VARIABLES: &str =
+    "Options from --endpoint to --json have variables, such as FLEETCTL_ENDPOINT.";
 
 /// Appended to the help of each command.
 const COMMON: &str = "Options of all commands: fleetctl --help";
@@ -36,8 +60,8 @@ const EXAMPLES: [(&str, &[&str]); 24] = [
     ("completions", &["fleetctl completions bash"]),
 ];
 
-/// Adds the examples, and shows the global options only in the top-level help.
-pub(super) fn with_examples(mut command: Command) -> Command {
+/// Groups the commands, adds the examples, and shows the global options only in the top-level help.
+pub(super) fn with_groups(mut command: Command) -> Command {
     // `build` copies the global options into each command.
     command.build();
     let names: Vec<String> =
@@ -53,7 +77,27 @@ pub(super) fn with_examples(mut command: Command) -> Command {
             hidden.after_help(examples)
         });
     }
-    command
+    let template = template(&command);
+    command.help_template(template).mut_args(|arg| arg.hide_env(true))
+}
+
+fn template(command: &Command) -> String {
+    let header = command.get_styles().get_header();
+    let literal = command.get_styles().get_literal();
+    let mut text = String::from("{about}\n\n{usage-heading} {usage}\n");
+    for (title, names) in GROUPS {
+        let _ = writeln!(text, "\n{header}{title}:{header:#}");
+        for one in names.iter().filter_map(|name| command.find_subcommand(name)) {
+            let about = one.get_about().map(ToString::to_string).unwrap_or_default();
+            let _ = writeln!(text, "  {literal}{:<17}{literal:#}{about}", one.get_name());
+        }
+    }
+    let _ = writeln!(text, "\n{header}Options:{header:#}\n{{options}}\n\n{VARIABLES}");
+    let _ = writeln!(text, "\n{header}Examples:{header:#}");
+    for (line, effect) in FIRST {
+        let _ = writeln!(text, "  {line:<32}{effect}");
+    }
+    text.trim_end().to_string() + "{after-help}"
 }
 
 fn examples_of(name: &str) -> String {
@@ -71,8 +115,8 @@ mod tests {
 
     #[test]
     fn help_of_each_command_has_examples_that_parse_and_no_common_options() {
-        let command = with_examples(Line::command());
-        let whole = command.clone().render_help().to_string();
+        let command = with_groups(Line::command());
+        let whole = command.clone().term_width(80).render_help().to_string();
         assert!(whole.contains("--endpoint"), "{whole}");
         for one in command.get_subcommands().filter(|one| !one.is_hide_set()) {
             let (name, help) = (one.get_name(), one.clone().render_long_help().to_string());
@@ -80,10 +124,14 @@ mod tests {
             assert!(help.contains(COMMON), "{name}: {help}");
             let known = EXAMPLES.iter().any(|(own, _)| *own == name);
             assert!(known || ["help", "version"].contains(&name), "{name} has no example");
+            let groups = GROUPS.iter().filter(|(_, names)| names.contains(&name)).count();
+            assert_eq!(groups, 1, "{name}");
         }
-        for line in EXAMPLES.iter().flat_map(|(_, lines)| *lines) {
+        assert_eq!(whole.lines().find(|line| line.chars().count() > 80), None, "{whole}");
+        let first = FIRST.iter().map(|(line, _)| line);
+        for line in EXAMPLES.iter().flat_map(|(_, lines)| *lines).chain(first) {
             let words = line.split(' ');
-            assert!(with_examples(Line::command()).try_get_matches_from(words).is_ok(), "{line}");
+            assert!(with_groups(Line::command()).try_get_matches_from(words).is_ok(), "{line}");
         }
     }
 }

@@ -92,6 +92,16 @@ async fn units_shown(
     if states.iter().any(|state| !state.machine_id.is_empty()) {
         machines = session.machines().await?;
     }
+    Ok(units_table(&states, machines, list, columns))
+}
+
+/// Formats sorted states.
+fn units_table(
+    states: &[UnitState],
+    machines: &[Machine],
+    list: &List,
+    columns: &[String],
+) -> String {
     let cell = |state: &UnitState, column: &str| match column {
         "unit" => state.name.clone(),
         "load" => dash(&state.systemd_load_state),
@@ -101,7 +111,7 @@ async fn units_shown(
         _ => hash(&state.hash, list.full),
     };
     let row = |state: &UnitState| columns.iter().map(|column| cell(state, column)).collect();
-    Ok(show(list, columns, states.iter().map(row).collect()))
+    show(list, columns, states.iter().map(row).collect())
 }
 
 /// Prints the units after each change. While no server answers, the last table stays.
@@ -230,6 +240,11 @@ pub(super) async fn machines(session: &mut Session, what: &List) -> Result<u8, T
         say_json(&machines);
         return Ok(0);
     }
+    write(&machines_table(&machines, what, &columns));
+    Ok(0)
+}
+
+fn machines_table(machines: &[Machine], what: &List, columns: &[String]) -> String {
     let cell = |machine: &Machine, column: &str| match column {
         "machine" if what.full => machine.id.clone(),
         "machine" => short(&machine.id),
@@ -241,13 +256,46 @@ pub(super) async fn machines(session: &mut Session, what: &List) -> Result<u8, T
         }
     };
     let row = |machine: &Machine| columns.iter().map(|column| cell(machine, column)).collect();
-    write(&show(what, &columns, machines.iter().map(row).collect()));
-    Ok(0)
+    show(what, columns, machines.iter().map(row).collect())
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// Returns `list-units`, and `list-machines` while one drains, for fixed answers.
+    pub(in super::super) fn screens() -> [(&'static str, String); 2] {
+        let machine = |id: &str, ip: &str, draining| Machine {
+            id: id.repeat(4),
+            primary_ip: ip.to_string(),
+            metadata: [("role".to_string(), "web".to_string())].into(),
+            draining,
+        };
+        let machines =
+            [machine("282f949f", "10.0.0.1", false), machine("5a1b06c2", "10.0.0.2", true)];
+        let state = |name: &str, at: usize, active: &str, sub: &str| UnitState {
+            name: name.to_string(),
+            machine_id: machines[at].id.clone(),
+            systemd_load_state: "loaded".to_string(),
+            systemd_active_state: active.to_string(),
+            systemd_sub_state: sub.to_string(),
+            hash: "da39a3ee5e6b4b0d3255bfef95601890afd80709".to_string(),
+            ..UnitState::default()
+        };
+        let states = [
+            state("backup.timer", 0, "active", "waiting"),
+            state("database.service", 1, "activating", "auto-restart"),
+            state("web@1.service", 0, "active", "running"),
+            state("web@2.service", 1, "failed", "failed"),
+        ];
+        let list = List { fields: None, full: false, no_legend: false };
+        let units = columns(&list, "unit,machine,active,sub", &UNITS).unwrap();
+        let places = columns(&list, machine_columns(&machines, true), &MACHINES).unwrap();
+        [
+            ("list-units", units_table(&states, &machines, &list, &units)),
+            ("list-machines", machines_table(&machines, &list, &places)),
+        ]
+    }
 
     #[test]
     fn draining_column_appears_only_on_a_terminal_while_a_machine_drains() {

@@ -61,7 +61,7 @@ pub fn man() -> std::io::Result<String> {
         };
         keys.push_str(&format!(".TP\n\\fB{key}\\fR{default}\n{meaning}\n"));
     }
-    documents::man(command(), &keys)
+    documents::man(command(), &[], &keys)
 }
 
 #[cfg(test)]

@@ -91,6 +91,7 @@ impl LocalInit {
                 Some(Phase::Up) => State::Running,
                 Some(Phase::Stopping) => State::Stopping,
             },
+            idle: run.is_none(),
             degraded: false,
             main_pid: None,
             run: None,

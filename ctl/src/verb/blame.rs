@@ -101,7 +101,7 @@ fn let_go(unit: &Timing, kind: DependencyKind, or_fail: bool) -> Option<u64> {
 }
 
 /// Lists the longest first, after those that are not ready yet.
-fn list(units: &[Timing], style: &Style) -> String {
+pub(super) fn list(units: &[Timing], style: &Style) -> String {
     let mut units: Vec<&Timing> = started(units).collect();
     units.sort_by_key(|unit| (unit.ready_us.is_some(), std::cmp::Reverse(took(unit)), &unit.unit));
     let mut text = String::new();
@@ -118,16 +118,13 @@ fn list(units: &[Timing], style: &Style) -> String {
 }
 
 /// Walks from each root down along the dependency that was ready, or had failed, last.
-fn chain(units: &[Timing], graph: &Graph, roots: &[String], style: &Style) -> String {
+pub(super) fn chain(units: &[Timing], graph: &Graph, roots: &[String], style: &Style) -> String {
     let timing: BTreeMap<&str, &Timing> =
         units.iter().map(|unit| (unit.unit.as_str(), unit)).collect();
     let origin = units.iter().map(|unit| unit.waited_from_us).min().unwrap_or(0);
     let mut text = format!(
         "{}\n",
-        style.paint(
-            Tone::Quiet,
-            "when it was ready, or had failed, after the beginning; (+) how long its start took"
-        )
+        style.paint(Tone::Quiet, "@ time from boot until ready or failed; + duration of the start")
     );
     for root in roots {
         let mut next = provider(graph, root).map(|unit| (unit, None));
@@ -140,15 +137,15 @@ fn chain(units: &[Timing], graph: &Graph, roots: &[String], style: &Style) -> St
             let failed = at.and_then(|at| at.failed_us);
             let failed = failed.filter(|failed| went_on == Some(*failed) || ready.is_none());
             let when = match (failed, ready) {
-                (Some(at), _) => format!("{}  {}", span(at), style.paint(Tone::Bad, "failed")),
-                (None, Some(at)) => span(at),
+                (Some(at), _) => format!("@{}  {}", span(at), style.paint(Tone::Bad, "failed")),
+                (None, Some(at)) => format!("@{}", span(at)),
                 (None, None) => "not ready".to_string(),
             };
             let took = at.filter(|_| failed.is_none()).and_then(|at| took(at));
             let took = took.map(|took| format!("  +{}", style::span(took)));
             let lead =
                 if depth == 0 { String::new() } else { format!("{}`- ", "   ".repeat(depth - 1)) };
-            let _ = writeln!(text, "{lead}{unit}  @{when}{}", took.unwrap_or_default());
+            let _ = writeln!(text, "{lead}{unit}  {when}{}", took.unwrap_or_default());
             depth += 1;
             // A dependency that became ready only after this start (by a later restart) did not
             // delay it.
@@ -350,7 +347,7 @@ mod tests {
         for waits in [&["crash", "slow"][..], &["slow"]] {
             graph.nodes[0].reason = on(waits);
             let text = chain(&units, &graph, &["all".to_string()], &Style::PLAIN);
-            assert!(text.ends_with("all  @not ready\n`- slow  @not ready\n"), "{text}");
+            assert!(text.ends_with("all  not ready\n`- slow  not ready\n"), "{text}");
         }
     }
 

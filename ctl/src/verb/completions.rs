@@ -1,7 +1,7 @@
 //! Shell completions and the man page, generated from [`crate::arguments`]. Target names come from
 //! the running init through the hidden verb `__targets`.
 
-use crate::arguments::Arguments;
+use crate::arguments::{self, Arguments, EXAMPLES, EXIT_CODES, GROUPS};
 use crate::exit::{Error, Exit};
 use crate::session::{self, Session};
 use clap::CommandFactory;
@@ -120,21 +120,26 @@ pub(crate) fn completions(shell: Shell) -> Result<Exit, Error> {
 pub(crate) fn man() -> Result<Exit, Error> {
     let mut written = Vec::new();
     // Makes the text independent of the terminal.
-    let command = Arguments::command().term_width(80);
+    let command = arguments::command().term_width(80);
     let man = clap_mangen::Man::new(command.clone()).section("8");
     man.render_title(&mut written)?;
     man.render_name_section(&mut written)?;
     man.render_synopsis_section(&mut written)?;
     man.render_description_section(&mut written)?;
     man.render_options_section(&mut written)?;
-    man.render_extra_section(&mut written)?;
     let mut text = String::from_utf8_lossy(&written).into_owned();
-    text.push_str(".SH VERBS\n");
-    for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
-        let mut verb = verb.clone().term_width(80);
-        let help = verb.render_long_help().to_string();
-        text.push_str(&format!(".SS {}\n.nf\n{}\n.fi\n", roff(verb.get_name()), roff(&help)));
+    for (title, verbs) in GROUPS {
+        text.push_str(&format!(".SH {}\n", title.to_uppercase()));
+        for verb in verbs.iter().filter_map(|name| command.find_subcommand(name)) {
+            let mut verb = verb.clone().term_width(80).after_help("");
+            let help = verb.render_long_help().to_string();
+            let name = roff(verb.get_name());
+            text.push_str(&format!(".SS {name}\n.nf\n{}\n.fi\n", roff(&help)));
+        }
     }
+    let examples = EXAMPLES.map(|(line, effect)| format!("{line:<33}{effect}\n")).concat();
+    text.push_str(&format!(".SH EXAMPLES\n.nf\n{}\n.fi\n", roff(&examples)));
+    text.push_str(&format!(".SH EXIT CODES\n{}.\n", roff(EXIT_CODES)));
     session::print(&text)?;
     Ok(Exit::Done)
 }

@@ -30,15 +30,15 @@ pub(crate) fn run(session: &Session, asked: &arguments::Events) -> Result<Exit, 
     Ok(Exit::Done)
 }
 
-fn render(event: &Event, style: &Style) -> String {
+pub(super) fn render(event: &Event, style: &Style) -> String {
     let time = style.paint(Tone::Quiet, &event.time);
     let unit = event.unit.as_deref().unwrap_or("init");
     let change = match (event.from, event.to) {
         (Some(from), Some(to)) if from != to => {
-            let to = style.paint(style::tone(to, false), to.as_str());
-            format!("{} -> {to}", from.as_str())
+            let to = style.paint(style::tone(to, false), to.word());
+            format!("{} -> {to}", from.word())
         }
-        (_, Some(to)) => style.paint(style::tone(to, false), to.as_str()),
+        (_, Some(to)) => style.paint(style::tone(to, false), to.word()),
         (_, None) => event.event.clone(),
     };
     let why = style::told(event.to, event.reason.as_ref());

@@ -11,6 +11,11 @@ use groundstate_units::unit::settings_file::{SETTINGS, SettingKey};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
+/// Width of the names in a list; few are longer.
+const NAME: usize = 26;
+/// Minimum length of a summary that ends within its sentence.
+const MEANT: usize = 24;
+
 /// Looks the key up and prints it.
 pub(crate) fn run(session: &Session, asked: &arguments::Explain) -> Result<Exit, Error> {
     if asked.man {
@@ -34,7 +39,7 @@ pub(crate) fn run(session: &Session, asked: &arguments::Explain) -> Result<Exit,
 }
 
 /// Returns the keys of a type, or those with a prefix that is not a key itself, and a title.
-fn several(name: &str) -> Option<(String, Vec<&'static Key>)> {
+pub(super) fn several(name: &str) -> Option<(String, Vec<&'static Key>)> {
     if key_table::find(name).is_some() || SETTINGS.iter().any(|setting| setting.name == name) {
         return None;
     }
@@ -49,11 +54,10 @@ fn several(name: &str) -> Option<(String, Vec<&'static Key>)> {
     (!keys.is_empty()).then(|| (format!("keys that begin with {name}"), keys))
 }
 
-fn short(title: &str, keys: &[&Key], style: &Style) -> String {
+pub(super) fn short(title: &str, keys: &[&Key], style: &Style) -> String {
     let mut text = format!("{}\n", style.bold(title));
     for key in keys {
-        let line = format!("  {} {}", style::pad(key.name, 20), first_sentence(key.doc));
-        let _ = writeln!(text, "{}", style.cut(&line, 0));
+        text.push_str(&row(key.name, key.doc, style));
     }
     let _ = writeln!(text, "\n{}", style.paint(Tone::Quiet, "initctl explain KEY says more"));
     text
@@ -97,18 +101,19 @@ fn one(session: &Session, name: &str) -> Result<(), Error> {
     })
 }
 
-fn full(key: &Key, style: &Style) -> String {
-    let mut text = format!("{}: {}\n", style.bold(key.name), key.shape.words());
+pub(super) fn full(key: &Key, style: &Style) -> String {
+    let shape = style.hang(&key.shape.words(), key.name.chars().count() + 2, 4);
+    let mut text = format!("{}: {shape}\n", style.bold(key.name));
     let _ = writeln!(text, "{}", indented(key.doc, style));
     let mut field = |name: &str, value: &str| {
         if !value.is_empty() {
             let _ = writeln!(text, "  {} {value}", style.paint(Tone::Quiet, &style::pad(name, 8)));
         }
     };
-    field("default", key.default);
-    field("types", &key.types.words());
+    field("default", &style.hang(key.default, 11, 11));
+    field("types", &style.hang(&key.types.words(), 11, 11));
     if key.required != key::Kinds::NONE {
-        field("needed", &format!("by {}", key.required.words()));
+        field("needed", &style.hang(&format!("by {}", key.required.words()), 11, 11));
     }
     field("reload", key.class.words());
     for (at, line) in key.example.lines().enumerate() {
@@ -117,7 +122,7 @@ fn full(key: &Key, style: &Style) -> String {
     text
 }
 
-fn setting_in_full(setting: &SettingKey, style: &Style) -> String {
+pub(super) fn setting_in_full(setting: &SettingKey, style: &Style) -> String {
     format!(
         "{}: {}   (in init.yaml)\n{}\n  {} {}\n",
         style.bold(setting.name),
@@ -128,46 +133,83 @@ fn setting_in_full(setting: &SettingKey, style: &Style) -> String {
     )
 }
 
-/// Wraps a paragraph.
+/// Wraps a text; each value that it explains (`always: …`) has a line.
 fn indented(text: &str, style: &Style) -> String {
-    let width = style.width.unwrap_or(80).clamp(40, 100) - 2;
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let length = lines.last().map_or(0, |line| line.chars().count());
-        if length > 0 && length + 1 + word.chars().count() > width {
-            lines.push(String::new());
-        }
-        if let Some(line) = lines.last_mut() {
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
+    let width = style.width.unwrap_or(80).clamp(40, 100);
+    let style = Style { width: Some(width), ..*style };
+    let mut lines: Vec<(usize, String)> = Vec::new();
+    for sentence in sentences(text) {
+        let name = sentence.split(": ").next().filter(|name| *name != sentence);
+        let explains = name.is_some_and(|name| {
+            !name.contains(' ') && !name.starts_with(|c: char| c.is_ascii_uppercase())
+        });
+        let indent = if explains { 4 } else { 2 };
+        match lines.last_mut() {
+            Some((2, line)) if !explains => line.push_str(&format!(" {sentence}")),
+            Some(_) | None => lines.push((indent, sentence.to_string())),
         }
     }
-    lines.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+    let line = |(indent, text): &(usize, String)| {
+        format!("{}{}", " ".repeat(*indent), style.hang(text, *indent, *indent))
+    };
+    lines.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-fn list(style: &Style) -> String {
+/// Splits a text into its sentences. A dot within a quotation does not end one.
+fn sentences(text: &str) -> Vec<&str> {
+    let quoted =
+        |at: usize| text.get(..at).is_some_and(|before| before.matches('`').count() % 2 == 1);
+    let ends = text.match_indices(". ").map(|(at, _)| at + 1).filter(|at| !quoted(*at));
+    let mut found = Vec::new();
+    let mut start = 0;
+    for end in ends.chain([text.len()]) {
+        found.extend(text.get(start..end).map(str::trim));
+        start = end;
+    }
+    found
+}
+
+pub(super) fn list(style: &Style) -> String {
     let mut text = format!("{}\n", style.bold("keys of a unit file"));
     for key in KEYS {
-        let line = format!("  {} {}", style::pad(key.name, 20), first_sentence(key.doc));
-        let _ = writeln!(text, "{}", style.cut(&line, 0));
+        text.push_str(&row(key.name, key.doc, style));
     }
     let _ = writeln!(text, "\n{}", style.bold("keys of init.yaml"));
     for setting in SETTINGS {
-        let line = format!("  {} {}", style::pad(setting.name, 20), first_sentence(setting.doc));
-        let _ = writeln!(text, "{}", style.cut(&line, 0));
+        text.push_str(&row(setting.name, setting.doc, style));
     }
     let _ = writeln!(text, "\n{}", style.paint(Tone::Quiet, "initctl explain KEY says more"));
     text
 }
 
+/// Formats a key with the start of its text: the first sentence, or as many whole clauses or words
+/// of it as fit.
+fn row(name: &str, doc: &str, style: &Style) -> String {
+    let name = style::pad(name, NAME);
+    let whole = first_sentence(doc);
+    let width = style.width.unwrap_or(usize::MAX);
+    let room = width.saturating_sub(3 + name.chars().count()).max(MEANT);
+    let fits = |at: &usize| {
+        let head = whole.get(..*at).unwrap_or_default();
+        head.chars().count() <= room && head.matches('(').count() == head.matches(')').count()
+    };
+    let last = |ends: &[&str]| {
+        let places = ends.iter().flat_map(|end| whole.match_indices(end).map(|(at, _)| at));
+        places.filter(fits).filter(|at| *at >= MEANT).max()
+    };
+    let said = match whole.chars().count() <= room {
+        true => whole.to_string(),
+        false => match (last(&["; ", ", ", ": ", " ("]), last(&[" "])) {
+            (Some(at), _) => whole.get(..at).unwrap_or(whole).to_string(),
+            (None, Some(at)) => format!("{} …", whole.get(..at).unwrap_or(whole)),
+            (None, None) => style.cut(whole, width.saturating_sub(room)),
+        },
+    };
+    format!("  {name} {said}\n")
+}
+
 fn first_sentence(text: &str) -> &str {
-    // A dot within a quotation does not end the sentence.
-    let ends =
-        |(at, _): &(usize, &str)| text.get(..*at).unwrap_or_default().matches('`').count() % 2 == 0;
-    let end = text.match_indices(". ").find(ends);
-    end.and_then(|(at, _)| text.get(..at)).unwrap_or(text).trim_end_matches('.')
+    sentences(text).first().copied().unwrap_or_default().trim_end_matches('.')
 }
 
 fn all() -> Value {

@@ -65,7 +65,7 @@ fn dot(graph: &Graph) -> String {
         "digraph groundstate {\n  rankdir=LR;\n  node [shape=box, style=filled, fontname=\"sans-serif\"];\n",
     );
     for node in &graph.nodes {
-        let state = node.state.map(State::as_str).unwrap_or("");
+        let state = node.state.map(State::word).unwrap_or("");
         let _ = writeln!(
             text,
             "  \"{}\" [fillcolor=\"{}\", tooltip=\"{} {state}\"];",

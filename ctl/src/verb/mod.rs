@@ -24,6 +24,9 @@ mod tree;
 mod trigger;
 mod why;
 
+#[cfg(test)]
+mod screens;
+
 use crate::arguments::Command;
 use crate::exit::{Error, Exit};
 use crate::session::Session;

@@ -28,7 +28,7 @@ pub(crate) fn run(session: &Session, asked: arguments::Plan) -> Result<Exit, Err
 fn of_nothing(plan: &Plan) -> &'static str {
     match is_nothing(plan) {
         true => "",
-        false => "that is the present goal alone, without what was wanted or dropped beside it\n",
+        false => "this plan is for the goal alone, without targets that were wanted or dropped\n",
     }
 }
 
@@ -50,12 +50,20 @@ pub(crate) fn render(plan: &Plan, style: &Style) -> String {
         plan.keep.len()
     ));
     text.push('\n');
-    waves(&mut text, "stop", &plan.stop, Tone::Uneasy, style);
-    waves(&mut text, "start", &plan.start, Tone::Good, style);
+    waves(&mut text, "stop", &without(&plan.stop, &plan.restart), Tone::Uneasy, style);
+    waves(&mut text, "start", &without(&plan.start, &plan.restart), Tone::Good, style);
     row(&mut text, "restart", "", &plan.restart, Tone::Moving, style);
     row(&mut text, "keep", "", &plan.keep, Tone::Quiet, style);
     text.push_str(&sources(plan));
     text
+}
+
+/// Returns the waves without the units that restart, which have a row of their own.
+fn without(waves: &[Vec<String>], restart: &[String]) -> Vec<Vec<String>> {
+    let rest = |wave: &Vec<String>| -> Vec<String> {
+        wave.iter().filter(|unit| !restart.contains(unit)).cloned().collect()
+    };
+    waves.iter().map(rest).filter(|wave| !wave.is_empty()).collect()
 }
 
 /// Lists stopped and started units of controllers.
@@ -145,10 +153,9 @@ mod tests {
             sources: BTreeMap::from([("web".to_string(), "fleet".to_string())]),
         };
         let want = "stop 2   restart 1   start 1   keep 2\n  \
-                    stop    1   nginx, web\n          \
+                    stop    1   nginx\n          \
                     2   postgres\n  \
-                    start   1   web\n          \
-                    2   sulogin\n  \
+                    start   1   sulogin\n  \
                     restart     web\n  \
                     keep        console, udev\n  \
                     from source fleet: web\n";
@@ -161,7 +168,7 @@ mod tests {
         assert_eq!(render(&plan, &Style::PLAIN), "nothing to do: 2 kept as they are\n");
         assert_eq!(of_nothing(&plan), "");
         let stops = Plan { stop: vec![names("job")], ..plan };
-        assert!(of_nothing(&stops).contains("without what was wanted"));
+        assert!(of_nothing(&stops).contains("without targets that were wanted"));
     }
 
     #[test]

@@ -64,7 +64,7 @@ fn said(doing: &str, told: &Told) -> String {
         text.push_str(&format!("{doing} {}\n", up.join(", ")));
     }
     for unit in &told.idle {
-        text.push_str(&format!("{unit} was not up; it starts as soon as it may\n"));
+        text.push_str(&format!("{unit} was not running; it starts when its dependencies allow\n"));
     }
     text
 }
@@ -92,7 +92,7 @@ mod tests {
     fn what_was_not_up_is_not_said_to_be_restarted() {
         let list = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
         let mut told = Told { schema: 1, units: list(&["web", "db"]), idle: list(&["db"]) };
-        let want = "restarting web\ndb was not up; it starts as soon as it may\n";
+        let want = "restarting web\ndb was not running; it starts when its dependencies allow\n";
         assert_eq!(said("restarting", &told), want);
         told.idle.clear();
         assert_eq!(said("restarting", &told), "restarting web, db\n");

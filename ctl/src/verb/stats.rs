@@ -22,7 +22,7 @@ pub(crate) fn stats(session: &Session) -> Result<Exit, Error> {
     Ok(Exit::Done)
 }
 
-fn render(stats: &Stats) -> String {
+pub(super) fn render(stats: &Stats) -> String {
     let mut text = format!(
         "crashes survived  {}\n\
          open files        {}\n\
@@ -30,8 +30,8 @@ fn render(stats: &Stats) -> String {
          wake-ups          {}\n\
          commits           {}\n\
          units             {}\n\
-         runs that are up  {}\n\
-         told apart by     {}\n",
+         active runs       {}\n\
+         process tracking  {}\n",
         stats.crashes,
         stats.fds,
         stats.rss / 1024,
@@ -42,7 +42,7 @@ fn render(stats: &Stats) -> String {
         stats.tracking
     );
     for (what, count) in stats.dropped.all().into_iter().filter(|(_, count)| *count > 0) {
-        text.push_str(&format!("dropped           {count} {what}\n"));
+        text.push_str(&format!("dropped           {what}: {count}\n"));
     }
     text
 }

@@ -126,7 +126,8 @@ fn lost_row(goal: &TargetStatus, widths: (usize, usize), style: &Style) -> Strin
     let glyph = style.paint(tone, &style::glyph(goal.state, false).to_string());
     let word = style.paint(tone, &style::pad(&lost_word(goal), widths.1));
     let why = goal.reason.as_ref().map(|why| why.text.as_str()).unwrap_or_default();
-    let why = style.cut(why, 4 + widths.0 + 2 + widths.1 + 2);
+    let used = 4 + widths.0 + 2 + widths.1 + 2;
+    let why = style.hang(why, used, used);
     format!("  {glyph} {}  {word}  {why}\n", style::pad(&goal.target, widths.0))
 }
 
@@ -134,12 +135,15 @@ fn heading(status: &Status, now: WallTime, style: &Style) -> String {
     let goal = if status.goal.is_empty() { "(no goal)".to_string() } else { status.goal.join(" ") };
     let word = style.paint(style::system_tone(status.system), status.system.as_str());
     let up = style::span(span::since(&status.booted, now));
-    let mut text = format!(
-        "{}  {word}   {}   up {up}   generation {}\n",
-        style.bold(&goal),
-        tally(&status.units),
-        status.generation
-    );
+    let tally = tally(&status.units);
+    let rest = format!("up {up}   generation {}", status.generation);
+    let used = goal.chars().count() + 2 + status.system.as_str().len() + 3;
+    let fits = style.width.is_none_or(|width| used + tally.len() + 3 + rest.len() <= width);
+    let goal = style.bold(&goal);
+    let mut text = match fits {
+        true => format!("{goal}  {word}   {tally}   {rest}\n"),
+        false => format!("{goal}  {word}   {rest}\nunits      {tally}\n"),
+    };
     if status.crashes > 0 {
         let when = status.resumed.as_deref().map(|at| style::span(span::since(at, now)));
         let when = when.map(|span| format!(", the last {span} ago")).unwrap_or_default();
@@ -184,7 +188,7 @@ fn tally(units: &[UnitStatus]) -> String {
     let needed: Vec<&UnitStatus> = units.iter().filter(|unit| unit.needed).collect();
     let mut counts: BTreeMap<(u8, String), usize> = BTreeMap::new();
     for unit in &needed {
-        let flag = if unit.degraded { "degraded" } else { unit.state.as_str() };
+        let flag = if unit.degraded { "degraded" } else { unit.state.word() };
         *counts.entry((urgency(unit), flag.to_string())).or_default() += 1;
     }
     let mut merged: Vec<(String, usize)> = Vec::new();
@@ -209,7 +213,11 @@ fn row(unit: &UnitStatus, now: WallTime, widths: (usize, usize), style: &Style) 
     let said = account(unit, now);
     let word = word(unit);
     let gap = if said.is_empty() { 0 } else { 2 + widths.1.saturating_sub(word.chars().count()) };
-    let said = style.cut(&said, 4 + widths.0 + 2 + widths.1 + 2);
+    let used = 4 + widths.0 + 2 + widths.1 + 2;
+    let said = match needs_attention(unit) {
+        true => style.hang(&said, used, used),
+        false => style.cut(&said, used),
+    };
     format!("  {glyph} {name}  {}{}{said}\n", style.paint(tone, &word), " ".repeat(gap))
 }
 
@@ -224,8 +232,8 @@ fn account(unit: &UnitStatus, now: WallTime) -> String {
     }
     let counted =
         unit.reason.as_ref().is_some_and(|why| matches!(why.cause, Cause::Backoff { .. }));
-    if unit.attempt > 0 && !unit.state.is_active() && !counted {
-        parts.push(format!("failed {}", times(unit.attempt)));
+    if unit.attempt > 1 && !unit.state.is_active() && !counted {
+        parts.push(format!("failed {} times", unit.attempt));
     }
     if let Some(span) = until_next_try(unit, now) {
         parts.push(format!("next try in {span}"));
@@ -246,11 +254,6 @@ fn account(unit: &UnitStatus, now: WallTime) -> String {
     parts.join(", ")
 }
 
-/// Formats `once`, `3 times`.
-fn times(count: u32) -> String {
-    if count == 1 { "once".to_string() } else { format!("{count} times") }
-}
-
 fn until_next_try(unit: &UnitStatus, now: WallTime) -> Option<String> {
     Some(style::span(span::until(unit.next_try.as_deref()?, now)))
 }
@@ -262,7 +265,7 @@ fn footing(lost: &[&TargetStatus], shown: &[&UnitStatus], hidden: usize, style: 
         parts.push(format!("initctl why {worst}"));
     }
     if hidden > 0 {
-        let units = style::count(hidden, "healthy or unneeded unit");
+        let units = style::count(hidden, "healthy or idle unit");
         parts.push(format!("{units} hidden, --all shows them"));
     }
     if parts.is_empty() {
@@ -315,11 +318,16 @@ fn detail(unit: &UnitStatus, targets: &[TargetStatus], now: WallTime, style: &St
         }
     };
     field("about", unit.description.clone());
-    field("reason", unit.reason.as_ref().map(|why| why.text.clone()).unwrap_or_default());
-    let next = until_next_try(unit, now).map(|span| format!("tried again in {span}"));
+    field(
+        "reason",
+        unit.reason.as_ref().map(|why| style.hang(&why.text, 14, 14)).unwrap_or_default(),
+    );
+    let next = until_next_try(unit, now).map(|span| format!("retried in {span}"));
     field("next", next.unwrap_or_default());
-    if unit.attempt > 0 {
-        field("failures", format!("{} in a row", unit.attempt));
+    match unit.attempt {
+        0 => {}
+        1 => field("failures", "1".to_string()),
+        more => field("failures", format!("{more} in a row")),
     }
     field("says", unit.status.clone());
     let provided: Vec<String> = unit

@@ -128,21 +128,22 @@ pub(crate) fn render(graph: &Graph, roots: &[String], reverse: bool, style: &Sty
 
 fn line(branch: &Branch<'_>, unit: Option<&str>, index: &Index<'_>, style: &Style) -> String {
     let node = unit.and_then(|unit| index.nodes.get(unit));
+    let name = match unit.filter(|unit| *unit != branch.name) {
+        Some(unit) => format!("{} ({unit})", branch.name),
+        None => branch.name.to_string(),
+    };
     let mut text = match node.and_then(|node| Some((node, node.state?))) {
         Some((node, state)) => {
             let tone = style::tone(state, node.degraded);
             let glyph = style.paint(tone, &style::glyph(state, node.degraded).to_string());
             let word = style::word(state, node.degraded, node.reason.as_ref());
-            format!("{glyph} {}  {}", branch.name, style.paint(tone, &word))
+            format!("{glyph} {name}  {}", style.paint(tone, &word))
         }
         None if unit.is_none() => {
             format!("x {}  {}", branch.name, style.paint(Tone::Bad, "no unit provides it"))
         }
-        None => branch.name.to_string(),
+        None => name,
     };
-    if let Some(unit) = unit.filter(|unit| *unit != branch.name) {
-        text.push_str(&format!("  (unit {unit})"));
-    }
     if let Some(kind) = branch.kind {
         text.push_str("  ");
         text.push_str(&style.paint(Tone::Quiet, kind));

@@ -24,7 +24,7 @@ pub(crate) fn sockets(session: &Session) -> Result<Exit, Error> {
 }
 
 /// Lists the next one first, and those without a next last.
-fn render_timers(answer: &Timers, style: &Style) -> String {
+pub(super) fn render_timers(answer: &Timers, style: &Style) -> String {
     let now = WallTime::parse(&answer.now).unwrap_or_else(session::now);
     let mut timers: Vec<_> = answer.timers.iter().collect();
     timers.sort_by_key(|timer| (timer.next.is_none(), &timer.next, &timer.unit));
@@ -35,7 +35,7 @@ fn render_timers(answer: &Timers, style: &Style) -> String {
         let waiting = timer.state.is_active();
         rows.push([
             timer.next.clone().unwrap_or_else(dash),
-            left.unwrap_or_else(|| if waiting { dash() } else { timer.state.as_str().to_string() }),
+            left.unwrap_or_else(|| if waiting { dash() } else { timer.state.word().to_string() }),
             timer.last.clone().unwrap_or_else(dash),
             timer.unit.clone(),
             timer.activates.clone().unwrap_or_else(dash),
@@ -44,7 +44,7 @@ fn render_timers(answer: &Timers, style: &Style) -> String {
     table(&rows, style)
 }
 
-fn render_sockets(answer: &Sockets, style: &Style) -> String {
+pub(super) fn render_sockets(answer: &Sockets, style: &Style) -> String {
     let mut rows = vec![["listens at", "unit", "state", "activates"].map(str::to_string)];
     for socket in &answer.sockets {
         let state = match (&socket.accepts, &socket.rests_until) {
@@ -56,8 +56,8 @@ fn render_sockets(answer: &Sockets, style: &Style) -> String {
                 };
                 format!("{} of {} connections{failed}", accepts.connections.len(), accepts.most)
             }
-            (_, None) if socket.waits => "waits".to_string(),
-            (_, None) => socket.state.as_str().to_string(),
+            (_, None) if socket.waits => "listening".to_string(),
+            (_, None) => socket.state.word().to_string(),
         };
         let activates = socket.activates.clone().unwrap_or_else(|| "-".to_string());
         let row = |listen: &str| {
@@ -124,7 +124,7 @@ mod tests {
         let units: Vec<&str> =
             text.lines().skip(1).filter_map(|line| line.split_whitespace().nth(3)).collect();
         assert_eq!(units, ["c", "b", "a"], "{text}");
-        assert!(text.contains("5.0s") && text.contains("disabled"), "{text}");
+        assert!(text.contains("5.0s") && text.contains("idle"), "{text}");
     }
 
     #[test]
@@ -140,9 +140,9 @@ mod tests {
         };
         let mut answer = Sockets { schema: 1, sockets: vec![socket] };
         let text = render_sockets(&answer, &Style::PLAIN);
-        let want = "listens at          unit   state  activates\n\
-                    listen-stream *:80  front  waits  web\n\
-                    listen-fifo /run/x  front  waits  web\n";
+        let want = "listens at          unit   state      activates\n\
+                    listen-stream *:80  front  listening  web\n\
+                    listen-fifo /run/x  front  listening  web\n";
         assert_eq!(text, want);
         answer.sockets[0].rests_until = Some("2026-01-01T00:00:05.000Z".to_string());
         let text = render_sockets(&answer, &Style::PLAIN);

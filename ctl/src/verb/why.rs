@@ -16,6 +16,8 @@ use std::fmt::Write;
 
 /// Number of log lines of the root cause.
 const TAIL: u64 = 5;
+/// Start column of the values.
+const COLUMN: usize = 15;
 /// Maximum number of names in a line.
 const NAMED: usize = 8;
 
@@ -37,41 +39,36 @@ pub(crate) fn render(why: &Why, tail: &[String], now: WallTime, style: &Style) -
     if why.chain.len() > 1 {
         text.push_str(&chain(&why.chain, style));
     }
-    let mut field = |name: &str, value: String| {
+    let mut field = |name: &str, value: &str| {
         if !value.is_empty() {
-            let _ = writeln!(text, "  {} {}", style::pad(name, 12), style.cut(&value, 15));
+            let _ = writeln!(text, "  {} {value}", style::pad(name, COLUMN - 3));
         }
     };
-    if let Some(Link { file: Some(file), line: Some(line), .. }) =
-        why.chain.last().filter(|link| failed_by_itself(link))
-    {
-        field("written in", format!("{file}:{line}"));
+    let whole = |value: &str| style.hang(value, COLUMN, COLUMN);
+    let root = why.chain.last().filter(|link| failed_by_itself(link));
+    let of_another = root.filter(|_| why.chain.len() > 1).map(label);
+    if let Some(Link { file: Some(file), line: Some(line), .. }) = root {
+        match &of_another {
+            Some(name) => field("root cause", &whole(&format!("{name}, defined in {file}:{line}"))),
+            None => field("defined in", &format!("{file}:{line}")),
+        }
     }
-    for (at, line) in tail.iter().enumerate() {
-        field(if at == 0 { "last output" } else { "" }, line.clone());
-    }
+    field("last output", &tail.join(&format!("\n{}", " ".repeat(COLUMN))));
     if let Some(unit) = &why.detail {
-        field("status", unit.status.clone());
-        field(
-            "from",
-            unit.source.as_ref().map(|name| format!("source {name}")).unwrap_or_default(),
-        );
+        field("status", &whole(&unit.status));
+        let source = unit.source.as_ref().map(|name| format!("source {name}"));
+        field("from", &source.unwrap_or_default());
     }
-    field("needed by", needed_by(&why.needed_by));
-    field("activated by", activated_by(&why.activated_by));
-    field("affects", affects(&why.affects));
-    for (at, line) in style.wrap(&next(why, now), 15).into_iter().enumerate() {
-        let name = style::pad(if at == 0 { "next" } else { "" }, 12);
-        let _ = writeln!(text, "  {name} {line}");
-    }
+    field("needed by", &whole(&needed_by(&why.needed_by)));
+    field("activated by", &whole(&activated_by(&why.activated_by)));
+    field("affects", &whole(&affects(&why.affects)));
+    field("next", &whole(&next(why, now)));
     text
 }
 
+/// Formats the name and state, the time in that state, and the reason.
 fn headline(why: &Why, now: WallTime, style: &Style) -> String {
-    let name = match &why.unit {
-        Some(unit) if *unit != why.target => format!("{} (unit {unit})", why.target),
-        _ => why.target.clone(),
-    };
+    let name = named(&why.target, why.unit.as_deref());
     let reason = why.chain.first().and_then(|link| link.reason.as_ref());
     let held_down = held_down(why);
     let masked = held_down.is_some();
@@ -80,33 +77,50 @@ fn headline(why: &Why, now: WallTime, style: &Style) -> String {
         Some(word) => word.to_string(),
         None => style::word(why.state, why.degraded, reason).to_uppercase(),
     };
-    let tone = if masked { Tone::Uneasy } else { style::tone(why.state, why.degraded) };
-    let mut text = format!("{} is {}", style.bold(&name), style.paint(tone, &word));
+    let mut said = String::new();
+    if let Some(unit) = &why.detail {
+        // The time of a degradation is not recorded.
+        let up = if why.degraded { "up " } else { "" };
+        let _ = write!(said, " ({up}{}", style::span(span::since(&unit.since, now)));
+        match unit.attempt {
+            0 => {}
+            1 => said.push_str(", 1 failure"),
+            more => {
+                let _ = write!(said, ", {more} failures in a row");
+            }
+        }
+        said.push(')');
+    }
     if masked {
         // The word needs no explanation.
     } else if why.state == State::Disabled && why.detail.is_some() {
-        text.push_str(" because neither the goal nor anything it needs needs it");
+        said.push_str(" because the goal does not need it");
         if let Some(reason) = reason {
-            let _ = write!(text, "; it could not start: {}", reason.text);
+            let _ = write!(said, "; it could not start: {}", reason.text);
         }
     } else if let Some(because) = because(why) {
         let link = if reads_alone(why) { ":" } else { " because" };
-        let _ = write!(text, "{link} {because}");
+        let _ = write!(said, "{link} {because}");
     }
-    if let Some(unit) = &why.detail {
-        match unit.attempt {
-            0 => {}
-            1 => text.push_str(", failed once"),
-            more => {
-                let _ = write!(text, ", failed {more} times in a row");
-            }
-        }
-        // The time of a degradation is not recorded.
-        let of = if why.degraded { "up for" } else { "for" };
-        let _ = write!(text, ", {of} {}", style::span(span::since(&unit.since, now)));
+    let tone = if masked { Tone::Uneasy } else { style::tone(why.state, why.degraded) };
+    let used = name.chars().count() + 4 + word.chars().count();
+    let said = said.split_once(' ').map_or((said.as_str(), ""), |parts| parts);
+    let rest = style.hang(said.1, used + said.0.chars().count() + 1, 2);
+    let (name, word) = (style.bold(&name), style.paint(tone, &word));
+    let lead = format!("{name} is {word}{}", said.0);
+    if rest.is_empty() { format!("{lead}\n") } else { format!("{lead} {rest}\n") }
+}
+
+/// Formats `web`, or `http (web)` for a target that the unit `web` provides.
+fn named(target: &str, unit: Option<&str>) -> String {
+    match unit {
+        Some(unit) if unit != target => format!("{target} ({unit})"),
+        Some(_) | None => target.to_string(),
     }
-    text.push('\n');
-    text
+}
+
+fn label(link: &Link) -> String {
+    named(&link.target, link.unit.as_deref())
 }
 
 /// Returns the word for a unit that is itself masked or dropped; a dependent unit shows it by its
@@ -150,13 +164,13 @@ fn because(why: &Why) -> Option<String> {
         });
     }
     match why.state {
-        State::Disabled => Some("neither the goal nor anything it needs needs it".to_string()),
+        State::Disabled => Some("the goal does not need it".to_string()),
         State::Running | State::Exited | State::Starting | State::Reloading => {
             let Some(need) = why.needed_by.first() else {
                 return Some(match why.activated_by.first() {
-                    Some(trigger) => format!("{} brought it in", trigger.unit),
+                    Some(trigger) => format!("{} activated it", trigger.unit),
                     None if why.detail.as_ref()?.needed => {
-                        "what brought it in is over; it is left to finish".to_string()
+                        "its trigger has ended; it may finish".to_string()
                     }
                     None => return None,
                 });
@@ -175,7 +189,7 @@ fn because(why: &Why) -> Option<String> {
         }
         State::Stopping => Some(match why.detail.as_ref()?.needed {
             true => "it is being restarted".to_string(),
-            false => "neither the goal nor anything it needs needs it any more".to_string(),
+            false => "the goal does not need it any more".to_string(),
         }),
         State::Failed | State::Waiting => None,
     }
@@ -185,24 +199,25 @@ fn link_word(link: &Link) -> String {
     style::word(link.state, link.degraded, link.reason.as_ref())
 }
 
+/// Formats the links, each one level deeper; states and reasons are aligned.
 fn chain(links: &[Link], style: &Style) -> String {
     let mut text = String::new();
-    let width = links.iter().map(|link| link.target.chars().count()).max().unwrap_or(0).min(40);
+    let indent = |depth: usize| "  ".repeat(depth.min(12) + 1);
+    let names = links.iter().enumerate();
+    let width = |(depth, link): (usize, &Link)| indent(depth).len() + label(link).chars().count();
+    let width = names.map(width).max().unwrap_or(0).min(48);
     let words = links.iter().map(|link| link_word(link).chars().count()).max().unwrap_or(0);
     for (depth, link) in links.iter().enumerate() {
-        let indent = "  ".repeat(depth.min(12) + 1);
+        let indent = indent(depth);
         let tone = style::tone(link.state, link.degraded);
-        let name = style::pad(&link.target, width);
+        let name = style::pad(&label(link), width.saturating_sub(indent.len()));
         let word = link_word(link);
-        let unit = link.unit.as_ref().filter(|unit| **unit != link.target);
-        let unit = unit.map(|unit| format!(" (unit {unit})")).unwrap_or_default();
         let said = link.reason.as_ref().map(|reason| reason.text.as_str()).unwrap_or_default();
-        let used = indent.len() + 2 + width + 2 + words + 2;
-        let whole = format!("{said}{unit}");
-        let cut = style.cut(&whole, used);
+        let used = width + 2 + 2 + words + 2;
+        let cut = style.cut(said, used);
         // The cause at the end of the chain is shown whole.
-        let below = if depth + 1 == links.len() && cut != whole {
-            style.wrap(&whole, indent.len() + 4)
+        let below = if depth + 1 == links.len() && cut != said {
+            style.wrap(said, indent.len() + 4)
         } else {
             Vec::new()
         };
@@ -249,10 +264,7 @@ fn activated_by(triggers: &[Affected]) -> String {
     if names.is_empty() {
         return String::new();
     }
-    format!(
-        "{}; `initctl timers`, `initctl sockets` and `initctl status` say what for",
-        names.join(", ")
-    )
+    format!("{}; see `initctl timers` and `initctl sockets`", names.join(", "))
 }
 
 fn affects(affected: &[Affected]) -> String {
@@ -274,28 +286,30 @@ fn next(why: &Why, now: WallTime) -> String {
     let name = root.unit.as_deref().unwrap_or(&root.target);
     if let Some(at) = &root.next_try {
         let left = style::span(span::until(at, now));
-        return format!("tried again in {left}; `initctl retry {name}` tries now");
+        return format!("retried in {left}; `initctl retry {name}` retries now");
     }
     match &reason.cause {
         Cause::Masked { dropped: Some(name), .. } => {
-            format!("`initctl unwant {name}` takes the -{name} of the goal back")
+            format!("`initctl unwant {name}` removes -{name} from the goal")
         }
-        Cause::Masked { target, .. } => format!("`initctl unmask {target}` lets it be started"),
+        Cause::Masked { target, .. } => format!("`initctl unmask {target}` allows its start"),
         Cause::Missing { target } => {
-            format!("a unit that provides {target}, then `initctl reload`")
+            format!("add a unit that provides {target}, then `initctl reload`")
         }
         Cause::Config { file, line, .. } => {
             format!(
-                "mend {file}:{line}, then `initctl reload` (`initctl check` finds all mistakes)"
+                "correct {file}:{line}, then `initctl reload`; `initctl check` finds all errors"
             )
         }
         Cause::Conflict { target } => {
-            format!("one of the two has to leave the goal: {name} or {target}")
+            format!("remove {name} or {target} from the goal")
         }
-        Cause::Skipped { .. } => "it counts as exited; nothing is to be done".to_string(),
-        Cause::Slot => "started when another start is done".to_string(),
-        Cause::On { .. } => "started as soon as they are there".to_string(),
-        Cause::Unkillable { .. } => "init keeps looking; the kernel holds it".to_string(),
+        Cause::Skipped { .. } => "nothing to do: a skipped unit counts as exited".to_string(),
+        Cause::Slot => "starts when another start has finished".to_string(),
+        Cause::On { .. } => "starts as soon as they are active".to_string(),
+        Cause::Unkillable { .. } => {
+            "nothing to do: init waits until the kernel has ended the process".to_string()
+        }
         Cause::Dependency { .. } | Cause::Backoff { .. } => String::new(),
         Cause::Exit { .. }
         | Cause::Signal { .. }
@@ -309,7 +323,7 @@ fn next(why: &Why, now: WallTime) -> String {
         | Cause::Internal
         | Cause::Other => match root.state {
             State::Failed if root.gives_up == Some(false) => {
-                format!("tried again by itself; `initctl retry {name}` tries now")
+                format!("retried automatically; `initctl retry {name}` retries now")
             }
             State::Failed => next_of_failed(why, name),
             State::Disabled
@@ -325,10 +339,11 @@ fn next(why: &Why, now: WallTime) -> String {
 
 fn next_of_failed(why: &Why, name: &str) -> String {
     let own: Option<&UnitStatus> = why.detail.as_ref().filter(|unit| unit.unit == name);
-    let retry = format!("`initctl retry {name}`");
     match own {
-        Some(unit) if !unit.needed => "nothing needs it".to_string(),
-        _ => format!("it is not tried again by itself: {retry}; `initctl logs {name}`"),
+        Some(unit) if !unit.needed => "nothing to do: the goal does not need it".to_string(),
+        _ => format!(
+            "not retried automatically; `initctl logs {name}` shows why, `initctl retry {name}` retries"
+        ),
     }
 }
 

@@ -175,7 +175,7 @@ impl Init {
         } else {
             Level::Debug
         };
-        let (unit, word) = (&note.unit, note.to.as_str());
+        let (unit, word) = (&note.unit, note.to.word());
         let failed = if level == Level::Info { self.failed_below(unit) } else { 0 };
         match &note.reason {
             None if failed > 0 => {

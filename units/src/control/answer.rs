@@ -61,6 +61,14 @@ mod tests {
     }
 
     #[test]
+    fn state_of_an_idle_unit_is_read_by_both_names() {
+        for name in [r#""disabled""#, r#""idle""#] {
+            assert_eq!(serde_json::from_str::<State>(name).unwrap(), State::Disabled);
+        }
+        assert_eq!((State::Disabled.as_str(), State::Disabled.word()), ("disabled", "idle"));
+    }
+
+    #[test]
     fn a_unit_without_values_says_null_and_leaves_no_field_out() {
         let unit = UnitStatus {
             unit: "a".to_string(),
@@ -68,6 +76,7 @@ mod tests {
             description: String::new(),
             provides: vec![],
             state: State::Disabled,
+            idle: true,
             degraded: false,
             main_pid: None,
             run: None,
@@ -94,5 +103,6 @@ mod tests {
             assert!(json.get(field).is_some(), "{field}");
         }
         assert!(json.get("main-pid").is_some_and(serde_json::Value::is_null));
+        assert_eq!((&json["state"], &json["idle"]), (&"disabled".into(), &true.into()));
     }
 }

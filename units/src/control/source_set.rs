@@ -42,7 +42,7 @@ impl SourceSet {
         }
         let wrong = |what: String| {
             let hint = r#"{"files":{NAME:TEXT},"roots":[TARGET],"expected":REVISION}"#.to_string();
-            refused("protocol", format!("what the memfd holds is no source: {what}"), hint)
+            refused("protocol", format!("what the memfd holds is not a source: {what}"), hint)
         };
         // Serde would accept a list as the fields in their order.
         if !bytes.trim_ascii_start().starts_with(b"{") {

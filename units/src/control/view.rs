@@ -262,6 +262,7 @@ impl<'a> View<'a> {
             description: unit.live.description.clone(),
             provides: self.names(&unit.provides),
             state: self.machine.state(id),
+            idle: self.machine.state(id) == State::Disabled,
             degraded: self.degraded.contains(&id),
             main_pid: pid,
             run: run.map(|run| run.0),
@@ -282,11 +283,11 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Returns a reason in words. A wait for the next try includes the reason of the last failure.
+    /// Returns a reason in words. A pending retry comes after the reason of the last failure.
     fn told(&self, unit: UnitId, why: &Reason, pid: Option<u32>) -> crate::control::answer::Reason {
         let mut told = present(self.machine, why, self.facts, pid);
         if let (Reason::Backoff { .. }, Some(last)) = (why, self.machine.last_failure(unit)) {
-            told.text = format!("{}: {}", told.text, reason(last, self.facts, None).text);
+            told.text = format!("{}; {}", reason(last, self.facts, None).text, told.text);
         }
         told
     }
@@ -301,6 +302,7 @@ impl<'a> View<'a> {
                 description: String::new(),
                 provides: Vec::new(),
                 state,
+                idle: state == State::Disabled,
                 degraded: false,
                 main_pid: self.facts.main_pids.get(&run).copied(),
                 run: Some(run.0),

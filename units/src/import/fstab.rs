@@ -96,7 +96,7 @@ impl Table<'_> {
     fn unit_of(&mut self, line: &Line, path: &Field, suffix: &str) -> Option<(Name, Manifest)> {
         let (at, text) = (path.at, format!("{}.{suffix}", escape_path(&path.text)));
         let Ok(name) = Name::new(&text) else {
-            self.error(at, "name", format!("`{text}` is no unit's name"), LEFT_OUT);
+            self.error(at, "name", format!("`{text}` is not a unit's name"), LEFT_OUT);
             return None;
         };
         let what = if suffix == "swap" { "swap space " } else { "" };
@@ -118,7 +118,7 @@ impl Table<'_> {
     fn mount(&mut self, line: &Line) {
         let at = line.place.at;
         let Some(path) = line::normal(&line.place.text) else {
-            let message = format!("`{}` is no absolute path", line.place.text);
+            let message = format!("`{}` is not an absolute path", line.place.text);
             let hint = "a mount point is the path of a directory; the type `swap` has none";
             return self.error(at, "malformed", message, hint);
         };
@@ -164,7 +164,7 @@ impl Table<'_> {
     fn swap(&mut self, line: &Line) {
         let at = line.spec.at;
         let Some(path) = line.node() else {
-            let message = format!("`{}` is no path of swap space", line.spec.text);
+            let message = format!("`{}` is not a path of swap space", line.spec.text);
             return self.error(at, "malformed", message, "a device, a file, or UUID=…");
         };
         let place = Field { at, text: path };
@@ -193,7 +193,7 @@ impl Table<'_> {
         let Some(path) = line.node().filter(|path| path.starts_with("/dev/")) else {
             line.node().into_iter().for_each(|path| put(unit, at, "needs-path", &path));
             if line.check {
-                let message = "this is no device, and not checked";
+                let message = "this is not a device, and not checked";
                 unit.tell_at(Severity::Note, "fstab", at, message, "write 0 in the last field");
             }
             return line.spec.text.clone();

@@ -51,7 +51,7 @@ impl Problem {
             Problem::Missing => "it does not exist, or is a link to nowhere".to_string(),
             Problem::Kind(FileKind::Directory) => "it is a directory".to_string(),
             Problem::Kind(FileKind::Special) => "it is a FIFO, socket or device".to_string(),
-            Problem::Kind(FileKind::Regular) => "it is no directory".to_string(),
+            Problem::Kind(FileKind::Regular) => "it is not a directory".to_string(),
             Problem::TooLarge => "it is too large".to_string(),
             Problem::Other(words) => words.clone(),
         }

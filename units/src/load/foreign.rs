@@ -95,7 +95,8 @@ impl Foreign {
         }
         if opt_in && matches!(Suffix::of(entry), Some(Suffix::Slice | Suffix::Scope)) {
             self.seen.insert(entry.to_string());
-            let message = "slices and scopes are no units here: its limits do not hold".to_string();
+            let message =
+                "slices and scopes are not units here: its limits do not hold".to_string();
             let note = Diagnostic::of_file(Severity::Note, "ignored-file", &path, message);
             return self.diagnostics.push(note.with_hint("give limits to each of its units"));
         }

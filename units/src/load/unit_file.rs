@@ -202,9 +202,9 @@ pub(crate) fn mean(
             record.again = true;
             let without = match outside {
                 Outside::Executable(_, _, without) => without,
-                Outside::Directory(_) | Outside::File(_) => "starting the unit fails",
+                Outside::Directory(_) | Outside::File(_) => "the unit cannot start",
             };
-            let until = if is_there { "until that is mended" } else { "until it is there" };
+            let until = if is_there { "until that is corrected" } else { "until it exists" };
             let hint = format!("{until}, {without}");
             record.diagnostics.push(Diagnostic::warning(code, place, message).with_hint(hint));
         }
@@ -330,7 +330,7 @@ fn missing(files: &dyn Files, outside: &Outside) -> Option<(&'static str, String
             } else if stats.iter().any(|stat| stat.kind == FileKind::Regular) {
                 "no permission to execute"
             } else {
-                "this is no program:"
+                "this is not a program:"
             };
             Some(("missing-executable", format!("{what} {word}"), !stats.is_empty()))
         }

@@ -16,8 +16,9 @@ use std::fmt;
 )]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// The unit is not needed.
+    /// The unit is not needed. The alias is the name in JSON from 1.0.
     #[default]
+    #[serde(alias = "idle")]
     Disabled,
     /// The unit waits for a dependency, a slot or its next try.
     Waiting,
@@ -36,7 +37,21 @@ pub enum State {
 }
 
 impl State {
-    /// The word on the screen and in JSON.
+    /// The word on the screen. JSON has another one for an idle unit until 1.0.
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Disabled => "idle",
+            State::Waiting
+            | State::Starting
+            | State::Running
+            | State::Reloading
+            | State::Exited
+            | State::Failed
+            | State::Stopping => self.as_str(),
+        }
+    }
+
+    /// The word in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             State::Disabled => "disabled",
@@ -181,12 +196,12 @@ impl fmt::Display for Reason {
             Reason::Config { at, message } => write!(f, "{at}: {message}"),
             Reason::Conflict { target } => write!(f, "it conflicts with {target}, which was first"),
             Reason::Skipped { condition } => write!(f, "skipped: {condition} is not met"),
-            Reason::OutOfMemory => write!(f, "the kernel killed it for want of memory"),
+            Reason::OutOfMemory => write!(f, "the kernel killed it because memory ran out"),
             Reason::Protocol { message } => message.fmt(f),
             Reason::Slot => write!(f, "waits for a free start slot (max-starting)"),
             Reason::Backoff { attempt, .. } => {
                 let failures = if *attempt == 1 { "failure" } else { "failures in a row" };
-                write!(f, "waits for its next try after {attempt} {failures}")
+                write!(f, "retry pending after {attempt} {failures}")
             }
             Reason::On { targets } => {
                 write!(f, "waits for ")?;

@@ -45,7 +45,7 @@ const TIME_UNITS: [(&str, u64); 16] = [
 /// Parses a duration. A bare decimal number is seconds. Otherwise it is a list of numbers with
 /// units (`us ms s min h d`), with or without white space between. The maximum is a hundred years.
 pub fn duration(text: &str) -> Result<Duration, Mistake> {
-    let wrong = || mistake(format!("`{text}` is no duration"), DURATION_HINT);
+    let wrong = || mistake(format!("`{text}` is not a duration"), DURATION_HINT);
     let mut rest = text;
     let mut nanos = 0u64;
     let mut parts = 0;
@@ -117,7 +117,7 @@ pub fn timeout(text: &str) -> Result<Option<Duration>, Mistake> {
         return Ok(None);
     }
     if matches!(text, "infinity" | "never") {
-        return mistake(format!("`{text}` is no duration"), "write `none` for no limit");
+        return mistake(format!("`{text}` is not a duration"), "write `none` for no limit");
     }
     match duration(text)? {
         Duration::ZERO => mistake(
@@ -134,7 +134,7 @@ pub fn count(text: &str, least: u32, most: u32) -> Result<u32, Mistake> {
     match number.filter(|number| (least..=most).contains(number)) {
         Some(number) => Ok(number),
         None => mistake(
-            format!("`{text}` is no whole number from {least} to {most}"),
+            format!("`{text}` is not a whole number from {least} to {most}"),
             "write it in decimal digits, without a sign or leading zeros",
         ),
     }
@@ -159,9 +159,10 @@ pub fn size(text: &str) -> Result<u64, Mistake> {
             || mistake(format!("`{text}` is too large"), "sizes end below 16 EiB"),
             Ok,
         ),
-        _ => {
-            mistake(format!("`{text}` is no size"), "sizes look like `4096`, `64K`, `16MiB`, `1G`")
-        }
+        _ => mistake(
+            format!("`{text}` is not a size"),
+            "sizes look like `4096`, `64K`, `16MiB`, `1G`",
+        ),
     }
 }
 
@@ -182,7 +183,7 @@ pub fn signal(text: &str) -> Result<u8, Mistake> {
     match known {
         Some(number) => Ok(number),
         None => mistake(
-            format!("`{text}` is no signal"),
+            format!("`{text}` is not a signal"),
             "signals look like `TERM`, `SIGUSR1`, `RTMIN+3`, `15`",
         ),
     }
@@ -215,7 +216,9 @@ pub fn umask(text: &str) -> Result<u32, Mistake> {
     let mask = if octal { u32::from_str_radix(text, 8).ok() } else { None };
     match mask.filter(|mask| *mask <= 0o777) {
         Some(mask) => Ok(mask),
-        None => mistake(format!("`{text}` is no umask"), "up to three octal digits: `022`, `0077`"),
+        None => {
+            mistake(format!("`{text}` is not a umask"), "up to three octal digits: `022`, `0077`")
+        }
     }
 }
 
@@ -225,14 +228,14 @@ pub fn mode(text: &str) -> Result<u32, Mistake> {
     let mode = if octal { u32::from_str_radix(text, 8).ok() } else { None };
     match mode.filter(|mode| *mode <= 0o7777) {
         Some(mode) => Ok(mode),
-        None => mistake(format!("`{text}` is no file mode"), "octal digits: `0660`, `1777`"),
+        None => mistake(format!("`{text}` is not a file mode"), "octal digits: `0660`, `1777`"),
     }
 }
 
 /// Checks an absolute path: no `..` and no NUL.
 pub fn path(text: &str) -> Result<String, Mistake> {
     if !text.starts_with('/') {
-        return mistake(format!("`{text}` is no absolute path"), "begin it with `/`");
+        return mistake(format!("`{text}` is not an absolute path"), "start it with `/`");
     }
     if text.split('/').any(|part| part == "..") {
         return mistake(format!("`{text}` goes up with `..`"), "write the path it leads to");

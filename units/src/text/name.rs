@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// The hint for a template's name, which no unit provides.
 pub(crate) fn template_hint(text: &str) -> Option<String> {
     text.ends_with('@')
-        .then(|| format!("a template is no unit yet: name an instance, as `{text}x`"))
+        .then(|| format!("a template is not a unit yet: name an instance, as `{text}x`"))
 }
 
 /// Returns the number of letters in which a name of this length may differ and still be taken for a

@@ -104,7 +104,7 @@ pub(crate) fn mistake(pattern: &str, place: &Place) -> Option<Diagnostic> {
         Err(error) => {
             let text = error.to_string();
             let last = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
-            let message = format!("`ready-grep` is no regular expression: {last}");
+            let message = format!("`ready-grep` is not a regular expression: {last}");
             let hint = "quote it in single quotes; look-around and back-references are not known";
             Some(Diagnostic::error("value", place.clone(), message).with_hint(hint))
         }

@@ -189,14 +189,14 @@ fn socket(text: &str) -> Result<Address, Mistake> {
 fn port(text: &str) -> Result<u16, Mistake> {
     match text.parse::<u16>().ok().filter(|port| is_plain_number(text) && *port > 0) {
         Some(port) => Ok(port),
-        None => mistake(format!("`{text}` is no port"), "a number from 1 to 65535"),
+        None => mistake(format!("`{text}` is not a port"), "a number from 1 to 65535"),
     }
 }
 
 fn number32(text: &str) -> Result<u32, Mistake> {
     match text.parse::<u32>().ok().filter(|_| is_plain_number(text)) {
         Some(number) => Ok(number),
-        None => mistake(format!("`{text}` is no number"), HINT),
+        None => mistake(format!("`{text}` is not a number"), HINT),
     }
 }
 
@@ -210,7 +210,7 @@ fn netlink(text: &str) -> Result<Address, Mistake> {
     };
     match (family, group, words.next()) {
         (Some((_, family)), Some(group), None) => Ok(Address::Netlink(*family, group)),
-        _ => mistake(format!("`{text}` is no netlink family with a group"), hint),
+        _ => mistake(format!("`{text}` is not a netlink family with a group"), hint),
     }
 }
 

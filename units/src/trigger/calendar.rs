@@ -100,7 +100,7 @@ pub fn parse(text: &str) -> Result<Calendar, Mistake> {
     }
     match read(text) {
         Some(calendar) => Ok(calendar),
-        None => mistake(format!("`{text}` is no calendar expression"), hint),
+        None => mistake(format!("`{text}` is not a calendar expression"), hint),
     }
 }
 

@@ -129,7 +129,7 @@ fn check_program(program: &str) -> Result<(), Mistake> {
     let dotted = program.split('/').any(|part| part == "..");
     if (program.contains('/') && !program.starts_with('/')) || program.ends_with('/') || dotted {
         let hint = "give the path from the root, or a bare name that is looked up in PATH";
-        return mistake(format!("the program `{program}` is no absolute path"), hint);
+        return mistake(format!("the program `{program}` is not an absolute path"), hint);
     }
     if program.starts_with(['-', '@', '+', '!', ':', '|']) {
         let hint = "known before the program are `- + ! @ :`";
@@ -209,7 +209,7 @@ fn escape(characters: &mut std::str::Chars<'_>) -> Result<char, Mistake> {
     let value = number.filter(|number| (1..=limit).contains(number)).and_then(char::from_u32);
     match value {
         Some(value) => Ok(value),
-        None => mistake(format!("the escape `\\{kind}` with `{digits}` is no character"), hint),
+        None => mistake(format!("the escape `\\{kind}` with `{digits}` is not a character"), hint),
     }
 }
 

@@ -95,7 +95,7 @@ impl<'n> Field<'n> {
                 Some(meant) => format!("did you mean `{meant}`?"),
                 None => format!("one of {}", words.join(", ")),
             };
-            self.error(found, "value", format!("`{text}` is no {}", self.key), &hint);
+            self.error(found, "value", format!("`{text}` is not a value of `{}`", self.key), &hint);
         }
         index
     }

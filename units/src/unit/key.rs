@@ -67,7 +67,7 @@ impl Shape {
         match self {
             Shape::Name => "a name".to_string(),
             Shape::Names => "names: `a, b` or a list".to_string(),
-            Shape::Targets => "targets: `a, b` or a list; `a?` where it may be missing".to_string(),
+            Shape::Targets => "targets: `a, b` or a list; `a?` if it may be missing".to_string(),
             Shape::Text => "a line of text".to_string(),
             Shape::Choice(words) => format!("one of {}", words.join(", ")),
             Shape::Boolean => "yes or no".to_string(),
@@ -116,9 +116,9 @@ impl Class {
     /// Describes the class.
     pub fn words(self) -> &'static str {
         match self {
-            Class::Identity => "says which unit it is",
+            Class::Identity => "identifies the unit",
             Class::Live => "a reload changes it in place",
-            Class::Run => "a reload restarts an up unit (see on-change)",
+            Class::Run => "a reload restarts a running unit (see on-change)",
         }
     }
 }

@@ -238,7 +238,7 @@ impl Reader<'_> {
             let message = format!("there is no {} {}", unresolved.what, unresolved.name);
             let code = format!("missing-{}", unresolved.what);
             let warning = Diagnostic::warning(&code, first.place(), message)
-                .with_hint("until there is, starting the unit fails");
+                .with_hint("until it exists, the unit cannot start");
             self.found.push(warning);
         }
         Some(Credentials { ids })
@@ -268,11 +268,11 @@ impl Reader<'_> {
                     path.split(':').map(|directory| format!("{directory}/{word}")).collect()
                 };
                 let without = match key {
-                    _ if line.prefixes.has(Prefixes::FORGIVEN) => "the unit does without it",
-                    "exec-stop" => "a stop does without it",
-                    "exec-stop-post" => "what it does after the end is left undone",
-                    "exec-reload" => "reloading the unit fails",
-                    _ => "starting the unit fails",
+                    _ if line.prefixes.has(Prefixes::FORGIVEN) => "this command is skipped",
+                    "exec-stop" => "a stop skips this command",
+                    "exec-stop-post" => "this command is not run after the end",
+                    "exec-reload" => "the unit cannot reload",
+                    _ => "the unit cannot start",
                 };
                 let outside = Outside::Executable(word.clone(), candidates, without);
                 self.outside.push((field.within(node).place(), outside));

@@ -46,7 +46,7 @@ pub fn resource_name(number: u32) -> &'static str {
 pub fn resource_limit(name: &str, text: &str) -> Result<ResourceLimit, Mistake> {
     let Some((_, resource, measure)) = RESOURCES.iter().find(|(known, ..)| *known == name) else {
         return mistake(
-            format!("`{name}` is no resource limit"),
+            format!("`{name}` is not a resource limit"),
             "see getrlimit(2): nofile, nproc, core, memlock …",
         );
     };
@@ -63,7 +63,7 @@ pub fn resource_limit(name: &str, text: &str) -> Result<ResourceLimit, Mistake> 
         match number.filter(|number| *number < u64::MAX) {
             Some(number) => Ok(Some(number)),
             None => mistake(
-                format!("`{text}` is no value for `{name}`"),
+                format!("`{text}` is not a value for `{name}`"),
                 "a number, `infinity`, or `soft:hard`",
             ),
         }

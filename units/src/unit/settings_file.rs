@@ -51,9 +51,9 @@ const fn setting(
 /// Every key, in the order of the documentation.
 #[rustfmt::skip]
 pub const SETTINGS: &[SettingKey] = &[
-    setting("default-target", "a target", "multi-user", "The goal of a boot that names none."),
-    setting("emergency-target", "a target", "emergency", "Where a boot goes when the goal's provider is missing, masked or broken."),
-    setting("max-starting", "a whole number", "0: no limit", "How many units may be starting at once."),
+    setting("default-target", "a target", "multi-user", "The goal of a boot without another one."),
+    setting("emergency-target", "a target", "emergency", "The goal if the provider of the boot's goal is missing, masked or broken."),
+    setting("max-starting", "a whole number", "0: no limit", "The number of units that may be starting at the same time."),
     setting("start-timeout", "a duration, or `none`", "60s", "The default of the unit key."),
     setting("stop-timeout", "a duration, or `none`", "10s", "The default of the unit key."),
     setting("restart", "one of the words of the unit key", "on-failure", "The default of the unit key, for foreground units, background-pidfile and triggers."),
@@ -61,25 +61,25 @@ pub const SETTINGS: &[SettingKey] = &[
     setting("restart-delay-max", "a duration", "60s", "The default of the unit key."),
     setting("restart-reset", "a duration", "60s", "The default of the unit key."),
     setting("failure-verdict", "a whole number, 1 or more", "3", "The default of the unit key."),
-    setting("shutdown-deadline", "a duration", "90s; in a container 9s", "How long a shutdown may take until what remains is killed. Then a machine writes and unmounts its file systems: a minute and a half at most where nothing moves any more, however much does not answer, and two and a half where much is still to be written, for a disk that is slow too."),
+    setting("shutdown-deadline", "a duration", "90s; in a container 9s", "The longest time of a shutdown; after it the remaining processes are killed. Then a machine syncs and unmounts its file systems. That takes at most 90 seconds if no disk makes progress, and at most 150 seconds if a slow disk still writes."),
     setting("watchdog", "a duration", "none", "On a machine: init feeds `/dev/watchdog` from its event loop. The hardware reboots the machine if init is stuck for this long. Init feeds it during the shutdown too."),
-    setting("ctrl-alt-del", "reboot, poweroff, halt, none, or a target", "reboot", "On a machine: what Ctrl-Alt-Del does. A target becomes the goal, as by `initctl set-target`. In a container and as a supervisor SIGINT, which is what the kernel sends for it, ends everything."),
+    setting("ctrl-alt-del", "reboot, poweroff, halt, none, or a target", "reboot", "On a machine: the effect of Ctrl-Alt-Del, for which the kernel sends SIGINT. A target becomes the goal, as by `initctl set-target`. In a container and as a supervisor SIGINT stops all units and exits."),
     setting("power-key", "reboot, poweroff, halt, none, or a target", "poweroff", "On a machine: the effect of SIGPWR. A daemon that watches the power key or the power supply sends this signal to PID 1."),
-    setting("keyboard-request", "reboot, poweroff, halt, none, or a target", "none", "On a machine: what Alt-Up at a console does, of which the kernel tells PID 1 by SIGWINCH."),
-    setting("unit-dirs", "a list of absolute paths", "/etc/groundstate/units and /usr/lib/groundstate/units", "Where unit files are; a file in an earlier one hides that of the same name in a later one. The runtime directory's `units` stands behind the first."),
-    setting("import-dirs", "a list of absolute paths, `systemd` and `fstab`", "none", "Directories of other init systems whose unit files are taken too, behind the unit directories; `systemd` means systemd's own five, and `fstab` the file /etc/fstab, of which each line becomes a mount or swap unit named as systemd names it. A unit file of that name below /etc or /run wins over the line. A unit from there is wanted by what links in .wants and .requires directories say, and by its [Install] section only once `initctl enable` names it; one of systemd's own units is never taken. None by default, because what a package has left enabled would otherwise start beside the native unit that replaces it."),
-    setting("log-dir", "an absolute path", "/var/log/groundstate", "Where the logger writes."),
-    setting("state-dir", "an absolute path", "/var/lib/groundstate", "Where what outlives a boot is kept: when persistent timers last fired."),
-    setting("log-size", "a size", "16MiB", "A log file is rotated at this size."),
-    setting("log-keep", "a whole number", "4", "Rotated files kept of each log."),
-    setting("log-dir-after", "a target", "none: at once", "Log files are opened once this target is active; until then the logger keeps its lines in memory."),
-    setting("log-readers", "a group", "adm", "Who may read logs besides root and init's own user."),
+    setting("keyboard-request", "reboot, poweroff, halt, none, or a target", "none", "On a machine: the effect of Alt-Up at a console, for which the kernel sends SIGWINCH."),
+    setting("unit-dirs", "a list of absolute paths", "/etc/groundstate/units and /usr/lib/groundstate/units", "The directories of unit files. A file hides those of the same name in later directories. `units` in the runtime directory comes second."),
+    setting("import-dirs", "a list of absolute paths, `systemd` and `fstab`", "none", "Directories of other init systems whose unit files are imported, after the unit directories. `systemd` means systemd's own five directories. `fstab` means /etc/fstab: each line becomes a mount or swap unit with systemd's name for it. A unit file of that name below /etc or /run overrides the line. Links in .wants and .requires directories count; an [Install] section counts only after `initctl enable`. systemd's own units are never imported. The default is none, because an enabled unit of a package would start beside its native replacement."),
+    setting("log-dir", "an absolute path", "/var/log/groundstate", "The directory of the log files."),
+    setting("state-dir", "an absolute path", "/var/lib/groundstate", "The directory of data that outlives a boot: the last firings of persistent timers."),
+    setting("log-size", "a size", "16MiB", "The size at which a log file is rotated."),
+    setting("log-keep", "a whole number", "4", "The number of rotated files that are kept of each log."),
+    setting("log-dir-after", "a target", "none: at once", "The target after which log files are opened. Until it is active the logger keeps its lines in memory."),
+    setting("log-readers", "a group", "adm", "The group that may read logs, besides root and init's own user."),
     setting("sources", "a map: `fleet: {uid: 0}`", "none", "Named sets of units that a controller of that uid may put."),
     setting("env", "a map, or a list of `NAME=value`", "none", "Environment variables of every unit."),
     setting("env-pass", "names, or `*`", "`*` in a container or as a supervisor, none on a booted machine", "Variables of init's own environment that units get."),
-    setting("echo", "yes, no or raw", "yes in a container or as a supervisor, else no", "The logger copies each line to init's own output, as `TARGET | line`, or (raw) as it is."),
-    setting("exit-with", "a target", "none", "When its run is over for good, everything is stopped and init exits with its status."),
-    setting("default-policy", "enable or disable", "enable", "Whether wanted-by and required-by of a unit count while the policy says nothing about it."),
+    setting("echo", "yes, no or raw", "yes in a container or as a supervisor, else no", "Whether the logger copies each line to init's own output. yes: as `TARGET | line`. raw: unchanged."),
+    setting("exit-with", "a target", "none", "The target whose final end stops all units; init then exits with its status."),
+    setting("default-policy", "enable or disable", "enable", "Whether wanted-by and required-by of a unit count if the policy does not name it."),
 ];
 
 /// Reads the settings of a file, and its diagnostics.
@@ -297,7 +297,7 @@ fn sources(settings: &mut Settings, field: Field<'_>, found: &mut Vec<Diagnostic
             continue;
         };
         let uid = source.within(uid).value(found, |text| {
-            let message = format!("`{text}` is no user number");
+            let message = format!("`{text}` is not a user number");
             crate::unit::account::id(text).ok_or(value::Mistake { message, hint: "a plain number" })
         });
         settings.sources.extend(uid.map(|uid| (name, uid)));
@@ -315,10 +315,29 @@ fn uid_node(node: &Node) -> Option<&Node> {
 mod tests {
     use super::*;
     use crate::machine::event::Shutdown;
+    use crate::unit::key_table::KEYS;
     use std::time::Duration;
 
     fn settings(text: &str) -> (Settings, Vec<Diagnostic>) {
         read(&Arc::from("init.yaml"), text.as_bytes())
+    }
+
+    #[test]
+    fn texts_of_keys_are_short_sentences_that_name_the_actor() {
+        let settings = SETTINGS.iter().map(|key| (key.name, key.doc));
+        for (name, doc) in KEYS.iter().map(|key| (key.name, key.doc)).chain(settings) {
+            // Text in backticks counts as a word.
+            let parts = doc.split('`').enumerate();
+            let text: String =
+                parts.map(|(at, part)| if at % 2 == 0 { part } else { "x" }).collect();
+            for sentence in text.split(". ") {
+                let words: Vec<&str> = sentence.split_whitespace().collect();
+                assert!(words.len() <= 25, "{name}: {sentence}");
+                for vague in ["who", "what", "whatever"] {
+                    assert!(!words.contains(&vague), "{name}: {sentence}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -194,7 +194,8 @@ impl Reader<'_> {
         };
         let name = UnitName::of(template.as_str());
         if !name.is_template() {
-            let message = format!("`{template}` is no template, and each connection wants its own");
+            let message =
+                format!("`{template}` is not a template, and each connection wants its own");
             let hint = "with `socket-accept`, `activates` names a template: `activates: echo@`";
             return field.error(&mut self.found, "value", message, hint);
         }
@@ -344,7 +345,7 @@ fn congestion(text: &str) -> Result<String, value::Mistake> {
         return Ok(text.to_string());
     }
     let hint = "those there are stand in /proc/sys/net/ipv4/tcp_available_congestion_control";
-    value::mistake(format!("`{text}` is no algorithm's name"), hint)
+    value::mistake(format!("`{text}` is not an algorithm's name"), hint)
 }
 
 /// Parses the name of a network interface (IFNAMSIZ is 16 with the trailing NUL).
@@ -353,5 +354,5 @@ fn device(text: &str) -> Result<String, value::Mistake> {
     if (1..=15).contains(&text.len()) && text.chars().all(fits) {
         return Ok(text.to_string());
     }
-    value::mistake(format!("`{text}` is no network interface"), "such as `eth0`")
+    value::mistake(format!("`{text}` is not a network interface"), "such as `eth0`")
 }

@@ -72,7 +72,7 @@ overlay    +tcpdump (47m left) -cron
   x dhcp (dhcpcd)  failed               its process exited with status 1, failed 5 times, next try in 3.2s, needed by network-online
   x web            failed (dependency)  dhcp (unit dhcpcd) is failed, for 3d 4h
   ~ ntpd           degraded             up 3d 4h
-hint: initctl why dhcp   3 healthy or unneeded units hidden, --all shows them
+hint: initctl why dhcp   3 healthy or idle units hidden, --all shows them
 ";
     assert_eq!(render(&troubled(), now(), &Style::PLAIN, false, true), want);
 }
@@ -82,7 +82,7 @@ fn all_shows_healthy_and_unneeded_units_too() {
     let text = render(&troubled(), now(), &Style::PLAIN, true, false);
     assert_eq!(text.lines().count(), 6);
     assert!(text.starts_with("  x dhcp"), "{text}");
-    assert!(text.ends_with("  - tools          disabled\n"), "{text}");
+    assert!(text.ends_with("  - tools          idle\n"), "{text}");
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn one_unit_is_shown_in_full_with_its_last_lines() {
     let want = "\
 x dhcp (dhcpcd)  failed   for 3d 4h
   reason      its process exited with status 1
-  next        tried again in 3.2s
+  next        retried in 3.2s
   failures    5 in a row
   targets     dhcp
   type        foreground-supervised

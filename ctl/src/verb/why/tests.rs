@@ -35,15 +35,15 @@ fn the_chain_leads_down_to_the_exit_status() {
     }));
     let tail = ["eth0: carrier lost".to_string()];
     let want = "\
-imapd (unit maddy) is FAILED (DEPENDENCY) because network-online is failed
-  x imapd           failed (dependency)  network-online is failed (unit maddy)
-    x network-online  failed (dependency)  dhcp (unit dhcpcd) is failed
-      x dhcp            failed               its process exited with status 1 (unit dhcpcd)
-  written in   /etc/groundstate/units/net.yaml:7
+imapd (maddy) is FAILED (DEPENDENCY) because network-online is failed
+  x imapd (maddy)      failed (dependency)  network-online is failed
+    x network-online   failed (dependency)  dhcp (unit dhcpcd) is failed
+      x dhcp (dhcpcd)  failed               its process exited with status 1
+  root cause   dhcp (dhcpcd), defined in /etc/groundstate/units/net.yaml:7
   last output  eth0: carrier lost
   needed by    multi-user (waits-for), the goal
   affects      multi-user (degraded)
-  next         it is not tried again by itself: `initctl retry dhcpcd`; `initctl logs dhcpcd`
+  next         not retried automatically; `initctl logs dhcpcd` shows why, `initctl retry dhcpcd` retries
 ";
     assert_eq!(render(&answer, &tail, now(), &Style::PLAIN), want);
 }
@@ -60,7 +60,7 @@ fn a_mistake_in_a_file_is_named_with_its_line() {
     }));
     let text = render(&answer, &[], now(), &Style::PLAIN);
     assert!(text.starts_with("web is FAILED: /u/web.yaml:7:1: unknown key"), "{text}");
-    assert!(text.contains("next         mend /u/web.yaml:7, then `initctl reload`"), "{text}");
+    assert!(text.contains("next         correct /u/web.yaml:7, then `initctl reload`"), "{text}");
 }
 
 #[test]
@@ -80,14 +80,14 @@ fn a_backoff_says_when_it_ends() {
     let answer = why(json!({
         "schema": 1, "target": "db", "unit": "db", "state": "waiting", "degraded": false,
         "chain": [{"unit": "db", "target": "db", "state": "waiting", "degraded": false, "reason": {
-            "kind": "backoff", "text": "waits for its next try after 1 failure", "attempt": 1,
+            "kind": "backoff", "text": "retry pending after 1 failure", "attempt": 1,
             "at": "2026-11-21T05:00:03.200Z",
         }, "next-try": "2026-11-21T05:00:03.200Z"}],
         "needed-by": [], "affects": [], "detail": null,
     }));
     let text = render(&answer, &[], now(), &Style::PLAIN);
     assert!(
-        text.contains("next         tried again in 3.2s; `initctl retry db` tries now"),
+        text.contains("next         retried in 3.2s; `initctl retry db` retries now"),
         "{text}"
     );
 }
@@ -95,11 +95,11 @@ fn a_backoff_says_when_it_ends() {
 #[test]
 fn what_a_masked_or_dropped_dependency_holds_down_is_not_called_that_itself() {
     for (dropped, text, next) in [
-        (Value::Null, "net is masked", "`initctl unmask net` lets it be started"),
+        (Value::Null, "net is masked", "`initctl unmask net` allows its start"),
         (
             json!("net"),
             "net is dropped from the goal (-net)",
-            "`initctl unwant net` takes the -net of the goal back",
+            "`initctl unwant net` removes -net from the goal",
         ),
     ] {
         let reason = json!({"kind": "masked", "text": text, "target": "net", "dropped": dropped});
@@ -135,17 +135,16 @@ fn what_is_masked_is_said_to_be_that_and_no_failure() {
                 "reason": masked, "next-try": null}],
             "needed-by": [], "affects": [], "detail": null,
         }));
-        let want = "db is MASKED\n  next         `initctl unmask db` lets it be started\n";
+        let want = "db is MASKED\n  next         `initctl unmask db` allows its start\n";
         assert_eq!(render(&answer, &[], now(), &Style::PLAIN), want);
     }
 }
 
 #[test]
 fn what_is_being_stopped_says_why() {
-    for (needed, because) in [
-        (false, "neither the goal nor anything it needs needs it any more"),
-        (true, "it is being restarted"),
-    ] {
+    for (needed, because) in
+        [(false, "the goal does not need it any more"), (true, "it is being restarted")]
+    {
         let answer = why(json!({
             "schema": 1, "target": "db", "unit": "db", "state": "stopping", "degraded": false,
             "chain": [{"unit": "db", "target": "db", "state": "stopping", "degraded": false,
@@ -156,7 +155,7 @@ fn what_is_being_stopped_says_why() {
                 "attempt": 0, "stale": false, "reason": null, "needed": needed},
         }));
         let text = render(&answer, &[], now(), &Style::PLAIN);
-        assert!(text.starts_with(&format!("db is STOPPING because {because}, for ")), "{text}");
+        assert!(text.starts_with(&format!("db is STOPPING (0ms) because {because}\n")), "{text}");
     }
 }
 
@@ -169,7 +168,7 @@ fn what_a_trigger_brought_in_says_which() {
         "activated-by": [{"unit": "door", "state": "running", "degraded": false}],
     }));
     let text = render(&answer, &[], now(), &Style::PLAIN);
-    assert!(text.starts_with("echo is RUNNING because door brought it in\n"), "{text}");
+    assert!(text.starts_with("echo is RUNNING because door activated it\n"), "{text}");
 }
 
 #[test]
@@ -190,8 +189,8 @@ fn what_is_degraded_says_by_what_and_not_that_it_was_so_from_the_beginning() {
         "needed-by": [], "affects": [], "detail": detail,
     }));
     let text = render(&answer, &[], now(), &Style::PLAIN);
-    assert!(text.starts_with("all is DEGRADED because web is masked, up for 1m\n"), "{text}");
-    assert!(text.ends_with("next         `initctl unmask web` lets it be started\n"), "{text}");
+    assert!(text.starts_with("all is DEGRADED (up 1m) because web is masked\n"), "{text}");
+    assert!(text.ends_with("next         `initctl unmask web` allows its start\n"), "{text}");
 }
 
 #[test]

@@ -91,6 +91,9 @@ pub struct UnitStatus {
     /// The shown state.
     #[serde_with(skip_apply)]
     pub state: State,
+    /// The unit is not needed and not active; screens show `idle`. `state` is `disabled` until 1.0,
+    /// and `idle` from then on.
+    pub idle: bool,
     /// The unit is active, but a soft dependency is not.
     pub degraded: bool,
     /// The pid of the main process, if there is one.

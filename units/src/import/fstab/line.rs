@@ -15,7 +15,7 @@ const TAGS: [(&str, &str); 5] = [
     ("PARTLABEL=", "by-partlabel"),
     ("ID=", "by-id"),
 ];
-const NO_TEXT: &str = "an escape is no text";
+const NO_TEXT: &str = "an escape is not text";
 const SHAPE: &str = "write `DEVICE MOUNTPOINT TYPE OPTIONS 0 0`; a space in a path is \\040";
 
 /// A diagnostic with its place and hint.
@@ -102,7 +102,7 @@ impl Line {
                         Some(Span::Infinite | Span::Micros(0)) => "none".to_string(),
                         Some(Span::Micros(micros)) => span::native(micros),
                         None => {
-                            say(Severity::Warning, format!("`{value}` is no time"), "90 s hold");
+                            say(Severity::Warning, format!("`{value}` is not a time"), "90 s hold");
                             continue;
                         }
                     };

@@ -129,7 +129,7 @@ impl Declaration<'_> {
             && program.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
         if !bare && value::path(program).is_err() {
             let at = self.place("command");
-            return self.reason(at, format!("command: `{program:.60}` is no absolute path"));
+            return self.reason(at, format!("command: `{program:.60}` is not an absolute path"));
         }
         let foreground = self.unit.kind != Kind::BackgroundPidfile;
         let mut words = vec![quote(program)];
@@ -286,7 +286,7 @@ impl Declaration<'_> {
             Ok(number) => Some(number),
             Err(_) => {
                 let at = self.place(name);
-                self.reason(at, format!("{name}: `{word:.40}` is no number"));
+                self.reason(at, format!("{name}: `{word:.40}` is not a number"));
                 None
             }
         }

@@ -286,7 +286,7 @@ impl Pass<'_> {
     fn declare(&mut self, word: Word<'_>, exports: bool, certain: bool) {
         let name = assignment(word.raw).map_or(word.raw, |(name, _)| name);
         if !is_name(name) {
-            return self.pass(word, &[], Some("it is no name of a variable".into()));
+            return self.pass(word, &[], Some("it is not a name of a variable".into()));
         }
         match assignment(word.raw) {
             Some(_) => self.assign(word, certain),

@@ -21,7 +21,7 @@ pub(super) fn stop(this: &mut Declaration<'_>) {
                 this.unit.put("stop-signal", &signal::name(number), &at);
                 this.kept("stopsig", "stop-signal");
             }
-            None => this.reason(at, format!("stopsig: `{word:.40}` is no signal")),
+            None => this.reason(at, format!("stopsig: `{word:.40}` is not a signal")),
         }
     }
     let Some(word) = this.word("retry") else { return };
@@ -45,7 +45,7 @@ pub(super) fn stop(this: &mut Declaration<'_>) {
                 _ => this.lost("retry", "after its first signal and span KILL follows at once"),
             }
         }
-        _ => this.reason(at, format!("retry: `{word:.40}` is no schedule")),
+        _ => this.reason(at, format!("retry: `{word:.40}` is not a schedule")),
     }
 }
 

@@ -178,7 +178,7 @@ pub(super) fn io(this: &mut Declaration<'_>, text: &str, at: &Place) -> Outcome 
     let words = ["none", "realtime", "best-effort", "idle"];
     let class = class.parse::<usize>().ok().and_then(|class| words.get(class));
     let Some(class) = class else {
-        return Outcome::Lost("it is no class from 0 to 3".to_string());
+        return Outcome::Lost("it is not a class from 0 to 3".to_string());
     };
     this.unit.put("io-class", class, at);
     if !level.is_empty() {
@@ -235,7 +235,7 @@ fn ulimit(this: &mut Declaration<'_>) {
                 this.unit.pair("limits", name, &text, &at);
                 Outcome::Kept("limits".to_string())
             }
-            None => Outcome::Lost("it is no limit that is known".to_string()),
+            None => Outcome::Lost("it is not a known limit".to_string()),
         };
         this.unit.record_outcome(SCRIPT, &format!("rc_ulimit {option:.8}"), value, &at, outcome);
     }

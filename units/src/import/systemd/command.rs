@@ -134,7 +134,7 @@ fn command<'a>(
     let program = command.words.first().map(String::as_str).unwrap_or_default();
     let relative = program.contains('/') && !program.starts_with('/');
     if program.is_empty() || program.ends_with('/') || relative {
-        let message = format!("{}=: `{program}` is no program", option.name);
+        let message = format!("{}=: `{program}` is not a program", option.name);
         let hint = "give its path from the root, or its bare name";
         this.refuse_at(option, option.spot(first.offset), &message, hint);
         return None;

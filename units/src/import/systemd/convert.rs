@@ -105,7 +105,7 @@ impl Conversion<'_> {
                 self.refuse_unit("a scope is made while a system runs, never by a file")
             }
             Suffix::Slice => {
-                self.refuse_unit("slices are no units here; say `cgroup-slice` in each unit")
+                self.refuse_unit("slices are not units here; say `cgroup-slice` in each unit")
             }
         }
         dependency::convert(self);

@@ -85,7 +85,7 @@ fn is_native<'a>(this: &mut Conversion<'a>, other: &Other<'a>, key: &str) -> boo
     let name = other.name.to_string();
     match other.name.suffix {
         Some(Suffix::Slice | Suffix::Scope) => {
-            this.leave_out(option, "slices and scopes are no units here");
+            this.leave_out(option, "slices and scopes are not units here");
             return false;
         }
         Some(Suffix::Device) => {
@@ -117,7 +117,7 @@ fn is_native<'a>(this: &mut Conversion<'a>, other: &Other<'a>, key: &str) -> boo
     if this.name.is_template() || Name::new(&native_target(&name)).is_ok() {
         return true;
     }
-    this.warn(option, "dropped", &format!("{}=: `{name}` is no unit's name", option.name), "");
+    this.warn(option, "dropped", &format!("{}=: `{name}` is not a unit's name", option.name), "");
     false
 }
 

@@ -33,7 +33,7 @@ fn environment(this: &mut Conversion<'_>) {
                 this.add_pair("env", name, value, option);
             }
             _ => {
-                let message = format!("Environment=: `{word}` is no assignment, passed over");
+                let message = format!("Environment=: `{word}` is not an assignment, passed over");
                 this.warn(option, "dropped", &message, "");
             }
         }
@@ -47,7 +47,7 @@ fn env_files(this: &mut Conversion<'_>) {
         if path.starts_with('/') {
             this.add_line("env-file", &text, option);
         } else {
-            this.lose(option, "it is no absolute path");
+            this.lose(option, "it is not an absolute path");
         }
     }
 }
@@ -74,7 +74,7 @@ fn umask(this: &mut Conversion<'_>) {
     let bits = u32::from_str_radix(&option.value, 8).ok().filter(|bits| *bits <= 0o777);
     match bits {
         Some(bits) => drop(this.put("umask", &format!("{bits:03o}"), option)),
-        None => this.lose(option, "it is no umask"),
+        None => this.lose(option, "it is not a umask"),
     }
 }
 
@@ -134,7 +134,7 @@ fn log_priority(this: &mut Conversion<'_>) {
         // The native default.
         Some((option, Some(false))) => this.leave_out(option, "lines are taken as they are"),
         Some((option, None)) => {
-            this.lose(option, "it is no boolean");
+            this.lose(option, "it is not a boolean");
             this.put_default("log-level-prefix", "yes");
         }
     }
@@ -142,13 +142,13 @@ fn log_priority(this: &mut Conversion<'_>) {
         let level = log_level::level(&option.value).map(usize::from);
         match level.and_then(|level| log_level::LEVELS.get(level)) {
             Some(name) => drop(this.put("log-level", name, option)),
-            None => this.lose(option, "it is no level"),
+            None => this.lose(option, "it is not a level"),
         }
     }
     if let Some(option) = this.last(SECTION, "SyslogFacility") {
         match log_level::facility(&option.value) {
             Some(name) => drop(this.put("log-facility", name, option)),
-            None => this.lose(option, "it is no facility"),
+            None => this.lose(option, "it is not a facility"),
         }
     }
 }
@@ -233,7 +233,7 @@ fn groups(this: &mut Conversion<'_>) {
                 let text = format!("{percent}%/{}", span::native(period));
                 this.put("cgroup-cpu-max", &text, option);
             }
-            None => this.lose(option, "it is no share of a processor"),
+            None => this.lose(option, "it is not a share of a processor"),
         }
     }
     for (name, word) in [

@@ -130,7 +130,7 @@ fn restart_delay(this: &mut Conversion<'_>) -> u64 {
         Some(Some(Span::Micros(micros))) => micros,
         Some(_) => {
             if let Some(option) = option {
-                this.lose(option, "it is no span of time");
+                this.lose(option, "it is not a span of time");
             }
             100_000
         }

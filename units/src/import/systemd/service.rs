@@ -110,7 +110,7 @@ fn store(this: &mut Conversion<'_>) {
             this.put("fd-store-max", &limit::STORED.to_string(), option);
         }
         Ok(most) => drop(this.put("fd-store-max", &most.to_string(), option)),
-        Err(_) => this.lose(option, "it is no number"),
+        Err(_) => this.lose(option, "it is not a number"),
     }
 }
 
@@ -168,7 +168,7 @@ fn readiness<'a>(this: &mut Conversion<'a>, kind: &str) {
         match span::parse(&option.value) {
             Some(Span::Micros(0) | Span::Infinite) => this.leave_out(option, "it asks for nothing"),
             Some(Span::Micros(micros)) => drop(this.put("watchdog", &span::native(micros), option)),
-            None => this.lose(option, "it is no span of time"),
+            None => this.lose(option, "it is not a span of time"),
         }
     }
     remain(this, kind);
@@ -202,7 +202,7 @@ fn timeouts(this: &mut Conversion<'_>, kind: &str) {
             Some(Span::Micros(0) | Span::Infinite) => drop(this.put(key, "none", option)),
             Some(Span::Micros(micros)) => drop(this.put(key, &span::native(micros), option)),
             None => {
-                this.lose(option, "it is no span of time");
+                this.lose(option, "it is not a span of time");
                 this.put_default(key, otherwise);
             }
         }

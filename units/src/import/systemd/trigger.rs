@@ -92,7 +92,7 @@ pub(super) fn timer(this: &mut Conversion<'_>) {
                 Some(Span::Micros(micros)) => {
                     this.add_line(key, &span::native(micros), option);
                 }
-                _ => this.lose(option, "it is no span of time"),
+                _ => this.lose(option, "it is not a span of time"),
             }
         }
     }

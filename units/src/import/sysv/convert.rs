@@ -161,7 +161,7 @@ impl Conversion<'_> {
             } else if value::path(&path).is_ok() {
                 self.keep(index, "pid-file", &path, line.at);
             } else {
-                self.lose(index, "it is no absolute path");
+                self.lose(index, "it is not an absolute path");
             }
         }
         self.manifest.entry("pid-file").is_some()

@@ -202,7 +202,7 @@ fn unsupported_header_line_is_reported_at_its_place() {
     }
     let pid_files = import("a", "# pidfile: run/a\n# pidfile: /run/a\n# pidfile: /run/b\n");
     assert_eq!(values(&pid_files, "pid-file"), ["/run/a"]);
-    assert_eq!(outcome_of(&pid_files, 1), &lost("it is no absolute path"));
+    assert_eq!(outcome_of(&pid_files, 1), &lost("it is not an absolute path"));
     assert!(matches!(outcome_of(&pid_files, 3), Outcome::Lost(_)));
 }
 

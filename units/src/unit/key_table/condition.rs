@@ -4,8 +4,9 @@
 use super::{NONE, PROCESS, key};
 use crate::unit::key::{Class::Run, Key, Shape};
 
-const SHAPE: Shape =
-    Shape::Forms("a value; `!` before it: it must not hold; `|`: one so marked is enough");
+const SHAPE: Shape = Shape::Forms(
+    "a value; `!` before it: it must not hold; `|`: one value with this mark is enough",
+);
 
 macro_rules! conditions {
     ($($kind:literal $what:literal $example:literal;)*) => {
@@ -13,10 +14,10 @@ macro_rules! conditions {
         pub(super) const KEYS: &[Key] = &[
             $(
                 key(concat!("condition-", $kind), SHAPE, Run, PROCESS, NONE, "none",
-                    concat!($what, " Looked at just before the start; where it does not hold the unit is skipped: it counts as exited, and satisfies all but depends-on. Quote a value that begins with `!` or `|`; a list means all of them."),
+                    concat!($what, " init checks it just before the start. If it does not hold, the unit is skipped: it counts as exited, and satisfies all dependencies but depends-on. Quote a value that starts with `!` or `|`. A list means all of its values."),
                     concat!("condition-", $kind, ": ", $example)),
                 key(concat!("assert-", $kind), SHAPE, Run, PROCESS, NONE, "none",
-                    concat!($what, " As condition-", $kind, ", but where it does not hold the unit has failed."),
+                    concat!($what, " As condition-", $kind, ", but the unit fails if it does not hold."),
                     concat!("assert-", $kind, ": ", $example)),
             )*
         ];
@@ -24,29 +25,29 @@ macro_rules! conditions {
 }
 
 conditions! {
-    "path-exists" "Something is at this path." "\"!/etc/ssh/sshd_not_to_be_run\"";
-    "path-exists-glob" "Something matches this pattern: `*`, `?` and `[…]` within names." "/etc/web/*.conf";
-    "path-is-directory" "A directory is at this path." "/srv/web";
-    "path-is-symlink" "A symbolic link is at this path." "/etc/localtime";
-    "path-is-mount-point" "Something is mounted at this path." "/srv";
-    "path-writable" "This path is on a file system that can be written to." "/etc";
-    "directory-not-empty" "A directory with something in it is at this path." "/etc/web/sites";
-    "file-not-empty" "A regular file with something in it is at this path." "/etc/web/key.pem";
-    "file-executable" "A regular file that may be executed is at this path." "/usr/bin/web";
-    "kernel-cmdline" "The kernel's command line (in a container: that of PID 1) has this word, or this `name=value`." "\"!noweb\"";
-    "virtualization" "yes: this is a virtual machine or a container; vm; container; or the name of one: kvm, qemu, vmware, oracle, microsoft, xen, docker, podman, lxc and others." "\"!container\"";
+    "path-exists" "This path exists." "\"!/etc/ssh/sshd_not_to_be_run\"";
+    "path-exists-glob" "A path matches this pattern with `*`, `?` and `[…]` within names." "/etc/web/*.conf";
+    "path-is-directory" "This path is a directory." "/srv/web";
+    "path-is-symlink" "This path is a symbolic link." "/etc/localtime";
+    "path-is-mount-point" "This path is a mount point." "/srv";
+    "path-writable" "This path is on a writable file system." "/etc";
+    "directory-not-empty" "This path is a directory that is not empty." "/etc/web/sites";
+    "file-not-empty" "This path is a regular file that is not empty." "/etc/web/key.pem";
+    "file-executable" "This path is an executable regular file." "/usr/bin/web";
+    "kernel-cmdline" "The kernel's command line has this word or `name=value`; in a container, the command line of PID 1." "\"!noweb\"";
+    "virtualization" "init runs on this kind of machine: yes (vm or container), vm, container, or a name. Names are kvm, qemu, vmware, oracle, microsoft, xen, docker, podman, lxc and others." "\"!container\"";
     "capability" "init's bounding set has this capability." "CAP_NET_ADMIN";
-    "security" "This is switched on: selinux, apparmor, tomoyo, smack, ima, audit, uefi-secureboot, tpm2, cvm." "apparmor";
-    "ac-power" "yes: the machine is on mains power, or nothing tells; no: it is not." "yes";
-    "first-boot" "yes: /etc/machine-id was not there or not set as the machine booted; no: it was." "no";
-    "host" "The machine's name matches this pattern, or its machine id is this." "web-*";
-    "architecture" "The machine is of this kind: x86-64, arm64, riscv64 and others, or native." "x86-64";
+    "security" "This is enabled: selinux, apparmor, tomoyo, smack, ima, audit, uefi-secureboot, tpm2 or cvm." "apparmor";
+    "ac-power" "The machine is on mains power. yes: it is, or this is unknown. no: it is not." "yes";
+    "first-boot" "This is the first boot. yes: /etc/machine-id was missing or not set at the boot. no: it was set." "no";
+    "host" "The machine's name matches this pattern, or its machine id is this value." "web-*";
+    "architecture" "The machine has this architecture: x86-64, arm64, riscv64 and others, or native." "x86-64";
     "user" "init runs as this user, by name, number, or `@system`." "root";
     "group" "init runs in this group, by name or number." "0";
-    "cpus" "So many processors can be used; `<`, `<=`, `=`, `!=`, `>=`, `>` may stand before the number." "\">= 2\"";
-    "memory" "The machine has so much memory; compared as cpus." "\">= 512M\"";
-    "kernel-version" "The kernel's release fits each of these comparisons and patterns." "\">= 5.10\"";
-    "environment" "init's own environment has this variable, or this `NAME=value`." "container";
+    "cpus" "This number of processors can be used. It may have a prefix `<`, `<=`, `=`, `!=`, `>=` or `>`." "\">= 2\"";
+    "memory" "The machine has this amount of memory, compared as cpus." "\">= 512M\"";
+    "kernel-version" "The kernel's release satisfies all these comparisons and patterns." "\">= 5.10\"";
+    "environment" "init's own environment has this variable or `NAME=value`." "container";
 }
 
 #[cfg(test)]

@@ -6,18 +6,18 @@ use crate::unit::key::{Class::Run, Key, Shape};
 #[rustfmt::skip]
 pub(super) const KEYS: &[Key] = &[
     key("ready-fd", Shape::Count(3, 1023), Run, SUPERVISED, NONE, "none",
-        "Ready when the process writes a line to this descriptor, which is a pipe to init: the protocol of s6. Not together with ready-wait, ready-grep or ready-exec.",
+        "The unit is ready when it writes a line to this descriptor, a pipe to init (s6). It excludes ready-wait, ready-grep and ready-exec.",
         "ready-fd: 3"),
     key("ready-exec", Shape::ExecLines, Run, SUPERVISED, NONE, "none",
-        "A command that is run again and again once the unit's program runs; its first exit with 0 makes the unit ready. Not together with ready-wait, ready-grep or ready-fd.",
+        "A command that init repeats until it exits with 0; then the unit is ready. It first runs when the unit's program runs. It excludes ready-wait, ready-grep and ready-fd.",
         "ready-exec: /usr/bin/redis-cli ping"),
     key("start-idle", Shape::Boolean, Run, PROCESS, NONE, "no",
-        "Its start is held until no other unit is starting, for at most five seconds: a login prompt is then not lost among the messages of a boot.",
+        "Whether its start waits until no other unit is starting, for at most five seconds. So a login prompt is not lost among boot messages.",
         "start-idle: yes"),
     key("fd-store-max", Shape::Count(0, 512), Run, PROCESS, NONE, "0: none are kept",
-        "How many descriptors init keeps for the unit. A process that may notify hands them over with FDSTORE=1 (and FDNAME=, FDPOLL=0; FDSTOREREMOVE=1 takes those of a name away again); the next run gets them behind its sockets as LISTEN_FDS and LISTEN_FDNAMES. init closes a stored descriptor when its other end is closed.",
+        "The number of descriptors that init keeps for the unit. A process stores them with FDSTORE=1, with FDNAME= and FDPOLL=0 as options. FDSTOREREMOVE=1 removes those of a name. The next run gets them after its sockets in LISTEN_FDS and LISTEN_FDNAMES. init closes a stored descriptor when its other end is closed.",
         "fd-store-max: 16"),
     key("fd-store-preserve", Shape::Choice(&["no", "restart", "yes"]), Run, PROCESS, NONE, "restart",
-        "Until when the descriptors are kept. no: to the end of the run. restart: while the unit is needed and has not failed for good. yes: while there is the unit.",
+        "How long the descriptors are kept. no: until the end of the run. restart: while the unit is needed and has not failed for good. yes: while the unit exists.",
         "fd-store-preserve: yes"),
 ];

@@ -57,7 +57,7 @@ fn check(kind: ConditionKind, argument: &str) -> Result<(), Mistake> {
         ConditionKind::AcPower | ConditionKind::FirstBoot => value::boolean(argument).map(drop),
         ConditionKind::Capability => match capability::number(argument) {
             Some(_) => Ok(()),
-            None => mistake(format!("`{argument}` is no capability"), "see capabilities(7)"),
+            None => mistake(format!("`{argument}` is not a capability"), "see capabilities(7)"),
         },
         ConditionKind::Cpus => match Comparison::parse(argument) {
             (Some(_), number) | (None, number) => value::count(number, 0, u32::MAX).map(drop),

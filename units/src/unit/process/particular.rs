@@ -116,7 +116,7 @@ impl Reader<'_> {
             |numbers: Vec<u8>| numbers.into_iter().fold(0u64, |set, n| set | 1u64 << (n & 63));
         let capability = |text: &str| match capability::number(text) {
             Some(number) => Ok(number),
-            None => mistake(format!("`{text}` is no capability"), "see capabilities(7)"),
+            None => mistake(format!("`{text}` is not a capability"), "see capabilities(7)"),
         };
         Privileges {
             no_new: self.value("no-new-privileges", false, value::boolean),
@@ -233,7 +233,7 @@ fn secure_bit(text: &str) -> Result<u8, Mistake> {
         "no-setuid-fixup-locked" => 8,
         "keep-caps" => 16,
         "keep-caps-locked" => 32,
-        _ => return mistake(format!("`{text}` is no secure bit"), "see capabilities(7)"),
+        _ => return mistake(format!("`{text}` is not a secure bit"), "see capabilities(7)"),
     })
 }
 
@@ -243,7 +243,7 @@ fn mode(text: &str) -> Result<u16, Mistake> {
     let mode = if octal { u16::from_str_radix(text, 8).ok() } else { None };
     match mode.filter(|mode| *mode <= 0o7777) {
         Some(mode) => Ok(mode),
-        None => mistake(format!("`{text}` is no mode"), "octal digits: `0755`"),
+        None => mistake(format!("`{text}` is not a mode"), "octal digits: `0755`"),
     }
 }
 
@@ -256,7 +256,10 @@ pub(super) fn relative(text: &str) -> Result<String, Mistake> {
     if fits {
         return Ok(text.to_string());
     }
-    mistake(format!("`{text}` is no relative path"), "a name, or names with `/` between; no `..`")
+    mistake(
+        format!("`{text}` is not a relative path"),
+        "a name, or names with `/` between; no `..`",
+    )
 }
 
 /// Returns the key of the directories' mode.

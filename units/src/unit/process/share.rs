@@ -123,7 +123,7 @@ fn signed(text: &str, below: i16, above: i16) -> Result<i16, Mistake> {
     match number.filter(|number| (-below..=above).contains(number)) {
         Some(number) => Ok(number),
         None => mistake(
-            format!("`{text}` is no whole number from -{below} to {above}"),
+            format!("`{text}` is not a whole number from -{below} to {above}"),
             "write it in decimal digits, without leading zeros",
         ),
     }
@@ -138,9 +138,10 @@ fn range(text: &str) -> Result<(u16, u16), Mistake> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     match (one(first), one(last)) {
         (Some(first), Some(last)) if first <= last => Ok((first, last)),
-        _ => {
-            mistake(format!("`{text}` is no processor"), "a number like `0`, or a range like `0-3`")
-        }
+        _ => mistake(
+            format!("`{text}` is not a processor"),
+            "a number like `0`, or a range like `0-3`",
+        ),
     }
 }
 
@@ -180,7 +181,7 @@ fn number(text: &str) -> Result<String, Mistake> {
 fn part(text: &str) -> Result<String, Mistake> {
     match percentage(text) {
         Some(hundredths) if hundredths <= 10_000 => Ok(text.to_string()),
-        _ => mistake(format!("`{text}` is no part of a whole"), "from 0% to 100%"),
+        _ => mistake(format!("`{text}` is not a percentage"), "from 0% to 100%"),
     }
 }
 
@@ -199,7 +200,7 @@ fn processor_time(text: &str) -> Result<String, Mistake> {
     match percentage(share.trim()).and_then(|share| share.checked_mul(period)) {
         // The kernel's minimum is a millisecond.
         Some(time) if time >= 10_000_000 => Ok(format!("{} {period}", time / 10_000)),
-        _ => mistake(format!("`{text}` is no processor time"), "like `50%`, `150%`, `20%/10ms`"),
+        _ => mistake(format!("`{text}` is not a processor time"), "like `50%`, `150%`, `20%/10ms`"),
     }
 }
 
@@ -218,7 +219,7 @@ fn disk(text: &str) -> Result<&str, Mistake> {
     if number || value::path(text).is_ok() {
         return Ok(text);
     }
-    mistake(format!("`{text}` is no disk"), "its numbers as in `8:0`, or its path")
+    mistake(format!("`{text}` is not a disk"), "its numbers as in `8:0`, or its path")
 }
 
 fn disk_weight(text: &str) -> Result<String, Mistake> {
@@ -239,7 +240,7 @@ fn disk_limits(text: &str) -> Result<String, Mistake> {
             return mistake(format!("`{word}` limits nothing"), "like `wbps=1M`");
         };
         if !matches!(name, "rbps" | "wbps" | "riops" | "wiops") {
-            return mistake(format!("`{name}` is no limit"), "rbps, wbps, riops or wiops");
+            return mistake(format!("`{name}` is not a limit"), "rbps, wbps, riops or wiops");
         }
         let amount = match amount {
             "infinity" | "max" => "max".to_string(),

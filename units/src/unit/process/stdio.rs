@@ -93,7 +93,7 @@ fn input(text: &str) -> Result<Input, Mistake> {
             Some(path) => Input::File(value::path(path)?),
             None => {
                 let hint = "null, tty, tty-force, socket, or `file:/path`";
-                return mistake(format!("`{text}` is no input"), hint);
+                return mistake(format!("`{text}` is not an input"), hint);
             }
         },
     })
@@ -118,7 +118,7 @@ fn output(text: &str) -> Result<Output, Mistake> {
             Some(("truncate", path)) => file(path, Opening::Truncate)?,
             _ => {
                 let hint = "log, null, inherit, tty, console, kmsg, syslog, socket, or `file:`, `append:`, `truncate:` and a path";
-                return mistake(format!("`{text}` is no output"), hint);
+                return mistake(format!("`{text}` is not an output"), hint);
             }
         },
     })
