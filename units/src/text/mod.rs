@@ -19,5 +19,6 @@ pub mod time;
 #[cfg(feature = "text")]
 pub mod unit_name;
 pub mod wall_clock;
+pub(crate) mod words;
 #[cfg(feature = "text")]
 pub mod yaml;

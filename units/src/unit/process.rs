@@ -22,15 +22,9 @@ use crate::unit::semantics::{Outside, PATH, Reader};
 
 impl Reader<'_> {
     pub(crate) fn run(&mut self, kind: Kind) -> Run {
-        let notify_access = match self.choice("notify-access", &["main", "exec", "all", "none"]) {
-            Some(1) => NotifyAccess::Exec,
-            Some(2) => NotifyAccess::All,
-            Some(3) => NotifyAccess::None,
-            Some(_) => NotifyAccess::Main,
-            None if kind == Kind::ForegroundNotified => NotifyAccess::Main,
-            None if self.field("watchdog").is_some() => NotifyAccess::Main,
-            None => NotifyAccess::None,
-        };
+        let notifies = kind == Kind::ForegroundNotified || self.field("watchdog").is_some();
+        let notify_access = if notifies { NotifyAccess::Main } else { NotifyAccess::None };
+        let notify_access = self.word("notify-access").unwrap_or(notify_access);
         let ready_grep = self.pattern();
         let readiness = self.readiness(kind);
         let env = match self.field("env") {
@@ -130,15 +124,7 @@ impl Reader<'_> {
         if field.node.scalar().is_some_and(Scalar::is_null) {
             return Log::Null;
         }
-        let words = ["file", "kmsg", "syslog", "console", "inherit", "null"];
-        match field.choice(&mut self.found, &words) {
-            Some(1) => Log::Kmsg,
-            Some(2) => Log::Syslog,
-            Some(3) => Log::Console,
-            Some(4) => Log::Inherit,
-            Some(5) => Log::Null,
-            Some(_) | None => Log::File,
-        }
+        field.word(&mut self.found).unwrap_or_default()
     }
 
     pub(crate) fn exec_lines(&mut self, key: &str, several: bool) -> Vec<ExecLine> {

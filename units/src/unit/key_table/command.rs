@@ -1,6 +1,7 @@
 //! Keys: additional commands, stop and reload.
 
 use super::{NONE, PIDFILE, PROCESS, key};
+use crate::spec::{KillMode, OomPolicy};
 use crate::unit::key::{Class::Run, Key, Shape};
 
 #[rustfmt::skip]
@@ -14,7 +15,7 @@ pub(super) const KEYS: &[Key] = &[
     key("exec-stop-post", Shape::ExecLines, Run, PROCESS, NONE, "none",
         "Commands run when no process of the unit is left, however it came to its end, a failed start included. $SERVICE_RESULT (success, exit-code, signal, core-dump, timeout, watchdog, oom-kill, exec-condition, protocol, resources), $EXIT_CODE (exited, killed, dumped) and $EXIT_STATUS say how it ended.",
         "exec-stop-post: /bin/rm -f /run/web.lock"),
-    key("kill-mode", Shape::Choice(&["group", "mixed", "process", "none"]), Run, PROCESS, NONE, "group",
+    key("kill-mode", Shape::Choice(&KillMode::WORDS), Run, PROCESS, NONE, "group",
         "The processes that init signals at a stop. group: the main process gets the stop signal, and when it has exited the rest gets TERM. mixed: the rest gets KILL at once. process: the main process alone; its other processes keep running. none: no process; init only runs exec-stop.",
         "kill-mode: mixed"),
     key("stop-final-signal", Shape::Signal, Run, PROCESS, NONE, "KILL",
@@ -35,7 +36,7 @@ pub(super) const KEYS: &[Key] = &[
     key("abort-timeout", Shape::Timeout, Run, PROCESS, NONE, "the stop timeout",
         "How long the unit may take to end after its watchdog's ABRT, to write its core for example, until it is killed.",
         "abort-timeout: 2min"),
-    key("oom-policy", Shape::Choice(&["continue", "stop", "kill"]), Run, PROCESS, NONE, "stop",
+    key("oom-policy", Shape::Choice(&OomPolicy::WORDS), Run, PROCESS, NONE, "stop",
         "What it means that the kernel has killed a process of the unit for want of memory. continue: nothing. stop: the unit has failed, and the rest of it is stopped. kill: the kernel kills all of it at once. init learns of such kills from cgroup v2 only; under cgroup v1 the process has died of SIGKILL.",
         "oom-policy: continue"),
     key("main-pid", Shape::Choice(&["guess", "none"]), Run, PIDFILE, NONE, "what pid-file says",

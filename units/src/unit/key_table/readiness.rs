@@ -1,6 +1,7 @@
 //! Keys: additional readiness protocols, and descriptors that init keeps for a service.
 
 use super::{NONE, PROCESS, SUPERVISED, key};
+use crate::spec::Keep;
 use crate::unit::key::{Class::Run, Key, Shape};
 
 #[rustfmt::skip]
@@ -17,7 +18,7 @@ pub(super) const KEYS: &[Key] = &[
     key("fd-store-max", Shape::Count(0, 512), Run, PROCESS, NONE, "0: none are kept",
         "How many descriptors init keeps for the unit. A process that may notify hands them over with FDSTORE=1 (and FDNAME=, FDPOLL=0; FDSTOREREMOVE=1 takes those of a name away again); the next run gets them behind its sockets as LISTEN_FDS and LISTEN_FDNAMES. init closes a stored descriptor when its other end is closed.",
         "fd-store-max: 16"),
-    key("fd-store-preserve", Shape::Choice(&["no", "restart", "yes"]), Run, PROCESS, NONE, "restart",
+    key("fd-store-preserve", Shape::Choice(&Keep::WORDS), Run, PROCESS, NONE, "restart",
         "Until when the descriptors are kept. no: to the end of the run. restart: while the unit is needed and has not failed for good. yes: while there is the unit.",
         "fd-store-preserve: yes"),
 ];

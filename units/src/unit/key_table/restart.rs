@@ -4,20 +4,9 @@ use super::{FAILING, NONE, PROCESS, key};
 use crate::spec::Restart;
 use crate::unit::key::{Class::Live, Key, Shape};
 
-/// The words of `restart`.
-pub const RESTARTS: [&str; Restart::ALL.len()] = [
-    Restart::OnFailure.as_str(),
-    Restart::Always.as_str(),
-    Restart::Never.as_str(),
-    Restart::OnSuccess.as_str(),
-    Restart::OnAbnormal.as_str(),
-    Restart::OnAbort.as_str(),
-    Restart::OnWatchdog.as_str(),
-];
-
 #[rustfmt::skip]
 pub(super) const KEYS: &[Key] = &[
-    key("restart", Shape::Choice(&RESTARTS), Live, FAILING, NONE,
+    key("restart", Shape::Choice(&Restart::WORDS), Live, FAILING, NONE,
         "on-failure; never for oneshot and background-scripted",
         "When it is started again. on-failure: after a failure. always: after a success too. never. on-success: only after a success. on-abnormal: after a failure that is no exit status (a signal, a time-out, the watchdog). on-abort: after a signal. on-watchdog: after the watchdog's. For a supervised unit each exit without a stop request is a failure, exit 0 too, unless success-status lists it.",
         "restart: always"),
