@@ -76,6 +76,9 @@ pub(super) struct Conversion<'a> {
     pub(super) walked: std::cell::Cell<usize>,
 }
 
+/// A word with its assignment and place.
+type Part<'a> = (String, &'a UnitOption, Spot);
+
 impl<'a> Conversion<'a> {
     /// The name for its own values; those of a template are expanded for each instance.
     pub(super) fn own(&self) -> UnitName {
@@ -148,18 +151,12 @@ impl<'a> Conversion<'a> {
     }
 
     /// Returns the words of all assignments of a directive, with specifiers replaced.
-    pub(super) fn words(
-        &mut self,
-        options: &[&'a UnitOption],
-    ) -> Vec<(String, &'a UnitOption, Spot)> {
+    pub(super) fn words(&mut self, options: &[&'a UnitOption]) -> Vec<Part<'a>> {
         self.parts(options, word::split)
     }
 
     /// Returns the unit names of a directive, in which backslashes are literal.
-    pub(super) fn names(
-        &mut self,
-        options: &[&'a UnitOption],
-    ) -> Vec<(String, &'a UnitOption, Spot)> {
+    pub(super) fn names(&mut self, options: &[&'a UnitOption]) -> Vec<Part<'a>> {
         self.parts(options, word::split_names)
     }
 
@@ -167,7 +164,7 @@ impl<'a> Conversion<'a> {
         &mut self,
         options: &[&'a UnitOption],
         split: fn(&str) -> Result<Vec<Word>, Unbalanced>,
-    ) -> Vec<(String, &'a UnitOption, Spot)> {
+    ) -> Vec<Part<'a>> {
         let mut words = Vec::new();
         for option in options {
             match split(&option.value) {

@@ -6,7 +6,6 @@ use super::import_outcome::Outcome;
 use super::table::partly;
 use super::unit_text::UnitOption;
 use crate::limit;
-use crate::text::diagnostic::Severity;
 use crate::text::yaml::{Node, Pair, Spot, Value};
 use crate::unit::key::{Key, Shape};
 use crate::unit::key_table;
@@ -40,22 +39,27 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    /// Sets a value. Returns false, and reports, if there is no such key here.
-    pub(super) fn put(&mut self, key: &str, text: &str, option: &'a UnitOption) -> bool {
-        let Some(known) = self.native(key, Some(option)) else { return false };
+    /// Sets a value. Reports if there is no such key here.
+    pub(super) fn put(&mut self, key: &str, text: &str, option: &'a UnitOption) {
+        let Some(known) = self.native(key, Some(option)) else { return };
         if let Shape::Choice(words) = known.shape
             && !words.contains(&text)
         {
             let message = format!("{}={} is not supported yet: dropped", option.name, option.value);
             self.record_outcome(option, Outcome::Lost("not supported yet".to_string()));
-            self.manifest.tell_at(Severity::Warning, "not-supported", option.at, &message, "");
-            self.file_of_last(option);
-            return false;
+            return self.warn(option, "not-supported", &message, "");
         }
         self.take_away(known);
         self.manifest.enter(known, &option.place(), Node::quoted(option.value_at(), text));
         self.record_outcome(option, Outcome::Kept(key.to_string()));
-        true
+    }
+
+    /// Sets a value that the file has in a line, or nowhere.
+    pub(super) fn put_said(&mut self, key: &str, text: &str, said: Option<&'a UnitOption>) {
+        match said {
+            Some(option) => self.put(key, text, option),
+            None => self.put_default(key, text),
+        }
     }
 
     /// Sets a value that no line of the file has.
@@ -101,12 +105,11 @@ impl<'a> Conversion<'a> {
     }
 
     /// Adds an entry to a list of commands or similar, where duplicates stay.
-    pub(super) fn add_line(&mut self, key: &str, text: &str, option: &'a UnitOption) -> bool {
-        let Some(known) = self.native(key, Some(option)) else { return false };
+    pub(super) fn add_line(&mut self, key: &str, text: &str, option: &'a UnitOption) {
+        let Some(known) = self.native(key, Some(option)) else { return };
         self.record_outcome(option, Outcome::Kept(key.to_string()));
         let node = Node::quoted(option.value_at(), text);
         self.manifest.append(known, &option.place(), node);
-        true
     }
 
     /// Writes a list of one as a single value. `refused` means that additional entries were
