@@ -99,8 +99,6 @@ pub mod reason;
 mod recompute;
 pub mod record;
 mod restart_ops;
-#[cfg(feature = "sim")]
-pub mod rule;
 mod run;
 mod run_notifications;
 mod settle;
