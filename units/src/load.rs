@@ -139,8 +139,7 @@ fn program(files: &dyn Files) -> FileRecord {
 
 /// The record of a file that holds no units.
 fn record(path: &str, stamp: Stamp) -> FileRecord {
-    let (drop_ins, diagnostics) = (Vec::new(), Vec::new());
-    FileRecord { path: path.into(), stamp, drop_ins, diagnostics, again: false, source: None }
+    FileRecord { stamp, ..FileRecord::new(path.into()) }
 }
 
 /// Loads a unit file: from the previous generation, or by reading it.

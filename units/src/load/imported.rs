@@ -16,7 +16,7 @@ use crate::spec::{DependencyKind, OnChange};
 use crate::text::diagnostic::{Diagnostic, Severity};
 use crate::text::name::Name;
 use crate::unit::assembly::Draft;
-use crate::unit::generation::{FileRecord, Stamp};
+use crate::unit::generation::FileRecord;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Set {
@@ -145,14 +145,8 @@ impl Set {
         template: &Template,
         name: &UnitName,
     ) -> usize {
-        let mut record = FileRecord {
-            path: template.file().clone(),
-            stamp: Stamp::default(),
-            drop_ins: Vec::new(),
-            diagnostics: Vec::new(),
-            again: false,
-            source: template.source.clone(),
-        };
+        let mut record = FileRecord::new(template.file().clone());
+        record.source = template.source.clone();
         // All instances of a template are left out together.
         let what = format!("{} (instances)", template.file());
         let mut draft = None;

@@ -14,7 +14,7 @@ use crate::text::name::Name;
 use crate::text::unit_name::UnitName;
 use crate::text::yaml::{Node, Spot, Value};
 use crate::unit::assembly::Draft;
-use crate::unit::generation::{Fault, FileRecord, Stamp};
+use crate::unit::generation::{Fault, FileRecord};
 use crate::unit::manifest::Manifest;
 use std::sync::Arc;
 
@@ -25,14 +25,7 @@ pub(crate) fn load(
     foreign: &Foreign,
     around: &Surroundings,
 ) -> UnitFile {
-    let mut record = FileRecord {
-        path: file.path.clone(),
-        stamp: Stamp::default(),
-        drop_ins: Vec::new(),
-        diagnostics: Vec::new(),
-        again: false,
-        source: None,
-    };
+    let mut record = FileRecord::new(file.path.clone());
     let mut work = None;
     let why = context.files.work_on(&file.path, &mut || {
         work = Some(read_whole(context, file, foreign, around, &mut record));

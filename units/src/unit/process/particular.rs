@@ -222,9 +222,8 @@ fn secure_bit(text: &str) -> Result<u8, Mistake> {
 
 /// Parses permission bits, including set-id and sticky bits.
 fn mode(text: &str) -> Result<u16, Mistake> {
-    let octal = (1..=5).contains(&text.len()) && text.bytes().all(|b| (b'0'..=b'7').contains(&b));
-    let mode = if octal { u16::from_str_radix(text, 8).ok() } else { None };
-    match mode.filter(|mode| *mode <= 0o7777) {
+    let mode = value::octal(text, 1..=5, 0o7777);
+    match mode.and_then(|mode| u16::try_from(mode).ok()) {
         Some(mode) => Ok(mode),
         None => mistake(format!("`{text}` is no mode"), "octal digits: `0755`"),
     }
