@@ -196,14 +196,13 @@ pub enum Exit {
 
 /// A list of exit statuses and signals: `success-status`, `restart-except`, `restart-also`. Sorted,
 /// without duplicates.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SuccessStatus {
     /// Exit statuses.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub codes: Vec<u8>,
     /// Signal numbers.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub signals: Vec<u8>,
 }
 
@@ -430,14 +429,13 @@ impl Prefixes {
 }
 
 /// One exec line. The first word is the program.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ExecLine {
     /// The prefixes before the program, except `:`, which the parser handles.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub prefixes: Prefixes,
     /// The words, each of at least one piece. An empty word has one empty literal.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub words: Vec<Vec<Piece>>,
 }
 
@@ -575,15 +573,14 @@ impl Run {
 }
 
 /// `fd-store-*`: descriptors that init keeps for a service across its runs.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FdStore {
     /// The number of descriptors allowed; 0 refuses all.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub most: u16,
     /// How long init keeps them: until the run ends, until the unit is not needed, or until it is
     /// removed.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub keep: Keep,
 }
 

@@ -189,17 +189,15 @@ pub struct Stdio {
 }
 
 /// `log-level-prefix`, `log-level` and `log-facility`: numbers of syslog(3).
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LogPriority {
     /// A line may start with its level.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub prefix: bool,
     /// The level of a line without one; `None` means info.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub level: Option<u8>,
     /// The facility; `None` means daemon.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub facility: Option<u8>,
 }
 
@@ -262,17 +260,15 @@ pub enum Opening {
 }
 
 /// A terminal and how init prepares it.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Terminal {
     /// The device; empty means /dev/console.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub path: String,
     /// Init resets the terminal before and after a run.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub reset: bool,
     /// Init disconnects all other processes from the terminal.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub hangup: bool,
 }
 
@@ -418,16 +414,14 @@ pub enum MainPid {
 }
 
 /// Settings of the cgroup (v2). See Documentation/admin-guide/cgroup-v2.rst.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cgroup {
     /// Files and the text to write, in this order: `memory.max` `33554432`.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub settings: Vec<(String, String)>,
     /// The path `a/b` of the parent below init's cgroup; empty means directly below.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub slice: String,
     /// The unit's user may create cgroups below the unit's.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub delegate: bool,
 }

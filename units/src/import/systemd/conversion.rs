@@ -90,13 +90,8 @@ impl<'a> Conversion<'a> {
             Ok(name) => self.manifest.name = Some(name),
             Err(error) => {
                 let hint = "units are named as their files are";
-                self.manifest.tell_at(
-                    Severity::Error,
-                    "name",
-                    self.manifest.at,
-                    &error.to_string(),
-                    hint,
-                );
+                let (at, error) = (self.manifest.at, error.to_string());
+                self.manifest.tell_at(Severity::Error, "name", at, &error, hint);
             }
         }
     }
@@ -143,7 +138,7 @@ impl<'a> Conversion<'a> {
         match specifier::expand(text, self.name, &self.around.facts) {
             Ok(text) => Some(text),
             Err(mistake) => {
-                let message = format!("{}: the specifier {}", option.name, mistake.message);
+                let message = format!("{}: the specifier {mistake}", option.name);
                 self.refuse(option, &message, "");
                 None
             }
