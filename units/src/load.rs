@@ -37,7 +37,7 @@ use crate::load::delivered::{Overlaid, Source};
 use crate::load::files::Files;
 use crate::load::folder::{Folders, Found};
 use crate::load::reuse::{Before, drop_ins_of};
-use crate::load::unit_file::{Context, UnitFile, read_still};
+use crate::load::unit_file::{Context, read_still};
 use crate::text::diagnostic::{Diagnostic, Severity};
 use crate::text::name::Name;
 use crate::unit::account::Accounts;
@@ -231,18 +231,10 @@ impl Loader<'_> {
         }
         match read_still(self.files, path, limit::UNIT_FILE) {
             Ok((bytes, stat)) => {
-                if let Some((severity, complaint)) = self.options.trust.complaint(&stat) {
-                    self.complain(Diagnostic::of_file(
-                        severity,
-                        "untrusted",
-                        path,
-                        format!("this file: {complaint}"),
-                    ));
-                    if severity == Severity::Error {
-                        return None;
-                    }
-                }
-                Some(bytes)
+                let untrusted = self.options.trust.untrusted(&stat, "file", path);
+                let is_error = untrusted.as_ref().is_some_and(|d| d.severity == Severity::Error);
+                untrusted.into_iter().for_each(|diagnostic| self.complain(diagnostic));
+                (!is_error).then_some(bytes)
             }
             Err(error) => {
                 self.complain(*error);
@@ -340,18 +332,11 @@ impl Loader<'_> {
         for found in &folders.files {
             let drop_ins = |names: &[&str]| drop_ins_of(folders, &found.stem, names);
             match before.unchanged(files, found, &drop_ins) {
-                Some((drafts, record)) => {
-                    set.drafts.extend(drafts);
-                    set.records.push(record);
-                }
+                Some(before) => set.keep(before),
                 None => {
-                    let UnitFile { drafts, record, templates, nameless } =
-                        unit_file::load(context, &found.path, &drop_ins);
-                    self.refused |= nameless;
-                    templates.into_iter().for_each(|template| set.templates.add(template));
-                    set.parsed += 1;
-                    set.drafts.extend(drafts);
-                    set.records.push(record);
+                    let file = unit_file::load(context, &found.path, &drop_ins);
+                    self.refused |= file.nameless;
+                    set.take(file, None);
                 }
             }
         }

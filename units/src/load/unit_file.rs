@@ -244,20 +244,11 @@ pub(crate) fn trusted(
     match read_still(context.files, path, limit) {
         Ok((bytes, stat)) => {
             record.stamp = stat.stamp;
-            if let Some((severity, complaint)) = context.trust.complaint(&stat) {
-                let error = Diagnostic::of_file(
-                    severity,
-                    "untrusted",
-                    path,
-                    format!("this file: {complaint}"),
-                )
-                .with_hint("unit files are root's (or init's own user's), mode 644");
-                record.diagnostics.push(error);
-                if severity == Severity::Error {
-                    return None;
-                }
-            }
-            Some(bytes)
+            let untrusted = context.trust.untrusted(&stat, "file", path);
+            let is_refused = untrusted.as_ref().is_some_and(is_error);
+            let hint = "unit files are root's (or init's own user's), mode 644";
+            record.diagnostics.extend(untrusted.map(|untrusted| untrusted.with_hint(hint)));
+            (!is_refused).then_some(bytes)
         }
         Err(error) => {
             record.diagnostics.push(*error);
