@@ -9,8 +9,8 @@ mod stdio;
 use crate::limit;
 use crate::spec::value;
 use crate::spec::{
-    Credentials, EnvFile, ExecLine, Kind, Log, NotifyAccess, Piece, Prefixes, Readiness,
-    ResourceLimit, Run,
+    Credentials, EnvFile, ExecLine, Ids, Kind, Log, NotifyAccess, Piece, Prefixes, Readiness,
+    ResourceLimit, Run, Unresolved,
 };
 use crate::text::diagnostic::{Diagnostic, Severity};
 use crate::text::ready_grep;
@@ -199,7 +199,7 @@ impl Reader<'_> {
         limits
     }
 
-    fn account(&mut self, field: Field<'_>) -> Option<Account> {
+    pub(crate) fn account(&mut self, field: Field<'_>) -> Option<Account> {
         field.value(&mut self.found, |text| {
             let hint = "a name out of /etc/passwd or /etc/group, or a number";
             Account::parse(text).map_err(|message| value::Mistake { message, hint })
@@ -219,15 +219,24 @@ impl Reader<'_> {
             }
         }
         let ids = self.accounts.resolve(user.as_ref(), group.as_ref(), &supplementary);
+        Some(self.resolved(ids, first, "until there is, starting the unit fails"))
+    }
+
+    /// Reports an account that does not exist. `hint` tells what fails without it.
+    pub(crate) fn resolved(
+        &mut self,
+        ids: Result<Ids, Unresolved>,
+        field: Field<'_>,
+        hint: &str,
+    ) -> Credentials {
         if let Err(unresolved) = &ids {
             self.unresolved = true;
             let message = format!("there is no {} {}", unresolved.what, unresolved.name);
             let code = format!("missing-{}", unresolved.what);
-            let warning = Diagnostic::warning(&code, first.place(), message)
-                .with_hint("until there is, starting the unit fails");
-            self.found.push(warning);
+            let warning = Diagnostic::warning(&code, field.place(), message);
+            self.found.push(warning.with_hint(hint));
         }
-        Some(Credentials { ids })
+        Credentials { ids }
     }
 
     /// Adds a path that must exist at a start.

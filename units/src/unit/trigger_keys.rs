@@ -11,7 +11,6 @@ use crate::trigger::address::{self, Address, Sort};
 use crate::trigger::calendar::ZoneName;
 use crate::trigger::zone::Zone;
 use crate::trigger::{Look, Socket, Timer, Trigger, Watch, calendar, zone};
-use crate::unit::account::Account;
 use crate::unit::assembly::{Draft, Edge};
 use crate::unit::field::Field;
 use crate::unit::semantics::{Outside, Reader};
@@ -200,22 +199,9 @@ impl Reader<'_> {
     fn owner(&mut self) -> Option<Credentials> {
         let fields = [self.field("socket-user"), self.field("socket-group")];
         let first = fields.into_iter().flatten().next()?;
-        let [user, group] = fields.map(|field| {
-            field?.value(&mut self.found, |text| {
-                let hint = "a name out of /etc/passwd or /etc/group, or a number";
-                Account::parse(text).map_err(|message| value::Mistake { message, hint })
-            })
-        });
+        let [user, group] = fields.map(|field| self.account(field?));
         let ids = self.accounts.resolve(user.as_ref(), group.as_ref(), &[]);
-        if let Err(unresolved) = &ids {
-            self.unresolved = true;
-            let message = format!("there is no {} {}", unresolved.what, unresolved.name);
-            let code = format!("missing-{}", unresolved.what);
-            let warning = Diagnostic::warning(&code, first.place(), message)
-                .with_hint("until there is, listening fails");
-            self.found.push(warning);
-        }
-        Some(Credentials { ids })
+        Some(self.resolved(ids, first, "until there is, listening fails"))
     }
 
     fn timer(&mut self) -> Timer {
