@@ -82,6 +82,7 @@ mod tests {
 
     #[test]
     fn quotes_in_a_value_hold_its_words_together() {
+        let words_of = |text: &str| quoting::words(text, char::is_ascii_whitespace);
         assert_eq!(words_of(" a 'b c' \"d e\"f '' g'"), ["a", "b c", "d ef", "", "g"]);
         assert!(words_of("  ").is_empty());
     }
