@@ -19,6 +19,7 @@ pub(super) fn convert(this: &mut Conversion<'_>) {
     umask(this);
     output(this);
     log_priority(this);
+    utmp_id(this);
     groups(this);
     scheduling(this);
 }
@@ -74,6 +75,12 @@ fn umask(this: &mut Conversion<'_>) {
 }
 
 /// Converts outputs: systemd's journal becomes the logger, which is the same to a unit.
+fn utmp_id(this: &mut Conversion<'_>) {
+    let Some(option) = this.last(SECTION, "UtmpIdentifier") else { return };
+    let Some(text) = this.expand(option, &option.value) else { return };
+    this.put("utmp-id", &text, option);
+}
+
 fn output(this: &mut Conversion<'_>) {
     for (name, key) in [("StandardOutput", "stdout"), ("StandardError", "stderr")] {
         let Some(option) = this.last(SECTION, name) else { continue };

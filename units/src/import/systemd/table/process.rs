@@ -137,7 +137,7 @@ pub(super) const ROWS: &[Directive] = &[
     out("Process", "TTYVTDisallocate", ByDesign("the screen is left as it is")),
     row("Process", "TTYRows", "tty-rows", Text),
     row("Process", "TTYColumns", "tty-columns", Text),
-    row("Process", "UtmpIdentifier", "utmp-id", Text),
+    row("Process", "UtmpIdentifier", "utmp-id", Special),
     row("Process", "UtmpMode", "utmp-mode", Text),
     Directive { grade: Grade::Free, ..row("Process", "SyslogIdentifier", "log-tag", Text) },
     row("Process", "SyslogFacility", "log-facility", Special),
