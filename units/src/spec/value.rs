@@ -23,7 +23,7 @@ pub(crate) fn mistake<T>(message: String, hint: &'static str) -> Result<T, Mista
 const DURATION_HINT: &str =
     "durations look like `500ms`, `5s`, `2min`, `1min 30s`, `1h`; a bare number is seconds";
 
-/// Nanoseconds of each unit of time, longest spelling first within a unit.
+/// Nanoseconds of each unit of time.
 const TIME_UNITS: [(&[&str], u64); 6] = [
     (&["us", "usec"], 1_000),
     (&["ms", "msec"], 1_000_000),

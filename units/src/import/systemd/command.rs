@@ -66,7 +66,7 @@ impl Prefixes {
     }
 }
 
-/// Converts all commands of a directive to lines of a native key. Returns their number.
+/// Converts all commands of a directive to lines of a native key.
 pub(super) fn convert<'a>(this: &mut Conversion<'a>, name: &str, key: &str, privileged: bool) {
     for option in this.all("Service", name) {
         let Some(words) = words(this, option) else { continue };

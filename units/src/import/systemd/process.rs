@@ -74,13 +74,13 @@ fn umask(this: &mut Conversion<'_>) {
     }
 }
 
-/// Converts outputs: systemd's journal becomes the logger, which is the same to a unit.
 fn utmp_id(this: &mut Conversion<'_>) {
     let Some(option) = this.last(SECTION, "UtmpIdentifier") else { return };
     let Some(text) = this.expand(option, &option.value) else { return };
     this.put("utmp-id", &text, option);
 }
 
+/// Converts outputs: systemd's journal becomes the logger, which is the same to a unit.
 fn output(this: &mut Conversion<'_>) {
     for (name, key) in [("StandardOutput", "stdout"), ("StandardError", "stderr")] {
         let Some(option) = this.last(SECTION, name) else { continue };
