@@ -28,7 +28,8 @@ const LAYOUTS: [Layout; 6] = [
         circles: 0,
         layers: &[
             "load simulator",
-            "control scenario",
+            "scenario",
+            "control",
             "machine",
             "graph import",
             "unit",

@@ -38,7 +38,7 @@ use crate::load::delivered::{Overlaid, Source};
 use crate::load::files::Files;
 use crate::load::folder::{Folders, Found};
 use crate::load::reuse::{Before, drop_ins_of};
-use crate::load::unit_file::{Context, UnitFile, read_still};
+use crate::load::unit_file::{Context, read_still};
 use crate::text::diagnostic::{Diagnostic, Severity};
 use crate::text::name::Name;
 use crate::unit::account::Accounts;
@@ -141,8 +141,7 @@ fn program(files: &dyn Files) -> FileRecord {
 
 /// The record of a file that holds no units.
 fn record(path: &str, stamp: Stamp) -> FileRecord {
-    let (drop_ins, diagnostics) = (Vec::new(), Vec::new());
-    FileRecord { path: path.into(), stamp, drop_ins, diagnostics, again: false, source: None }
+    FileRecord { stamp, ..FileRecord::new(path.into()) }
 }
 
 /// Loads a unit file: from the previous generation, or by reading it.
@@ -234,18 +233,10 @@ impl Loader<'_> {
         }
         match read_still(self.files, path, limit::UNIT_FILE) {
             Ok((bytes, stat)) => {
-                if let Some((severity, complaint)) = self.options.trust.complaint(&stat) {
-                    self.complain(Diagnostic::of_file(
-                        severity,
-                        "untrusted",
-                        path,
-                        format!("this file: {complaint}"),
-                    ));
-                    if severity == Severity::Error {
-                        return None;
-                    }
-                }
-                Some(bytes)
+                let untrusted = self.options.trust.untrusted(&stat, "file", path);
+                let is_error = untrusted.as_ref().is_some_and(|d| d.severity == Severity::Error);
+                untrusted.into_iter().for_each(|diagnostic| self.complain(diagnostic));
+                (!is_error).then_some(bytes)
             }
             Err(error) => {
                 self.complain(*error);
@@ -343,18 +334,11 @@ impl Loader<'_> {
         for found in &folders.files {
             let drop_ins = |names: &[&str]| drop_ins_of(folders, &found.stem, names);
             match before.unchanged(files, found, &drop_ins) {
-                Some((drafts, record)) => {
-                    set.drafts.extend(drafts);
-                    set.records.push(record);
-                }
+                Some(before) => set.keep(before),
                 None => {
-                    let UnitFile { drafts, record, templates, nameless } =
-                        unit_file::load(context, &found.path, &drop_ins);
-                    self.refused |= nameless;
-                    templates.into_iter().for_each(|template| set.templates.add(template));
-                    set.parsed += 1;
-                    set.drafts.extend(drafts);
-                    set.records.push(record);
+                    let file = unit_file::load(context, &found.path, &drop_ins);
+                    self.refused |= file.nameless;
+                    set.take(file, None);
                 }
             }
         }

@@ -11,6 +11,7 @@ pub mod value;
 mod particular;
 
 use crate::text::fields::is_default;
+use crate::text::words::words;
 pub use particular::{
     Cgroup, Condition, ConditionKind, Directories, DirectoryKind, Ending, Input, KillMode,
     LogPriority, MainPid, OomPolicy, Opening, Output, Particular, Privileges, Schedule, Stdio,
@@ -21,59 +22,33 @@ use serde::{Deserialize, Serialize};
 use serde_with::apply;
 use std::time::Duration;
 
-/// The six types of a unit with or without a process, and the three triggers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// Supervised; the process reports READY=1 itself.
-    ForegroundNotified,
-    /// Supervised; ready when it runs, after `ready-wait`, or when a line matches.
-    ForegroundSupervised,
-    /// Forks into the background and leaves a pid file.
-    BackgroundPidfile,
-    /// Start, stop and reload are scripts.
-    BackgroundScripted,
-    /// A command run once.
-    Oneshot,
-    /// No process; exists for its dependencies.
-    Virtual,
-    /// Trigger: listens on sockets.
-    Socket,
-    /// Trigger: fires at times.
-    Timer,
-    /// Trigger: watches files.
-    Path,
+words! {
+    /// The six types of a unit with or without a process, and the three triggers.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Kind {
+        /// Supervised; the process reports READY=1 itself.
+        ForegroundNotified = "foreground-notified",
+        /// Supervised; ready when it runs, after `ready-wait`, or when a line matches.
+        ForegroundSupervised = "foreground-supervised",
+        /// Forks into the background and leaves a pid file.
+        BackgroundPidfile = "background-pidfile",
+        /// Start, stop and reload are scripts.
+        BackgroundScripted = "background-scripted",
+        /// A command run once.
+        Oneshot = "oneshot",
+        /// No process; exists for its dependencies.
+        Virtual = "virtual",
+        /// Trigger: listens on sockets.
+        Socket = "socket",
+        /// Trigger: fires at times.
+        Timer = "timer",
+        /// Trigger: watches files.
+        Path = "path",
+    }
 }
 
 impl Kind {
-    /// All kinds, in the order of the documentation.
-    pub const ALL: [Kind; 9] = [
-        Kind::ForegroundNotified,
-        Kind::ForegroundSupervised,
-        Kind::BackgroundPidfile,
-        Kind::BackgroundScripted,
-        Kind::Oneshot,
-        Kind::Virtual,
-        Kind::Socket,
-        Kind::Timer,
-        Kind::Path,
-    ];
-
-    /// The word in a unit file.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Kind::ForegroundNotified => "foreground-notified",
-            Kind::ForegroundSupervised => "foreground-supervised",
-            Kind::BackgroundPidfile => "background-pidfile",
-            Kind::BackgroundScripted => "background-scripted",
-            Kind::Oneshot => "oneshot",
-            Kind::Virtual => "virtual",
-            Kind::Socket => "socket",
-            Kind::Timer => "timer",
-            Kind::Path => "path",
-        }
-    }
-
     /// Returns true if a unit of this type runs a process.
     pub fn has_process(self) -> bool {
         !self.is_instant()
@@ -90,75 +65,42 @@ impl Kind {
     }
 }
 
-/// The kinds of dependency, as the unit files name them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DependencyKind {
-    /// Pulls in; gates on active; a loss stops the dependent.
-    DependsOn,
-    /// Pulls in; gates on active; latched for the dependent's run.
-    DependsMs,
-    /// Pulls in; gates on active or failed.
-    WaitsFor,
-    /// Pulls in.
-    Wants,
-    /// Order only: this unit after the provider.
-    After,
-    /// Order only: the provider after this unit.
-    Before,
-    /// Restarted when the provider is told to stop.
-    RestartWith,
-    /// Never up together.
-    Conflicts,
-    /// Orders like `after`. The provider must be active, but this unit does not pull it in.
-    RequiresActive,
-    /// Reloads its configuration when the operator reloads that of the provider.
-    ReloadWith,
-    /// Pulls in while this unit is past its verdict.
-    OnFailure,
-    /// Pulls in while this unit has exited with success.
-    OnSuccess,
-    /// Pulls in while the provider has a connection from this socket. The loader adds it; it has no
-    /// key.
-    Accepts,
+words! {
+    /// The kinds of dependency, as the unit files name them.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum DependencyKind {
+        /// Pulls in; gates on active; a loss stops the dependent.
+        DependsOn = "depends-on",
+        /// Pulls in; gates on active; latched for the dependent's run.
+        DependsMs = "depends-ms",
+        /// Pulls in; gates on active or failed.
+        WaitsFor = "waits-for",
+        /// Pulls in.
+        Wants = "wants",
+        /// Order only: this unit after the provider.
+        After = "after",
+        /// Order only: the provider after this unit.
+        Before = "before",
+        /// Restarted when the provider is told to stop.
+        RestartWith = "restart-with",
+        /// Never up together.
+        Conflicts = "conflicts",
+        /// Orders like `after`. The provider must be active, but this unit does not pull it in.
+        RequiresActive = "requires-active",
+        /// Reloads its configuration when the operator reloads that of the provider.
+        ReloadWith = "reload-with",
+        /// Pulls in while this unit is past its verdict.
+        OnFailure = "on-failure",
+        /// Pulls in while this unit has exited with success.
+        OnSuccess = "on-success",
+        /// Pulls in while the provider has a connection from this socket. The loader adds it; it has no
+        /// key.
+        Accepts = "accepts",
+    }
 }
 
 impl DependencyKind {
-    /// All kinds that have a key.
-    pub const ALL: [DependencyKind; 12] = [
-        DependencyKind::DependsOn,
-        DependencyKind::DependsMs,
-        DependencyKind::WaitsFor,
-        DependencyKind::Wants,
-        DependencyKind::After,
-        DependencyKind::Before,
-        DependencyKind::RestartWith,
-        DependencyKind::Conflicts,
-        DependencyKind::RequiresActive,
-        DependencyKind::ReloadWith,
-        DependencyKind::OnFailure,
-        DependencyKind::OnSuccess,
-    ];
-
-    /// The key in a unit file.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            DependencyKind::DependsOn => "depends-on",
-            DependencyKind::DependsMs => "depends-ms",
-            DependencyKind::WaitsFor => "waits-for",
-            DependencyKind::Wants => "wants",
-            DependencyKind::After => "after",
-            DependencyKind::Before => "before",
-            DependencyKind::RestartWith => "restart-with",
-            DependencyKind::Conflicts => "conflicts",
-            DependencyKind::RequiresActive => "requires-active",
-            DependencyKind::ReloadWith => "reload-with",
-            DependencyKind::OnFailure => "on-failure",
-            DependencyKind::OnSuccess => "on-success",
-            DependencyKind::Accepts => "accepts",
-        }
-    }
-
     /// Returns true if the provider is needed regardless of the dependent's state.
     pub fn pulls_in(self) -> bool {
         matches!(
@@ -189,50 +131,26 @@ impl DependencyKind {
     }
 }
 
-/// The condition for restarting a unit that has exited. The classes are those of
-/// systemd.service(5), `Restart=`. [`Live::success_status`] defines success.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Restart {
-    /// After a failure.
-    OnFailure,
-    /// After every exit.
-    Always,
-    /// Never.
-    Never,
-    /// After a success.
-    OnSuccess,
-    /// After a failure other than an exit status: a signal, a timeout, the watchdog.
-    OnAbnormal,
-    /// After a signal that does not count as success.
-    OnAbort,
-    /// After a watchdog timeout.
-    OnWatchdog,
-}
-
-impl Restart {
-    /// All values, in the order of the documentation.
-    pub const ALL: [Restart; 7] = [
-        Restart::OnFailure,
-        Restart::Always,
-        Restart::Never,
-        Restart::OnSuccess,
-        Restart::OnAbnormal,
-        Restart::OnAbort,
-        Restart::OnWatchdog,
-    ];
-
-    /// The word in a unit file.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Restart::OnFailure => "on-failure",
-            Restart::Always => "always",
-            Restart::Never => "never",
-            Restart::OnSuccess => "on-success",
-            Restart::OnAbnormal => "on-abnormal",
-            Restart::OnAbort => "on-abort",
-            Restart::OnWatchdog => "on-watchdog",
-        }
+words! {
+    /// The condition for restarting a unit that has exited. The classes are those of
+    /// systemd.service(5), `Restart=`. [`Live::success_status`] defines success.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Restart {
+        /// After a failure.
+        OnFailure = "on-failure",
+        /// After every exit.
+        Always = "always",
+        /// Never.
+        Never = "never",
+        /// After a success.
+        OnSuccess = "on-success",
+        /// After a failure other than an exit status: a signal, a timeout, the watchdog.
+        OnAbnormal = "on-abnormal",
+        /// After a signal that does not count as success.
+        OnAbort = "on-abort",
+        /// After a watchdog timeout.
+        OnWatchdog = "on-watchdog",
     }
 }
 
@@ -247,16 +165,18 @@ pub enum RestartLimit {
     Within(u32, Duration),
 }
 
-/// The effect of a reload with changed keys of class *run* on a unit that is up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum OnChange {
-    /// Stop it, start the new definition.
-    Restart,
-    /// Run exec-reload.
-    Reload,
-    /// Keep the run; shown as `stale`.
-    Keep,
+words! {
+    /// The effect of a reload with changed keys of class *run* on a unit that is up.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum OnChange {
+        /// Stop it, start the new definition.
+        Restart = "restart",
+        /// Run exec-reload.
+        Reload = "reload",
+        /// Keep the run; shown as `stale`.
+        Keep = "keep",
+    }
 }
 
 /// How a process exited.
@@ -276,14 +196,13 @@ pub enum Exit {
 
 /// A list of exit statuses and signals: `success-status`, `restart-except`, `restart-also`. Sorted,
 /// without duplicates.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SuccessStatus {
     /// Exit statuses.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub codes: Vec<u8>,
     /// Signal numbers.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub signals: Vec<u8>,
 }
 
@@ -420,38 +339,42 @@ pub enum Readiness {
     Exit,
 }
 
-/// The processes of a unit that may send notifications.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum NotifyAccess {
-    /// The main process.
-    Main,
-    /// The main process and the commands that init starts for the unit (exec-reload …).
-    Exec,
-    /// Every process of the unit.
-    All,
-    /// No process.
-    #[default]
-    None,
+words! {
+    /// The processes of a unit that may send notifications.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum NotifyAccess {
+        /// The main process.
+        Main = "main",
+        /// The main process and the commands that init starts for the unit (exec-reload …).
+        Exec = "exec",
+        /// Every process of the unit.
+        All = "all",
+        /// No process.
+        #[default]
+        None = "none",
+    }
 }
 
-/// The destination of a unit's output.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Log {
-    /// The logger: recent lines in memory, and a file per unit.
-    #[default]
-    File,
-    /// /dev/kmsg.
-    Kmsg,
-    /// /dev/log.
-    Syslog,
-    /// /dev/console.
-    Console,
-    /// init's own stdout and stderr.
-    Inherit,
-    /// /dev/null.
-    Null,
+words! {
+    /// The destination of a unit's output.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Log {
+        /// The logger: recent lines in memory, and a file per unit.
+        #[default]
+        File = "file",
+        /// /dev/kmsg.
+        Kmsg = "kmsg",
+        /// /dev/log.
+        Syslog = "syslog",
+        /// /dev/console.
+        Console = "console",
+        /// init's own stdout and stderr.
+        Inherit = "inherit",
+        /// /dev/null.
+        Null = "null",
+    }
 }
 
 /// `user:` and `group:` as resolved by the loader in /etc/passwd and /etc/group.
@@ -543,14 +466,13 @@ impl Prefixes {
 }
 
 /// One exec line. The first word is the program.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ExecLine {
     /// The prefixes before the program, except `:`, which the parser handles.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub prefixes: Prefixes,
     /// The words, each of at least one piece. An empty word has one empty literal.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub words: Vec<Vec<Piece>>,
 }
 
@@ -688,26 +610,27 @@ impl Run {
 }
 
 /// `fd-store-*`: descriptors that init keeps for a service across its runs.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FdStore {
     /// The number of descriptors allowed; 0 refuses all.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub most: u16,
     /// How long init keeps them: until the run ends, until the unit is not needed, or until it is
     /// removed.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub keep: Keep,
 }
 
-/// `runtime-dir-keep`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Keep {
-    /// The directory is removed at every stop.
-    #[default]
-    No,
-    /// The directory is kept during a restart.
-    Restart,
-    /// The directory is always kept.
-    Yes,
+words! {
+    /// `runtime-dir-keep`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    pub enum Keep {
+        /// The directory is removed at every stop.
+        #[default]
+        No = "no",
+        /// The directory is kept during a restart.
+        Restart = "restart",
+        /// The directory is always kept.
+        Yes = "yes",
+    }
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 #[test]
 fn screens_are_those_of_the_files() {
     let help = |name: &str, width: usize| {
-        let whole = help::dressed(Line::command());
+        let whole = help::with_groups(Line::command());
         let command = whole.find_subcommand(name).unwrap_or(&whole).clone();
         command.term_width(width).render_help().to_string()
     };

@@ -8,8 +8,7 @@
 //! `cargo run --profile test-fast -p groundstate-tests --bin mutants --`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a report")]
 
-use groundstate_units::machine::mutant::Mutant;
-use groundstate_units::machine::rule::ALL;
+use groundstate_units::machine::mutant::{ALL, Mutant};
 use groundstate_units::simulator::coverage::Coverage;
 use groundstate_units::simulator::invariant::witness::WITNESSES;
 use groundstate_units::simulator::subject::Subject;
@@ -61,9 +60,9 @@ fn main() -> ExitCode {
         match kill {
             Some(Kill { seed, schedules, by }) => {
                 killed += 1;
-                println!("{name:26} killed by {by:24} seed {seed} ({schedules} schedules): {rule}");
+                println!("{name:26} killed by {by:24} seed {seed} ({schedules} schedules):{rule}");
             }
-            None => println!("{name:26} SURVIVED {} schedules: {rule}", options.schedules),
+            None => println!("{name:26} SURVIVED {} schedules:{rule}", options.schedules),
         }
     }
     let blind = invariants(&options);

@@ -241,7 +241,7 @@ fn each_condition_starts_the_unit_if_it_holds_and_skips_it_otherwise() {
     files.put("init.yaml", "default-target: all\nenv-pass: []\n");
     let mut all = Vec::new();
     for kind in ConditionKind::ALL {
-        let (word, holds) = (kind.as_str(), looked_up(*kind, &files));
+        let (word, holds) = (kind.as_str(), looked_up(kind, &files));
         let fails = match holds.strip_prefix('!') {
             Some(bare) => bare.to_owned(),
             None => format!("!{holds}"),

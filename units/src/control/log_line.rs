@@ -22,6 +22,7 @@ use crate::text::encoding;
 use crate::text::log_level;
 use crate::text::name::Name;
 use crate::text::wall_clock::WallTime;
+use crate::unit::assembly::hash;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -147,9 +148,7 @@ pub fn file_name(unit: &Name) -> String {
         return format!("{name}.log");
     }
     // FNV-1a, 64 bits.
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
+    let hash = hash(name.as_bytes());
     let head = name.get(..PLAIN_NAME - 17).unwrap_or_default();
     format!("{head}~{hash:016x}.log")
 }

@@ -3,21 +3,10 @@
 use super::answer::{Cause, UnitStatus};
 use crate::machine::reason::State;
 use crate::spec::Kind;
+use crate::text::unit_name::Suffix;
 
 /// The suffixes of unit names, systemd.unit(5).
-pub const SUFFIXES: [&str; 11] = [
-    "service",
-    "socket",
-    "timer",
-    "path",
-    "target",
-    "mount",
-    "automount",
-    "swap",
-    "device",
-    "slice",
-    "scope",
-];
+pub const SUFFIXES: [&str; 11] = Suffix::WORDS;
 
 /// A unit, or a missing one, as `list-units` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]

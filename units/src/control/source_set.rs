@@ -8,20 +8,19 @@ use crate::limit;
 use crate::machine::reason::Refusal;
 use crate::text::name::Name;
 use serde::{Deserialize, Serialize};
+use serde_with::apply;
 use std::collections::BTreeMap;
 
 /// The complete content of one source.
+#[apply(_ => #[serde(default)])]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceSet {
     /// File name (`web.yaml`, `web.service`) → text.
-    #[serde(default)]
     pub files: BTreeMap<String, String>,
     /// Targets that should be up.
-    #[serde(default)]
     pub roots: Vec<Name>,
     /// The expected revision: the request is refused if the source has another one. Absent means
     /// any.
-    #[serde(default)]
     pub expected: Option<u64>,
 }
 

@@ -380,24 +380,14 @@ impl<'a> View<'a> {
         Why {
             schema: SCHEMA,
             target: name.to_string(),
-            unit: None,
             state,
-            degraded: false,
             chain: vec![Link {
-                unit: None,
                 target: name.to_string(),
                 state,
-                degraded: false,
                 reason: Some(present(self.machine, &why, self.facts, None)),
-                next_try: None,
-                gives_up: None,
-                file: None,
-                line: None,
+                ..Link::default()
             }],
-            needed_by: Vec::new(),
-            activated_by: Vec::new(),
-            affects: Vec::new(),
-            detail: None,
+            ..Why::default()
         }
     }
 }

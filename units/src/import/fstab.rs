@@ -13,9 +13,9 @@ use super::systemd::{quote, target_of_link};
 use crate::spec::Kind;
 use crate::text::diagnostic::{Diagnostic, Severity};
 use crate::text::name::Name;
-use crate::text::yaml::{Node, Scalar, Spot, Value};
+use crate::text::yaml::{Node, Spot, Value};
 use crate::unit::key_table;
-use crate::unit::manifest::{Entry, Manifest};
+use crate::unit::manifest::Manifest;
 use crate::unit::mount_name;
 use line::{Field, Line};
 use std::collections::{BTreeMap, BTreeSet};
@@ -346,10 +346,9 @@ fn word(text: &str) -> String {
 /// Sets a key, or adds to its list.
 fn put(unit: &mut Manifest, at: Spot, key: &str, text: &str) {
     let Some(key) = key_table::find(key) else { return };
-    let node = Node { at, value: Value::Scalar(Scalar { text: text.to_string(), quoted: true }) };
-    let entry = unit.entries.iter_mut().find(|entry| entry.key.name == key.name);
-    match entry.map(|entry| &mut entry.node.value) {
-        None => unit.entries.push(Entry { key, file: unit.file.clone(), at, node }),
+    let node = Node::quoted(at, text);
+    match unit.value_mut(key.name) {
+        None => unit.enter(key, &at.of(&unit.file), node),
         Some(Value::List(list)) if list.iter().all(|known| known.value != node.value) => {
             list.push(node);
         }

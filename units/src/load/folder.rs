@@ -20,6 +20,13 @@ pub struct Trust {
 }
 
 impl Trust {
+    /// Returns the complaint about a file or directory of the loader.
+    pub(crate) fn untrusted(self, stat: &Stat, what: &str, path: &str) -> Option<Diagnostic> {
+        let (severity, complaint) = self.complaint(stat)?;
+        let message = format!("this {what}: {complaint}");
+        Some(Diagnostic::of_file(severity, "untrusted", path, message))
+    }
+
     /// Returns the reason why a file or directory is not trusted.
     pub(crate) fn complaint(self, stat: &Stat) -> Option<(Severity, String)> {
         let severity = if self.strict { Severity::Error } else { Severity::Warning };
@@ -139,17 +146,11 @@ pub(crate) fn listing(
         return Err(Problem::Kind(stat.kind));
     }
     // The sticky bit prevents renaming but not adding files, so it is no exception.
-    if let Some((severity, complaint)) = trust.complaint(&stat) {
-        found.push(
-            Diagnostic::of_file(
-                severity,
-                "untrusted",
-                directory,
-                format!("this directory: {complaint}"),
-            )
-            .with_hint("unit directories are root's (or init's own user's), mode 755"),
-        );
-        if severity == Severity::Error {
+    if let Some(untrusted) = trust.untrusted(&stat, "directory", directory) {
+        let is_error = untrusted.severity == Severity::Error;
+        let hint = "unit directories are root's (or init's own user's), mode 755";
+        found.push(untrusted.with_hint(hint));
+        if is_error {
             return Ok(Vec::new());
         }
     }

@@ -11,12 +11,12 @@ use crate::load::foreign::Foreign;
 use crate::load::imported_file;
 use crate::load::reuse::Before;
 use crate::load::template::{self, Body, Template};
-use crate::load::unit_file::{Context, UnitFile, left_out, mean, placeholder};
+use crate::load::unit_file::{Context, left_out, mean, placeholder};
 use crate::spec::{DependencyKind, OnChange};
 use crate::text::diagnostic::{Diagnostic, Severity};
 use crate::text::name::Name;
 use crate::unit::assembly::Draft;
-use crate::unit::generation::{FileRecord, Stamp};
+use crate::unit::generation::FileRecord;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Set {
@@ -31,24 +31,16 @@ impl Set {
         for file in &foreign.files {
             let found = Found { path: file.path.clone(), stem: file.name.to_string() };
             let beside = |_: &[&str]| foreign.beside(&file.name);
-            if let Some((drafts, record)) = before.unchanged(context.files, &found, &beside) {
-                self.drafts.extend(drafts);
-                self.records.push(record);
+            if let Some(before) = before.unchanged(context.files, &found, &beside) {
+                self.keep(before);
                 continue;
             }
-            let UnitFile { mut drafts, mut record, templates, .. } =
-                imported_file::load(context, file, foreign, &self.around);
-            drafts.iter_mut().for_each(|draft| draft.source = source.cloned());
-            record.source = source.cloned();
-            self.parsed += 1;
-            self.drafts.extend(drafts);
-            self.records.push(record);
-            for mut template in templates {
-                template.source = source.cloned();
+            let loaded = imported_file::load(context, file, foreign, &self.around);
+            for template in &loaded.templates {
                 let aliases = foreign.aliases_of(&template.name);
                 self.templates.add_aliases(&template.name, &aliases);
-                self.templates.add(template);
             }
+            self.take(loaded, source);
         }
     }
 
@@ -145,14 +137,8 @@ impl Set {
         template: &Template,
         name: &UnitName,
     ) -> usize {
-        let mut record = FileRecord {
-            path: template.file().clone(),
-            stamp: Stamp::default(),
-            drop_ins: Vec::new(),
-            diagnostics: Vec::new(),
-            again: false,
-            source: template.source.clone(),
-        };
+        let mut record = FileRecord::new(template.file().clone());
+        record.source = template.source.clone();
         // All instances of a template are left out together.
         let what = format!("{} (instances)", template.file());
         let mut draft = None;

@@ -12,10 +12,10 @@ use crate::spec::Kind;
 use crate::text::diagnostic::{Diagnostic, Severity};
 use crate::text::name::Name;
 use crate::text::unit_name::UnitName;
-use crate::text::yaml::{Node, Scalar, Spot, Value};
+use crate::text::yaml::{Node, Spot, Value};
 use crate::unit::assembly::Draft;
-use crate::unit::generation::{Fault, FileRecord, Stamp};
-use crate::unit::manifest::{Entry, Manifest};
+use crate::unit::generation::{Fault, FileRecord};
+use crate::unit::manifest::Manifest;
 use std::sync::Arc;
 
 /// Reads and interprets one file.
@@ -25,14 +25,7 @@ pub(crate) fn load(
     foreign: &Foreign,
     around: &Surroundings,
 ) -> UnitFile {
-    let mut record = FileRecord {
-        path: file.path.clone(),
-        stamp: Stamp::default(),
-        drop_ins: Vec::new(),
-        diagnostics: Vec::new(),
-        again: false,
-        source: None,
-    };
+    let mut record = FileRecord::new(file.path.clone());
     let mut work = None;
     let why = context.files.work_on(&file.path, &mut || {
         work = Some(read_whole(context, file, foreign, around, &mut record));
@@ -213,13 +206,11 @@ fn link<'f>(
 
 fn provide(manifest: &mut Manifest, alias: &str) {
     let at = manifest.at;
-    let entry = manifest.entries.iter_mut().find(|entry| entry.key.name == "provides");
-    if let Some(Entry { node: Node { value: Value::List(list), .. }, .. }) = entry
+    if let Some(Value::List(list)) = manifest.value_mut("provides")
         && !list.iter().any(|node| node.scalar().is_some_and(|known| known.text == alias))
         && Name::new(alias).is_ok()
     {
-        let scalar = Scalar { text: alias.to_string(), quoted: true };
-        list.push(Node { at, value: Value::Scalar(scalar) });
+        list.push(Node::quoted(at, alias));
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::import::systemd::Surroundings;
 use crate::limit;
 use crate::load::template::Templates;
+use crate::load::unit_file::UnitFile;
 use crate::text::diagnostic::Diagnostic;
 use crate::text::name::Name;
 use crate::unit::assembly::Draft;
@@ -23,6 +24,24 @@ pub(super) struct Set {
 }
 
 impl Set {
+    /// Takes the units of a file that was read. `None` is the source of the unit directories.
+    pub(super) fn take(&mut self, file: UnitFile, source: Option<&Name>) {
+        let UnitFile { mut drafts, mut record, templates, .. } = file;
+        drafts.iter_mut().for_each(|draft| draft.source = source.cloned());
+        record.source = source.cloned();
+        for template in templates {
+            self.templates.add(template.of_source(source));
+        }
+        self.parsed += 1;
+        self.keep((drafts, record));
+    }
+
+    /// Takes the units of a file as they were before.
+    pub(super) fn keep(&mut self, (drafts, record): (Vec<Draft>, FileRecord)) {
+        self.drafts.extend(drafts);
+        self.records.push(record);
+    }
+
     /// Takes over the units of a generation: those of the unit directories (`None`) and of sources.
     pub(super) fn carry(&mut self, from: &Generation, is_kept: impl Fn(Option<&Name>) -> bool) {
         let units = from.units.iter().filter(|unit| is_kept(unit.source.as_ref()));

@@ -7,7 +7,7 @@ use crate::load::delivered::Source;
 use crate::load::folder::{self, Folders, Found};
 use crate::load::foreign::Foreign;
 use crate::load::reuse::{Before, drop_ins_of};
-use crate::load::unit_file::{self, Context, UnitFile};
+use crate::load::unit_file::{self, Context};
 
 /// Reads the files of a source. An error in one breaks only its own units.
 pub(super) fn read_source(
@@ -22,21 +22,13 @@ pub(super) fn read_source(
     let (foreign, native) = listed(context, source, folders);
     for found in native {
         let drop_ins = |names: &[&str]| drop_ins_of(folders, &found.stem, names);
-        if let Some((drafts, record)) = before.unchanged(context.files, &found, &drop_ins) {
-            set.drafts.extend(drafts);
-            set.records.push(record);
-            continue;
+        match before.unchanged(context.files, &found, &drop_ins) {
+            Some(before) => set.keep(before),
+            None => {
+                let file = unit_file::load(context, &found.path, &drop_ins);
+                set.take(file, Some(&source.name));
+            }
         }
-        let UnitFile { mut drafts, mut record, templates, .. } =
-            unit_file::load(context, &found.path, &drop_ins);
-        for template in templates {
-            set.templates.add(template.of_source(Some(&source.name)));
-        }
-        drafts.iter_mut().for_each(|draft| draft.source = Some(source.name.clone()));
-        record.source = Some(source.name.clone());
-        set.parsed += 1;
-        set.drafts.extend(drafts);
-        set.records.push(record);
     }
     set.read_imported(context, &foreign, before, Some(&source.name));
 }

@@ -92,7 +92,7 @@ pub(crate) fn instance(template: &Manifest, name: &UnitName, facts: &Facts) -> O
                 Value::Scalar(scalar) => match specifier::expand(&scalar.text, name, facts) {
                     Ok(text) => scalar.text = text,
                     Err(mistake) => {
-                        let message = format!("{}: {}", entry.key.name, mistake.message);
+                        let message = format!("{}: {mistake}", entry.key.name);
                         let place = at.of(&entry.file);
                         found.push(crate::text::diagnostic::Diagnostic::error(
                             "specifier",

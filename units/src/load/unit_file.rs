@@ -14,7 +14,7 @@ use crate::text::unit_name::UnitName;
 use crate::text::yaml::{self, Document};
 use crate::unit::account::Accounts;
 use crate::unit::assembly::Draft;
-use crate::unit::generation::{Fault, FileRecord, Stamp};
+use crate::unit::generation::{Fault, FileRecord};
 use crate::unit::manifest::Manifest;
 use crate::unit::semantics::{self, Outside};
 use crate::unit::settings::Settings;
@@ -95,7 +95,8 @@ pub(crate) fn load(
         // Only the file name is known of its units.
         let name = Name::new(folder::stem(path)).ok();
         let draft = name.map(|name| placeholder(context, name, &error));
-        let record = FileRecord { again: true, diagnostics: vec![error], ..record_of(path) };
+        let record =
+            FileRecord { again: true, diagnostics: vec![error], ..FileRecord::new(path.clone()) };
         let drafts =
             draft.into_iter().filter(|draft| !UnitName::of(draft.name.as_str()).is_template());
         UnitFile { drafts: drafts.collect(), record, templates: Vec::new(), nameless: true }
@@ -116,23 +117,12 @@ pub(crate) fn placeholder(context: &Context<'_>, name: Name, error: &Diagnostic)
     draft
 }
 
-fn record_of(path: &Arc<str>) -> FileRecord {
-    FileRecord {
-        path: path.clone(),
-        stamp: Stamp::default(),
-        drop_ins: Vec::new(),
-        diagnostics: Vec::new(),
-        again: false,
-        source: None,
-    }
-}
-
 fn read(
     context: &Context<'_>,
     path: &Arc<str>,
     drop_ins: &dyn Fn(&[&str]) -> Vec<Arc<str>>,
 ) -> UnitFile {
-    let mut record = record_of(path);
+    let mut record = FileRecord::new(path.clone());
     let Some(bytes) = trusted(context, path, limit::UNIT_FILE, &mut record) else {
         record.again = true;
         return UnitFile { drafts: Vec::new(), record, templates: Vec::new(), nameless: true };
@@ -254,20 +244,11 @@ pub(crate) fn trusted(
     match read_still(context.files, path, limit) {
         Ok((bytes, stat)) => {
             record.stamp = stat.stamp;
-            if let Some((severity, complaint)) = context.trust.complaint(&stat) {
-                let error = Diagnostic::of_file(
-                    severity,
-                    "untrusted",
-                    path,
-                    format!("this file: {complaint}"),
-                )
-                .with_hint("unit files are root's (or init's own user's), mode 644");
-                record.diagnostics.push(error);
-                if severity == Severity::Error {
-                    return None;
-                }
-            }
-            Some(bytes)
+            let untrusted = context.trust.untrusted(&stat, "file", path);
+            let is_refused = untrusted.as_ref().is_some_and(is_error);
+            let hint = "unit files are root's (or init's own user's), mode 644";
+            record.diagnostics.extend(untrusted.map(|untrusted| untrusted.with_hint(hint)));
+            (!is_refused).then_some(bytes)
         }
         Err(error) => {
             record.diagnostics.push(*error);

@@ -105,14 +105,7 @@ impl Machine {
         }
         let phase = std::mem::take(&mut self.cell_mut(ix).phase);
         self.disarm(ix, &phase);
-        let since = match &phase {
-            Phase::Ready(_, _, since) => *since,
-            Phase::Idle
-            | Phase::Starting(_, _)
-            | Phase::Stopping(_, _)
-            | Phase::Backoff(_)
-            | Phase::Failed(_) => now,
-        };
+        let since = if let Phase::Ready(_, _, since) = phase { since } else { now };
         let Some(mut run) = phase.into_run() else { return };
         run.alive = !empty;
         let form = if scripted {

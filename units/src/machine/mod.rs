@@ -99,8 +99,6 @@ pub mod reason;
 mod recompute;
 pub mod record;
 mod restart_ops;
-#[cfg(feature = "sim")]
-pub mod rule;
 mod run;
 mod run_notifications;
 mod settle;
@@ -254,102 +252,41 @@ impl Machine {
     }
 
     fn apply(&mut self, now: Time, event: Event, out: &mut Vec<Action>) -> Result<(), Refusal> {
-        match event {
-            Event::Boot { .. }
-            | Event::SetGoal(_)
-            | Event::Want { .. }
-            | Event::Unwant(_)
-            | Event::SetPolicy(_)
-            | Event::Reload { .. }
-            | Event::Restart(_)
-            | Event::ReloadUnit(_)
-            | Event::Retry(_)
-            | Event::Shutdown(_) => self.grant(now, event, out),
-            Event::Tick => {
-                self.tick(now, out);
-                Ok(())
-            }
-            Event::Fire(name) => {
-                if let Some(unit) = self.generation.find_unit(name.as_str()) {
-                    self.fired(now, unit.0);
-                }
-                Ok(())
-            }
-            Event::Executed(run)
-            | Event::Ready(run)
-            | Event::Reloading(run)
-            | Event::Reloaded(run, _)
-            | Event::Stopping(run)
-            | Event::Status(run, _)
-            | Event::ExtendTimeout(run, _)
-            | Event::WatchdogEvery(run, _)
-            | Event::WatchdogPing(run)
-            | Event::WatchdogTrigger(run)
-            | Event::Exited(run, _)
-            | Event::Ended(run, _)
-            | Event::Gone(run)
-            | Event::Skipped(run, _)
-            | Event::StartFailed(run, _)
-            | Event::Protocol(run, _)
-            | Event::StopFailed(run, _)
-            | Event::OutOfMemory(run) => {
-                if let Some(ix) = self.unit_of(run).filter(|ix| self.can_report(*ix, &event)) {
-                    self.report(now, ix, event, out);
-                }
-                Ok(())
-            }
-        }
-    }
-
-    fn grant(&mut self, now: Time, event: Event, out: &mut Vec<Action>) -> Result<(), Refusal> {
-        if self.ending.is_some() && !self.planted(Mutant::ShutdownTakesWishes) {
+        let is_wish = event.run().is_none() && !matches!(event, Event::Tick | Event::Fire(_));
+        if is_wish && self.ending.is_some() && !self.planted(Mutant::ShutdownTakesWishes) {
             return Err(Refusal {
                 kind: "stopping".to_string(),
                 message: "a shutdown is in progress".to_string(),
                 hint: String::new(),
             });
         }
+        // The unit of a fact. An event about no run does not use it.
+        let ix = match event.run() {
+            None => Ix::MAX,
+            Some(run) => match self.unit_of(run).filter(|ix| self.can_report(*ix, &event)) {
+                Some(ix) => ix,
+                None => return Ok(()),
+            },
+        };
         match event {
-            Event::Boot { generation, targets } => self.boot(now, generation, targets, out),
-            Event::SetGoal(goal) => self.set_goal(now, goal, out),
-            Event::Want { target, until } => self.want(now, target, until, out),
-            Event::Unwant(target) => self.unwant(now, &target, out),
-            Event::SetPolicy(policy) => self.set_policy(now, policy, out),
+            Event::Boot { generation, targets } => return self.boot(now, generation, targets, out),
+            Event::SetGoal(goal) => return self.set_goal(now, goal, out),
+            Event::Want { target, until } => return self.want(now, target, until, out),
+            Event::Unwant(target) => return self.unwant(now, &target, out),
+            Event::SetPolicy(policy) => return self.set_policy(now, policy, out),
             Event::Reload { generation, no_restart, tolerant } => {
-                self.reload(now, &generation, (no_restart, tolerant), out)
+                return self.reload(now, &generation, (no_restart, tolerant), out);
             }
-            Event::Restart(names) => self.restart(&names),
-            Event::ReloadUnit(names) => self.reload_unit(now, &names, out),
-            Event::Retry(names) => self.retry(&names),
-            Event::Shutdown(how) => {
-                self.end(now, how);
-                Ok(())
+            Event::Restart(names) => return self.restart(&names),
+            Event::ReloadUnit(names) => return self.reload_unit(now, &names, out),
+            Event::Retry(names) => return self.retry(&names),
+            Event::Shutdown(how) => self.end(now, how),
+            Event::Tick => self.tick(now, out),
+            Event::Fire(name) => {
+                if let Some(unit) = self.generation.find_unit(name.as_str()) {
+                    self.fired(now, unit.0);
+                }
             }
-            Event::Executed(_)
-            | Event::Ready(_)
-            | Event::Reloading(_)
-            | Event::Reloaded(_, _)
-            | Event::Stopping(_)
-            | Event::Status(_, _)
-            | Event::ExtendTimeout(_, _)
-            | Event::WatchdogEvery(_, _)
-            | Event::WatchdogPing(_)
-            | Event::WatchdogTrigger(_)
-            | Event::Exited(_, _)
-            | Event::Ended(_, _)
-            | Event::Gone(_)
-            | Event::Skipped(_, _)
-            | Event::StartFailed(_, _)
-            | Event::Protocol(_, _)
-            | Event::StopFailed(_, _)
-            | Event::OutOfMemory(_)
-            | Event::Fire(_)
-            | Event::Tick => Ok(()),
-        }
-    }
-
-    fn report(&mut self, now: Time, ix: Ix, event: Event, out: &mut Vec<Action>) {
-        match event {
             Event::Executed(_) => self.executed(now, ix),
             Event::Ready(_) => self.ready(now, ix),
             Event::Reloading(_) => self.reloading(now, ix, true),
@@ -376,19 +313,8 @@ impl Machine {
                 }
             }
             Event::Stopping(_) => self.leaving(now, ix),
-            Event::Boot { .. }
-            | Event::SetGoal(_)
-            | Event::Want { .. }
-            | Event::Unwant(_)
-            | Event::SetPolicy(_)
-            | Event::Reload { .. }
-            | Event::Restart(_)
-            | Event::ReloadUnit(_)
-            | Event::Retry(_)
-            | Event::Shutdown(_)
-            | Event::Fire(_)
-            | Event::Tick => {}
         }
+        Ok(())
     }
 
     /// Fires all timers that are due, in order of time and name, and settles after each. The

@@ -8,20 +8,19 @@ use crate::text::name::Name;
 use crate::text::time::Time;
 use crate::unit::generation::{Generation, UnitId};
 use serde::{Deserialize, Serialize};
+use serde_with::apply;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The operator's wish: the goal and the overlay.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Wish {
     /// Targets of `set-target`.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub goal: Vec<Name>,
     /// Targets added with `+x`, each with the time its wish ends.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub want: BTreeMap<Name, Option<Time>>,
     /// Targets masked with `-y`.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub drop: BTreeSet<Name>,
 }
 

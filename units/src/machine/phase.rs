@@ -203,16 +203,10 @@ impl Phase {
 
     /// Returns the run; if it was active, it leaves that state now.
     pub(super) fn into_ended(self, now: Time) -> Option<Box<Run>> {
-        let since = match &self {
-            Phase::Ready(_, _, since) => Some(*since),
-            Phase::Idle
-            | Phase::Starting(_, _)
-            | Phase::Stopping(_, _)
-            | Phase::Backoff(_)
-            | Phase::Failed(_) => None,
-        };
+        let active_for =
+            if let Phase::Ready(_, _, since) = self { Some(now.since(since)) } else { None };
         let mut run = self.into_run()?;
-        run.active_for = since.map(|since| now.since(since)).or(run.active_for);
+        run.active_for = active_for.or(run.active_for);
         Some(run)
     }
 

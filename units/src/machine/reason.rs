@@ -7,62 +7,42 @@ use crate::text::errno;
 use crate::text::name::Name;
 use crate::text::signal;
 use crate::text::time::Time;
+use crate::text::words::words;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The shown state of a unit.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum State {
-    /// The unit is not needed. The alias is the name in JSON from 1.0.
-    #[default]
-    #[serde(alias = "idle")]
-    Disabled,
-    /// The unit waits for a dependency, a slot or its next try.
-    Waiting,
-    /// The run is not ready yet.
-    Starting,
-    /// The run is active.
-    Running,
-    /// The run is active and reloads its configuration.
-    Reloading,
-    /// The unit is active without a process.
-    Exited,
-    /// The unit is failed; the reason says why.
-    Failed,
-    /// The run is stopping.
-    Stopping,
+words! {
+    /// The shown state of a unit.
+    #[derive(
+        Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    )]
+    #[serde(rename_all = "lowercase")]
+    pub enum State {
+        /// The unit is not needed. The alias is the name in JSON from 1.0.
+        #[default]
+        #[serde(alias = "idle")]
+        Disabled = "disabled",
+        /// The unit waits for a dependency, a slot or its next try.
+        Waiting = "waiting",
+        /// The run is not ready yet.
+        Starting = "starting",
+        /// The run is active.
+        Running = "running",
+        /// The run is active and reloads its configuration.
+        Reloading = "reloading",
+        /// The unit is active without a process.
+        Exited = "exited",
+        /// The unit is failed; the reason says why.
+        Failed = "failed",
+        /// The run is stopping.
+        Stopping = "stopping",
+    }
 }
 
 impl State {
     /// The word on the screen. JSON has another one for an idle unit until 1.0.
     pub fn word(self) -> &'static str {
-        match self {
-            State::Disabled => "idle",
-            State::Waiting
-            | State::Starting
-            | State::Running
-            | State::Reloading
-            | State::Exited
-            | State::Failed
-            | State::Stopping => self.as_str(),
-        }
-    }
-
-    /// The word in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            State::Disabled => "disabled",
-            State::Waiting => "waiting",
-            State::Starting => "starting",
-            State::Running => "running",
-            State::Reloading => "reloading",
-            State::Exited => "exited",
-            State::Failed => "failed",
-            State::Stopping => "stopping",
-        }
+        if self == State::Disabled { "idle" } else { self.as_str() }
     }
 
     /// Returns true for running, reloading and exited.
@@ -216,110 +196,72 @@ impl fmt::Display for Reason {
     }
 }
 
-/// The state of the whole system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum System {
-    /// Shutdown, reboot or exit is in progress.
-    Stopping,
-    /// The provider of a goal is failed.
-    Failed,
-    /// A needed unit is in its first start.
-    Starting,
-    /// A needed unit is not active, or degraded.
-    Degraded,
-    /// Everything needed is active.
-    Running,
-}
-
-impl System {
-    /// The word on the screen and in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            System::Stopping => "stopping",
-            System::Failed => "failed",
-            System::Starting => "starting",
-            System::Degraded => "degraded",
-            System::Running => "running",
-        }
+words! {
+    /// The state of the whole system.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum System {
+        /// Shutdown, reboot or exit is in progress.
+        Stopping = "stopping",
+        /// The provider of a goal is failed.
+        Failed = "failed",
+        /// A needed unit is in its first start.
+        Starting = "starting",
+        /// A needed unit is not active, or degraded.
+        Degraded = "degraded",
+        /// Everything needed is active.
+        Running = "running",
     }
 }
 
-/// The stage at which a start failed. [`Stage::as_str`] has the words for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Stage {
-    /// Cloning PID 1.
-    Fork,
-    /// Making or entering the cgroup.
-    Cgroup,
-    /// A cgroup setting, such as a limit.
-    Controller,
-    /// A new session.
-    Session,
-    /// stdin, stdout, stderr.
-    Stdio,
-    /// An assert-* is not met. Final until `retry` or a new definition; errno is 0 and the path
-    /// holds the assert as written.
-    Assert,
-    /// Resource limits.
-    Limits,
-    /// Supplementary groups, group, user (or its look-up).
-    Group,
-    /// See [`Stage::Group`].
-    User,
-    /// The working directory.
-    WorkingDir,
-    /// A condition is not met; init turns it into [`super::event::Event::Skipped`].
-    Condition,
-    /// Making a directory.
-    Directory,
-    /// Priorities and processors.
-    Schedule,
-    /// chroot(2).
-    Root,
-    /// Capabilities.
-    Rights,
-    /// Reading an env-file.
-    EnvFile,
-    /// Expanding the exec line.
-    ExecLine,
-    /// execve(2) itself.
-    Execve,
-    /// The program exists, but the interpreter it names (`#!` or an ELF loader) does not.
-    Interpreter,
-    /// A trigger's listening socket.
-    Listen,
-    /// Creating the notify socket.
-    Notify,
-}
-
-impl Stage {
-    /// Returns the word that is shown, as in "cannot run X (execve): …".
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Stage::Fork => "fork",
-            Stage::Cgroup => "cgroup",
-            Stage::Controller => "cgroup setting",
-            Stage::Session => "setsid",
-            Stage::Stdio => "stdio",
-            Stage::Assert => "assert",
-            Stage::Limits => "setrlimit",
-            Stage::Group => "group",
-            Stage::User => "user",
-            Stage::WorkingDir => "chdir",
-            Stage::Condition => "condition",
-            Stage::Directory => "mkdir",
-            Stage::Schedule => "scheduling",
-            Stage::Root => "chroot",
-            Stage::Rights => "capabilities",
-            Stage::EnvFile => "env-file",
-            Stage::ExecLine => "exec line",
-            Stage::Execve => "execve",
-            Stage::Interpreter => "interpreter",
-            Stage::Listen => "listen",
-            Stage::Notify => "notify",
-        }
+words! {
+    /// The stage at which a start failed. [`Stage::as_str`] has the words for it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Stage {
+        /// Cloning PID 1.
+        Fork = "fork",
+        /// Making or entering the cgroup.
+        Cgroup = "cgroup",
+        /// A cgroup setting, such as a limit.
+        Controller = "cgroup setting",
+        /// A new session.
+        Session = "setsid",
+        /// stdin, stdout, stderr.
+        Stdio = "stdio",
+        /// An assert-* is not met. Final until `retry` or a new definition; errno is 0 and the path
+        /// holds the assert as written.
+        Assert = "assert",
+        /// Resource limits.
+        Limits = "setrlimit",
+        /// Supplementary groups, group, user (or its look-up).
+        Group = "group",
+        /// See [`Stage::Group`].
+        User = "user",
+        /// The working directory.
+        WorkingDir = "chdir",
+        /// A condition is not met; init turns it into [`super::event::Event::Skipped`].
+        Condition = "condition",
+        /// Making a directory.
+        Directory = "mkdir",
+        /// Priorities and processors.
+        Schedule = "scheduling",
+        /// chroot(2).
+        Root = "chroot",
+        /// Capabilities.
+        Rights = "capabilities",
+        /// Reading an env-file.
+        EnvFile = "env-file",
+        /// Expanding the exec line.
+        ExecLine = "exec line",
+        /// execve(2) itself.
+        Execve = "execve",
+        /// The program exists, but the interpreter it names (`#!` or an ELF loader) does not.
+        Interpreter = "interpreter",
+        /// A trigger's listening socket.
+        Listen = "listen",
+        /// Creating the notify socket.
+        Notify = "notify",
     }
 }
 

@@ -47,14 +47,13 @@ impl Definition {
 }
 
 /// Targets a run holds until it is gone, see [`super::held_targets`].
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Hold {
     /// The targets the run provides, if it is selected for others now.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) targets: Option<Vec<Name>>,
     /// The targets the run conflicts with, if its definition names others now.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) against: Option<Vec<Name>>,
 }
 

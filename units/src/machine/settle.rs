@@ -152,13 +152,10 @@ impl Machine {
 
     /// Handles the end of a run that was told to stop or had exited.
     pub(super) fn gone(&mut self, now: Time, ix: Ix) {
-        let (then, timed_out) = match &self.cell(ix).phase {
-            Phase::Stopping(_, stop) => (stop.then.clone(), stop.timed_out),
-            Phase::Idle
-            | Phase::Starting(_, _)
-            | Phase::Ready(_, _, _)
-            | Phase::Backoff(_)
-            | Phase::Failed(_) => (Then::Idle, false),
+        let (then, timed_out) = if let Phase::Stopping(_, stop) = &self.cell(ix).phase {
+            (stop.then.clone(), stop.timed_out)
+        } else {
+            (Then::Idle, false)
         };
         self.judge(ix);
         self.cell_mut(ix).must_stop = false;

@@ -1,7 +1,6 @@
 //! Queries of the machine. None of them changes it.
 
 use super::Machine;
-use super::cell::Cell;
 use super::needed_set::{Occasion, Wish};
 use super::phase::{Form, Kill, Phase, Stop};
 use crate::graph::Graph;
@@ -105,23 +104,13 @@ impl Machine {
         self.cell(unit.0).last.as_deref()
     }
 
-    /// Returns true for a trigger that has fired and whose activation has not ended.
-    pub fn has_fired(&self, unit: UnitId) -> bool {
-        self.cell(unit.0).triggered
-    }
-
     /// Returns runs that were killed but are not gone.
     pub fn killed(&self) -> Vec<RunId> {
-        let killed = |cell: &Cell| match &cell.phase {
-            Phase::Stopping(run, Stop { kill: Kill::Sent(_) | Kill::Hopeless, .. }) => Some(run.id),
-            Phase::Stopping(_, _)
-            | Phase::Idle
-            | Phase::Starting(_, _)
-            | Phase::Ready(_, _, _)
-            | Phase::Backoff(_)
-            | Phase::Failed(_) => None,
+        let is_killed = |phase: &&Phase| {
+            matches!(phase, Phase::Stopping(_, Stop { kill: Kill::Sent(_) | Kill::Hopeless, .. }))
         };
-        self.cells.iter().filter_map(killed).collect()
+        let killed = self.cells.iter().map(|cell| &cell.phase).filter(is_killed);
+        killed.filter_map(Phase::run).map(|run| run.id).collect()
     }
 
     /// Returns the present run.

@@ -1,6 +1,7 @@
 //! Expectations after a step, and the first difference from them.
 
 use super::clock::Seen;
+use crate::control::view;
 use crate::machine::Machine;
 use crate::machine::reason::{Reason, State};
 use crate::text::name::Name;
@@ -121,27 +122,8 @@ fn state_of(machine: &Machine, unit: &str, expected: &str) -> Result<String, Str
     })
 }
 
-fn kind(reason: &Reason) -> &'static str {
-    match reason {
-        Reason::Exit(crate::spec::Exit::Code(_)) => "exit",
-        Reason::Exit(crate::spec::Exit::Signal { .. }) => "signal",
-        Reason::StartTimeout => "start-timeout",
-        Reason::StopTimeout => "stop-timeout",
-        Reason::Watchdog => "watchdog",
-        Reason::Exec(_) => "exec",
-        Reason::RunTimeout => "run-timeout",
-        Reason::Dependency { .. } | Reason::Inactive { .. } => "dependency",
-        Reason::Masked { .. } => "masked",
-        Reason::Missing { .. } => "missing",
-        Reason::Config { .. } => "config",
-        Reason::Conflict { .. } => "conflict",
-        Reason::Skipped { .. } => "skipped",
-        Reason::OutOfMemory => "oom",
-        Reason::Protocol { .. } => "protocol",
-        Reason::Slot => "slot",
-        Reason::Backoff { .. } => "backoff",
-        Reason::On { .. } => "on",
-        Reason::Unkillable => "unkillable",
-        Reason::Internal => "internal",
-    }
+fn kind(reason: &Reason) -> String {
+    let shown = view::reason(reason, &view::Facts::default(), None);
+    let shown = serde_json::to_value(shown).unwrap_or_default();
+    shown.get("kind").and_then(Value::as_str).unwrap_or_default().to_string()
 }

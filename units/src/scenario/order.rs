@@ -5,7 +5,7 @@ use super::{Set, Step};
 use crate::machine::Machine;
 use crate::machine::event::{Event, ExecFailure, Goal, RunId, Shutdown, Stage};
 use crate::machine::reason::{Reason, State};
-use crate::spec::{Exit, Kind};
+use crate::spec::{Exit, Kind, value};
 use crate::text::name::Name;
 use crate::text::signal;
 use crate::text::time::Time;
@@ -62,15 +62,7 @@ pub(super) fn carry_out(step: &Step, set: &mut Set, clock: &mut Clock) -> Result
 
 /// Parses seconds with at most six decimals, exactly.
 fn time(text: &str) -> Result<Time> {
-    let bad = || format!("at: `{text}` is no number of seconds");
-    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
-    if part.len() > 6 || !part.bytes().chain(whole.bytes()).all(|byte| byte.is_ascii_digit()) {
-        return Err(bad());
-    }
-    let seconds: u64 = whole.parse().map_err(|_| bad())?;
-    let micros: u64 = format!("{part:0<6}").parse().map_err(|_| bad())?;
-    let nanos = seconds.checked_mul(1_000_000_000).and_then(|n| n.checked_add(micros * 1000));
-    Ok(Time::from_nanos(nanos.ok_or_else(bad)?))
+    Ok(Time::ZERO.after(span(text)?))
 }
 
 fn none(words: &[&str]) -> Result<()> {
@@ -172,8 +164,7 @@ fn goal(words: &[&str]) -> Result<Event> {
 }
 
 fn span(seconds: &str) -> Result<Duration> {
-    let seconds: f64 = seconds.parse().map_err(|_| format!("`{seconds}` is no number"))?;
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+    value::duration(seconds).map_err(|mistake| mistake.message)
 }
 
 /// Returns the present run of a unit and its type.

@@ -8,18 +8,6 @@ use crate::simulator::fault::{FAULTS, Fault};
 use crate::simulator::view::{Order, View};
 use std::fmt;
 
-/// The states in the order of the state table.
-pub const STATES: [State; 8] = [
-    State::Disabled,
-    State::Waiting,
-    State::Starting,
-    State::Running,
-    State::Reloading,
-    State::Exited,
-    State::Failed,
-    State::Stopping,
-];
-
 /// Names of the kinds of event.
 pub const EVENTS: [&str; 28] = [
     "boot",
@@ -200,7 +188,7 @@ impl Coverage {
             }
         };
         for (row, event) in EVENTS.iter().enumerate() {
-            for (place, state) in STATES.iter().enumerate() {
+            for (place, state) in State::ALL.iter().enumerate() {
                 if reachable(event, *state) {
                     need(format!("{event} × {}", state.as_str()), self.cells[row][place]);
                 }
@@ -249,7 +237,7 @@ fn row_of(event: &str) -> usize {
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:>16}", "event × state")?;
-        for state in STATES {
+        for state in State::ALL {
             write!(f, "{:>11}", state.as_str())?;
         }
         writeln!(f)?;

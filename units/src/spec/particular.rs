@@ -4,6 +4,7 @@
 
 use super::{ExecLine, FdStore, Keep, Log};
 use crate::text::fields::is_default;
+use crate::text::words::words;
 use serde::{Deserialize, Serialize};
 use serde_with::apply;
 use std::time::Duration;
@@ -94,48 +95,58 @@ impl Condition {
     }
 }
 
-macro_rules! condition_kinds {
-    ($($name:ident $word:literal $doc:literal;)*) => {
-        /// The kinds of conditions: systemd.unit(5), "Conditions and Asserts".
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        pub enum ConditionKind { $(#[doc = $doc] $name,)* }
-
-        impl ConditionKind {
-            /// All of them.
-            pub const ALL: &[ConditionKind] = &[$(ConditionKind::$name,)*];
-
-            /// The part of the key after `condition-`.
-            pub const fn as_str(self) -> &'static str {
-                match self { $(ConditionKind::$name => $word,)* }
-            }
-        }
-    };
-}
-
-condition_kinds! {
-    PathExists "path-exists" "There is something at this path.";
-    PathExistsGlob "path-exists-glob" "Something matches this pattern.";
-    PathIsDirectory "path-is-directory" "There is a directory at this path.";
-    PathIsSymlink "path-is-symlink" "There is a symbolic link at this path.";
-    PathIsMountPoint "path-is-mount-point" "Something is mounted at this path.";
-    PathWritable "path-writable" "The path is on a file system that is not read-only.";
-    DirectoryNotEmpty "directory-not-empty" "There is a directory with something in it.";
-    FileNotEmpty "file-not-empty" "There is a file with something in it.";
-    FileExecutable "file-executable" "There is a file that may be executed.";
-    KernelCmdline "kernel-cmdline" "The kernel's command line has this word or assignment.";
-    Virtualization "virtualization" "This is a virtual machine, a container, or that one.";
-    Capability "capability" "The capability can be had.";
-    Security "security" "The kernel has this security technology switched on.";
-    AcPower "ac-power" "The machine is on mains power.";
-    FirstBoot "first-boot" "The machine has no identity yet.";
-    Host "host" "The machine has this name or id.";
-    Architecture "architecture" "The machine is of this kind.";
-    User "user" "init runs as this user.";
-    Group "group" "init runs in this group.";
-    Cpus "cpus" "So many processors can be used.";
-    Memory "memory" "The machine has so much memory.";
-    KernelVersion "kernel-version" "The kernel's version compares so.";
-    Environment "environment" "init's own environment has this variable or assignment.";
+words! {
+    /// The kinds of conditions: systemd.unit(5), "Conditions and Asserts". The word is the part of the
+    /// key after `condition-`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    pub enum ConditionKind {
+        /// There is something at this path.
+        PathExists = "path-exists",
+        /// Something matches this pattern.
+        PathExistsGlob = "path-exists-glob",
+        /// There is a directory at this path.
+        PathIsDirectory = "path-is-directory",
+        /// There is a symbolic link at this path.
+        PathIsSymlink = "path-is-symlink",
+        /// Something is mounted at this path.
+        PathIsMountPoint = "path-is-mount-point",
+        /// The path is on a file system that is not read-only.
+        PathWritable = "path-writable",
+        /// There is a directory with something in it.
+        DirectoryNotEmpty = "directory-not-empty",
+        /// There is a file with something in it.
+        FileNotEmpty = "file-not-empty",
+        /// There is a file that may be executed.
+        FileExecutable = "file-executable",
+        /// The kernel's command line has this word or assignment.
+        KernelCmdline = "kernel-cmdline",
+        /// This is a virtual machine, a container, or that one.
+        Virtualization = "virtualization",
+        /// The capability can be had.
+        Capability = "capability",
+        /// The kernel has this security technology switched on.
+        Security = "security",
+        /// The machine is on mains power.
+        AcPower = "ac-power",
+        /// The machine has no identity yet.
+        FirstBoot = "first-boot",
+        /// The machine has this name or id.
+        Host = "host",
+        /// The machine is of this kind.
+        Architecture = "architecture",
+        /// init runs as this user.
+        User = "user",
+        /// init runs in this group.
+        Group = "group",
+        /// So many processors can be used.
+        Cpus = "cpus",
+        /// The machine has so much memory.
+        Memory = "memory",
+        /// The kernel's version compares so.
+        KernelVersion = "kernel-version",
+        /// init's own environment has this variable or assignment.
+        Environment = "environment",
+    }
 }
 
 /// capabilities(7), prctl(2).
@@ -178,17 +189,15 @@ pub struct Stdio {
 }
 
 /// `log-level-prefix`, `log-level` and `log-facility`: numbers of syslog(3).
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LogPriority {
     /// A line may start with its level.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub prefix: bool,
     /// The level of a line without one; `None` means info.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub level: Option<u8>,
     /// The facility; `None` means daemon.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub facility: Option<u8>,
 }
 
@@ -254,17 +263,15 @@ pub enum Opening {
 }
 
 /// A terminal and how init prepares it.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Terminal {
     /// The device; empty means /dev/console.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub path: String,
     /// Init resets the terminal before and after a run.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub reset: bool,
     /// Init disconnects all other processes from the terminal.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub hangup: bool,
 }
 
@@ -281,42 +288,24 @@ pub struct Directories {
     pub mode: u16,
 }
 
-/// The five parent directories for directories of a unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum DirectoryKind {
-    /// /run.
-    Runtime,
-    /// /var/lib.
-    State,
-    /// /var/cache.
-    Cache,
-    /// /var/log.
-    Log,
-    /// /etc.
-    Config,
+words! {
+    /// The five parent directories for directories of a unit.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    pub enum DirectoryKind {
+        /// /run.
+        Runtime = "runtime-dir",
+        /// /var/lib.
+        State = "state-dir",
+        /// /var/cache.
+        Cache = "cache-dir",
+        /// /var/log.
+        Log = "log-dir",
+        /// /etc.
+        Config = "config-dir",
+    }
 }
 
 impl DirectoryKind {
-    /// All five.
-    pub const ALL: [DirectoryKind; 5] = [
-        DirectoryKind::Runtime,
-        DirectoryKind::State,
-        DirectoryKind::Cache,
-        DirectoryKind::Log,
-        DirectoryKind::Config,
-    ];
-
-    /// The key of a unit file.
-    pub const fn key(self) -> &'static str {
-        match self {
-            DirectoryKind::Runtime => "runtime-dir",
-            DirectoryKind::State => "state-dir",
-            DirectoryKind::Cache => "cache-dir",
-            DirectoryKind::Log => "log-dir",
-            DirectoryKind::Config => "config-dir",
-        }
-    }
-
     /// The environment variable with the directories.
     pub const fn variable(self) -> &'static str {
         match self {
@@ -385,30 +374,34 @@ impl Default for Ending {
     }
 }
 
-/// `kill-mode`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum KillMode {
-    /// The main process first, then the others.
-    #[default]
-    Group,
-    /// The main process gets the stop signal, the others get KILL.
-    Mixed,
-    /// The main process only; the others keep running.
-    Process,
-    /// No process: only exec-stop runs.
-    None,
+words! {
+    /// `kill-mode`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    pub enum KillMode {
+        /// The main process first, then the others.
+        #[default]
+        Group = "group",
+        /// The main process gets the stop signal, the others get KILL.
+        Mixed = "mixed",
+        /// The main process only; the others keep running.
+        Process = "process",
+        /// No process: only exec-stop runs.
+        None = "none",
+    }
 }
 
-/// `oom-policy`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum OomPolicy {
-    /// The run continues without the killed process.
-    Continue,
-    /// The run fails, and init stops it.
-    #[default]
-    Stop,
-    /// The kernel kills all processes of the run at once.
-    Kill,
+words! {
+    /// `oom-policy`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    pub enum OomPolicy {
+        /// The run continues without the killed process.
+        Continue = "continue",
+        /// The run fails, and init stops it.
+        #[default]
+        Stop = "stop",
+        /// The kernel kills all processes of the run at once.
+        Kill = "kill",
+    }
 }
 
 /// `main-pid`.
@@ -424,16 +417,14 @@ pub enum MainPid {
 }
 
 /// Settings of the cgroup (v2). See Documentation/admin-guide/cgroup-v2.rst.
+#[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cgroup {
     /// Files and the text to write, in this order: `memory.max` `33554432`.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub settings: Vec<(String, String)>,
     /// The path `a/b` of the parent below init's cgroup; empty means directly below.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub slice: String,
     /// The unit's user may create cgroups below the unit's.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub delegate: bool,
 }

@@ -4,6 +4,7 @@
 
 use crate::limit;
 use crate::spec::SuccessStatus;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// The reason why a text is not a valid value.
@@ -22,24 +23,14 @@ pub(crate) fn mistake<T>(message: String, hint: &'static str) -> Result<T, Mista
 const DURATION_HINT: &str =
     "durations look like `500ms`, `5s`, `2min`, `1min 30s`, `1h`; a bare number is seconds";
 
-/// Nanoseconds of each unit of time, longest spelling first within a unit.
-const TIME_UNITS: [(&str, u64); 16] = [
-    ("us", 1_000),
-    ("usec", 1_000),
-    ("ms", 1_000_000),
-    ("msec", 1_000_000),
-    ("s", 1_000_000_000),
-    ("sec", 1_000_000_000),
-    ("second", 1_000_000_000),
-    ("seconds", 1_000_000_000),
-    ("m", 60_000_000_000),
-    ("min", 60_000_000_000),
-    ("minute", 60_000_000_000),
-    ("minutes", 60_000_000_000),
-    ("h", 3_600_000_000_000),
-    ("hour", 3_600_000_000_000),
-    ("hours", 3_600_000_000_000),
-    ("d", 86_400_000_000_000),
+/// Nanoseconds of each unit of time.
+const TIME_UNITS: [(&[&str], u64); 6] = [
+    (&["us", "usec"], 1_000),
+    (&["ms", "msec"], 1_000_000),
+    (&["s", "sec", "second", "seconds"], 1_000_000_000),
+    (&["m", "min", "minute", "minutes"], 60_000_000_000),
+    (&["h", "hour", "hours"], 3_600_000_000_000),
+    (&["d"], 86_400_000_000_000),
 ];
 
 /// Parses a duration. A bare decimal number is seconds. Otherwise it is a list of numbers with
@@ -62,7 +53,7 @@ pub fn duration(text: &str) -> Result<Duration, Mistake> {
         {
             1_000_000_000
         } else {
-            match TIME_UNITS.iter().find(|(name, _)| *name == unit) {
+            match TIME_UNITS.iter().find(|(names, _)| names.contains(&unit)) {
                 Some((_, scale)) => *scale,
                 None => return wrong(),
             }
@@ -210,11 +201,16 @@ pub fn status(text: &str, into: &mut SuccessStatus) -> Result<(), Mistake> {
     Ok(())
 }
 
+/// Reads octal digits: so many, and a number up to `most`.
+pub(crate) fn octal(text: &str, digits: RangeInclusive<usize>, most: u32) -> Option<u32> {
+    let fits = digits.contains(&text.len()) && text.bytes().all(|b| (b'0'..=b'7').contains(&b));
+    let number = if fits { u32::from_str_radix(text, 8).ok() } else { None };
+    number.filter(|number| *number <= most)
+}
+
 /// Parses a umask in octal: `022`.
 pub fn umask(text: &str) -> Result<u32, Mistake> {
-    let octal = (1..=4).contains(&text.len()) && text.bytes().all(|b| (b'0'..=b'7').contains(&b));
-    let mask = if octal { u32::from_str_radix(text, 8).ok() } else { None };
-    match mask.filter(|mask| *mask <= 0o777) {
+    match octal(text, 1..=4, 0o777) {
         Some(mask) => Ok(mask),
         None => {
             mistake(format!("`{text}` is not a umask"), "up to three octal digits: `022`, `0077`")
@@ -224,9 +220,7 @@ pub fn umask(text: &str) -> Result<u32, Mistake> {
 
 /// Parses the permission bits of a file in octal: `0660`.
 pub fn mode(text: &str) -> Result<u32, Mistake> {
-    let octal = (3..=5).contains(&text.len()) && text.bytes().all(|b| (b'0'..=b'7').contains(&b));
-    let mode = if octal { u32::from_str_radix(text, 8).ok() } else { None };
-    match mode.filter(|mode| *mode <= 0o7777) {
+    match octal(text, 3..=5, 0o7777) {
         Some(mode) => Ok(mode),
         None => mistake(format!("`{text}` is not a file mode"), "octal digits: `0660`, `1777`"),
     }

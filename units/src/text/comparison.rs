@@ -1,6 +1,6 @@
 //! Comparisons such as `>= 5.10`, as conditions write them.
 
-use crate::text::glob;
+use crate::text::{glob, quoting};
 use std::cmp::Ordering;
 
 /// The operator.
@@ -58,7 +58,7 @@ impl Comparison {
 /// `ConditionKernelVersion=`: systemd.unit(5).
 pub fn release_fits(list: &str, release: &str) -> bool {
     const ONLY: [&str; 10] = ["!$=", "$=", "<=", ">=", "!=", "<>", "==", "<", ">", "="];
-    let mut words = expressions(list).into_iter();
+    let mut words = quoting::words(list, |c| c.is_whitespace()).into_iter();
     while let Some(word) = words.next() {
         // The operator may be a word of its own.
         let expression = if ONLY.contains(&word.as_str()) {
@@ -91,26 +91,6 @@ fn fits(expression: &str, release: &str) -> bool {
         (Some(comparison), version) => comparison.holds(compare_versions(release, version)),
         (None, pattern) => glob::matches(pattern, release),
     }
-}
-
-/// Splits text into words at blanks; quotes keep blanks and are removed.
-fn expressions(list: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut word: Option<String> = None;
-    let mut quote = None;
-    for character in list.chars() {
-        match (quote, character) {
-            (Some(open), character) if character == open => quote = None,
-            (None, '"' | '\'') => {
-                quote = Some(character);
-                word.get_or_insert_default();
-            }
-            (None, blank) if blank.is_whitespace() => found.extend(word.take()),
-            (_, character) => word.get_or_insert_default().push(character),
-        }
-    }
-    found.extend(word);
-    found
 }
 
 /// Compares releases, such as `6.1.0-18-amd64` with `5.10`: numbers by value, the rest by letters.

@@ -10,14 +10,15 @@ pub mod fields;
 pub mod glob;
 pub mod log_level;
 pub mod name;
+pub(crate) mod quoting;
 #[cfg(feature = "text")]
 pub(crate) mod ready_grep;
 pub mod signal;
 #[cfg(feature = "text")]
 pub mod specifier;
 pub mod time;
-#[cfg(feature = "text")]
 pub mod unit_name;
 pub mod wall_clock;
+pub(crate) mod words;
 #[cfg(feature = "text")]
 pub mod yaml;

@@ -1,38 +1,11 @@
 //! Names of signals for unit files and people. The numbers are those of Linux except on MIPS,
 //! SPARC, PA-RISC and Alpha: signal(7).
 
-const NAMES: [(&str, u8); 31] = [
-    ("HUP", 1),
-    ("INT", 2),
-    ("QUIT", 3),
-    ("ILL", 4),
-    ("TRAP", 5),
-    ("ABRT", 6),
-    ("BUS", 7),
-    ("FPE", 8),
-    ("KILL", 9),
-    ("USR1", 10),
-    ("SEGV", 11),
-    ("USR2", 12),
-    ("PIPE", 13),
-    ("ALRM", 14),
-    ("TERM", 15),
-    ("STKFLT", 16),
-    ("CHLD", 17),
-    ("CONT", 18),
-    ("STOP", 19),
-    ("TSTP", 20),
-    ("TTIN", 21),
-    ("TTOU", 22),
-    ("URG", 23),
-    ("XCPU", 24),
-    ("XFSZ", 25),
-    ("VTALRM", 26),
-    ("PROF", 27),
-    ("WINCH", 28),
-    ("IO", 29),
-    ("PWR", 30),
-    ("SYS", 31),
+/// The names of the signals from 1 on.
+const NAMES: [&str; 31] = [
+    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
+    "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",
+    "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
 ];
 
 /// The first and last real-time signal that programs may use: signal(7), glibc and musl.
@@ -40,8 +13,8 @@ const REALTIME: (u8, u8) = (34, 64);
 
 /// Returns the name, such as `TERM` or `RTMIN+3`, or the number itself if it is no signal.
 pub fn name(number: u8) -> String {
-    match NAMES.iter().find(|(_, n)| *n == number) {
-        Some((name, _)) => (*name).to_string(),
+    match usize::from(number).checked_sub(1).and_then(|index| NAMES.get(index)) {
+        Some(name) => (*name).to_string(),
         None if number == REALTIME.0 => "RTMIN".to_string(),
         None if (REALTIME.0..=REALTIME.1).contains(&number) => {
             format!("RTMIN+{}", number - REALTIME.0)
@@ -55,8 +28,8 @@ pub fn name(number: u8) -> String {
 pub fn number(text: &str) -> Option<u8> {
     let upper = text.to_ascii_uppercase();
     let bare = upper.strip_prefix("SIG").unwrap_or(&upper);
-    if let Some((_, number)) = NAMES.iter().find(|(name, _)| *name == bare) {
-        return Some(*number);
+    if let Some((number, _)) = (1..).zip(NAMES).find(|(_, name)| *name == bare) {
+        return Some(number);
     }
     let number = if let Some(more) = bare.strip_prefix("RTMIN") {
         let more = if more.is_empty() { 0 } else { more.strip_prefix('+')?.parse::<u8>().ok()? };

@@ -22,44 +22,32 @@ pub struct Facts {
     pub os: Vec<(String, String)>,
 }
 
-/// The error of a text that cannot be expanded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
-    /// The message.
-    pub message: String,
-    /// Number of bytes before the `%`.
-    pub offset: usize,
-}
-
 /// Replaces every specifier. An unknown one stays in the text, as in systemd.
 ///
 /// # Errors
 /// A specifier whose value is unknown.
-pub fn expand(text: &str, name: &UnitName, facts: &Facts) -> Result<String, Mistake> {
+pub fn expand(text: &str, name: &UnitName, facts: &Facts) -> Result<String, String> {
     if !text.contains('%') {
         return Ok(text.to_string());
     }
     let mut expanded = String::with_capacity(text.len());
-    let mut characters = text.char_indices();
-    while let Some((offset, character)) = characters.next() {
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
         if character != '%' {
             expanded.push(character);
             continue;
         }
-        let Some((_, letter)) = characters.next() else {
+        let Some(letter) = characters.next() else {
             expanded.push('%');
             break;
         };
         match value(letter, name, facts) {
-            Value::Text(value) => expanded.push_str(&value),
-            Value::Literal => expanded.extend(['%', letter]),
-            Value::Unknown(what) => {
-                return Err(Mistake { message: format!("%{letter}: {what}"), offset });
-            }
+            Ok(Some(value)) => expanded.push_str(&value),
+            Ok(None) => expanded.extend(['%', letter]),
+            Err(what) => return Err(format!("%{letter}: {what}")),
         }
         if expanded.len() > limit::IMPORTED_FILE {
-            let message = "a text that grows too long".to_string();
-            return Err(Mistake { message, offset });
+            return Err("a text that grows too long".to_string());
         }
     }
     Ok(expanded)
@@ -68,62 +56,50 @@ pub fn expand(text: &str, name: &UnitName, facts: &Facts) -> Result<String, Mist
 /// The field of machine-info(5) with the host name for people.
 const PRETTY: &str = "PRETTY_HOSTNAME";
 
-enum Value {
-    Text(String),
-    /// No specifier; the text stays.
-    Literal,
-    /// A specifier whose value is unknown here.
-    Unknown(&'static str),
-}
-
-fn value(letter: char, name: &UnitName, facts: &Facts) -> Value {
-    let known = |text: &str| Value::Text(text.to_string());
-    let unescaped = |text: &str| match unit_name::unescape(text) {
-        Some(text) => Value::Text(text),
-        None => Value::Unknown("the name is not valid escaped text"),
-    };
+/// Returns the value of a specifier, or `None` for text that is none.
+///
+/// # Errors
+/// A specifier whose value is unknown here.
+fn value(letter: char, name: &UnitName, facts: &Facts) -> Result<Option<String>, &'static str> {
+    const NOT_ESCAPED: &str = "the name is not valid escaped text";
+    const NO_HOST: &str = "the machine's name is not known here";
     let last = name.prefix.rsplit('-').next().unwrap_or_default();
     let instance = name.instance.as_deref().unwrap_or_default();
-    match letter {
-        '%' => known("%"),
-        'i' => known(instance),
-        'I' => unescaped(instance),
-        'p' => known(&name.prefix),
-        'P' => unescaped(&name.prefix),
-        'j' => known(last),
-        'J' => unescaped(last),
-        'n' => Value::Text(name.to_string()),
-        'N' => Value::Text(name.stem()),
+    let text = match letter {
+        '%' => "%".to_string(),
+        'i' => instance.to_string(),
+        'I' => unit_name::unescape(instance).ok_or(NOT_ESCAPED)?,
+        'p' => name.prefix.clone(),
+        'P' => unit_name::unescape(&name.prefix).ok_or(NOT_ESCAPED)?,
+        'j' => last.to_string(),
+        'J' => unit_name::unescape(last).ok_or(NOT_ESCAPED)?,
+        'n' => name.to_string(),
+        'N' => name.stem(),
         'f' => {
             let part = if name.is_instance() { instance } else { &name.prefix };
-            match unit_name::unescape_path(part) {
-                Some(path) => Value::Text(path),
-                None => Value::Unknown("the name is not valid escaped text"),
-            }
+            unit_name::unescape_path(part).ok_or(NOT_ESCAPED)?
         }
-        'd' => Value::Text(format!("/run/credentials/{name}")),
-        'm' => fact(facts.machine_id.as_ref(), "the machine has no id"),
-        'b' => fact(facts.boot_id.as_ref(), "the boot has no id here"),
-        'H' => fact(facts.host.as_ref(), "the machine's name is not known here"),
-        'q' if !field(facts, PRETTY).is_empty() => known(field(facts, PRETTY)),
-        'l' | 'q' => match &facts.host {
-            Some(host) => known(host.split('.').next().unwrap_or(host)),
-            None => Value::Unknown("the machine's name is not known here"),
-        },
-        'y' | 'Y' => Value::Unknown("the path of the unit file is not available"),
-        'v' => fact(facts.kernel.as_ref(), "the kernel's release is not known here"),
-        'a' => fact(facts.architecture.as_ref(), "the architecture is not known here"),
-        'o' => system(facts, "ID"),
-        'w' => system(facts, "VERSION_ID"),
-        'B' => system(facts, "BUILD_ID"),
-        'W' => system(facts, "VARIANT_ID"),
-        'M' => system(facts, "IMAGE_ID"),
-        'A' => system(facts, "IMAGE_VERSION"),
-        letter => match fixed(letter) {
-            Some(text) => known(text),
-            None => Value::Literal,
-        },
-    }
+        'd' => format!("/run/credentials/{name}"),
+        'm' => facts.machine_id.clone().ok_or("the machine has no id")?,
+        'b' => facts.boot_id.clone().ok_or("the boot has no id here")?,
+        'H' => facts.host.clone().ok_or(NO_HOST)?,
+        'q' if !field(facts, PRETTY).is_empty() => field(facts, PRETTY),
+        'l' | 'q' => {
+            let host = facts.host.as_deref().ok_or(NO_HOST)?;
+            host.split('.').next().unwrap_or(host).to_string()
+        }
+        'y' | 'Y' => return Err("the path of the unit file is not available"),
+        'v' => facts.kernel.clone().ok_or("the kernel's release is not known here")?,
+        'a' => facts.architecture.clone().ok_or("the architecture is not known here")?,
+        'o' => field(facts, "ID"),
+        'w' => field(facts, "VERSION_ID"),
+        'B' => field(facts, "BUILD_ID"),
+        'W' => field(facts, "VARIANT_ID"),
+        'M' => field(facts, "IMAGE_ID"),
+        'A' => field(facts, "IMAGE_VERSION"),
+        letter => return Ok(fixed(letter).map(str::to_string)),
+    };
+    Ok(Some(text))
 }
 
 /// Returns the value of a specifier that is the same on every machine, for system units.
@@ -145,21 +121,10 @@ fn fixed(letter: char) -> Option<&'static str> {
     Some(text)
 }
 
-fn fact(value: Option<&String>, otherwise: &'static str) -> Value {
-    match value {
-        Some(text) => Value::Text(text.clone()),
-        None => Value::Unknown(otherwise),
-    }
-}
-
 /// Returns a field of os-release or machine-info; empty if it is not set.
-fn field<'a>(facts: &'a Facts, name: &str) -> &'a str {
+fn field(facts: &Facts, name: &str) -> String {
     let found = facts.os.iter().find(|(known, _)| known == name);
-    found.map(|(_, text)| text.as_str()).unwrap_or_default()
-}
-
-fn system(facts: &Facts, name: &str) -> Value {
-    Value::Text(field(facts, name).to_string())
+    found.map(|(_, text)| text.clone()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -195,7 +160,7 @@ mod tests {
         let pretty = Facts { os: vec![(PRETTY.into(), "The web".into())], ..facts };
         assert_eq!(expand("%q", &name, &pretty).unwrap(), "The web");
         let mistake = expand("ab%m", &name, &Facts::default()).unwrap_err();
-        assert_eq!((mistake.offset, mistake.message.as_str()), (2, "%m: the machine has no id"));
+        assert_eq!(mistake, "%m: the machine has no id");
     }
 
     #[test]

@@ -1,68 +1,39 @@
 //! Names of systemd units: `prefix@instance.suffix`, and the escaping of paths in names
 //! (systemd.unit(5), "STRING ESCAPING"; systemd-escape(1)).
 
+use super::words::words;
 use std::fmt;
 
-/// The kind of unit, from the suffix of a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Suffix {
-    /// A service.
-    Service,
-    /// A socket.
-    Socket,
-    /// A timer.
-    Timer,
-    /// A path.
-    Path,
-    /// A target.
-    Target,
-    /// A mount.
-    Mount,
-    /// An automount.
-    Automount,
-    /// Swap space.
-    Swap,
-    /// A device.
-    Device,
-    /// A scope: processes started by another program.
-    Scope,
-    /// A slice: a branch of the cgroup tree.
-    Slice,
+words! {
+    /// The kind of unit, from the suffix of a name.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Suffix {
+        /// A service.
+        Service = "service",
+        /// A socket.
+        Socket = "socket",
+        /// A timer.
+        Timer = "timer",
+        /// A path.
+        Path = "path",
+        /// A target.
+        Target = "target",
+        /// A mount.
+        Mount = "mount",
+        /// An automount.
+        Automount = "automount",
+        /// Swap space.
+        Swap = "swap",
+        /// A device.
+        Device = "device",
+        /// A scope: processes started by another program.
+        Scope = "scope",
+        /// A slice: a branch of the cgroup tree.
+        Slice = "slice",
+    }
 }
 
 impl Suffix {
-    /// All of them.
-    pub const ALL: [Suffix; 11] = [
-        Suffix::Service,
-        Suffix::Socket,
-        Suffix::Timer,
-        Suffix::Path,
-        Suffix::Target,
-        Suffix::Mount,
-        Suffix::Automount,
-        Suffix::Swap,
-        Suffix::Device,
-        Suffix::Scope,
-        Suffix::Slice,
-    ];
-
-    /// Returns the suffix after the last dot.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Suffix::Service => "service",
-            Suffix::Socket => "socket",
-            Suffix::Timer => "timer",
-            Suffix::Path => "path",
-            Suffix::Target => "target",
-            Suffix::Mount => "mount",
-            Suffix::Automount => "automount",
-            Suffix::Swap => "swap",
-            Suffix::Device => "device",
-            Suffix::Scope => "scope",
-            Suffix::Slice => "slice",
-        }
-    }
-
     /// Returns the suffix of a name that has one.
     pub fn of(name: &str) -> Option<Suffix> {
         let (stem, word) = name.rsplit_once('.')?;

@@ -1,9 +1,11 @@
 //! Wall-clock time for people and files: milliseconds since 1970 in UTC, written as RFC 3339
 //! (`2026-11-21T05:12:26.123Z`). Decisions use [`crate::text::time::Time`] only.
 
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
 use std::fmt;
 
-const DAY: u64 = 86_400_000;
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 /// The last millisecond of the year 9999, the limit of a four-digit year.
 const LAST: u64 = 253_402_300_799_999;
 
@@ -25,70 +27,17 @@ impl WallTime {
     /// Parses exactly the form of [`fmt::Display`]: 24 characters, `Z`, three digits of fraction.
     /// Returns `None` for anything else.
     pub fn parse(text: &str) -> Option<WallTime> {
-        let bytes = text.as_bytes();
-        let digits = |from: usize, to: usize| -> Option<u64> {
-            let field = bytes.get(from..to)?;
-            field.iter().try_fold(0, |sum: u64, byte| match byte {
-                b'0'..=b'9' => Some(sum * 10 + u64::from(byte - b'0')),
-                _ => None,
-            })
-        };
-        let marks =
-            [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':'), (19, b'.'), (23, b'Z')];
-        if bytes.len() != 24 || marks.iter().any(|(at, mark)| bytes.get(*at) != Some(mark)) {
-            return None;
-        }
-        let (year, month, day) = (digits(0, 4)?, digits(5, 7)?, digits(8, 10)?);
-        let (hour, minute, second) = (digits(11, 13)?, digits(14, 16)?, digits(17, 19)?);
-        if year < 1970 || !(1..=12).contains(&month) || day < 1 || day > month_days(year, month) {
-            return None;
-        }
-        if hour > 23 || minute > 59 || second > 59 {
-            return None;
-        }
-        let days = days_before_year(year) + days_before_month(year, month) + day - 1;
-        let seconds = (hour * 60 + minute) * 60 + second;
-        Some(WallTime::from_millis(days * DAY + seconds * 1000 + digits(20, 23)?))
+        let then: DateTime = text.strip_suffix('Z')?.parse().ok()?;
+        let millis = u64::try_from(then.duration_since(EPOCH).as_millis()).ok()?;
+        Some(WallTime::from_millis(millis)).filter(|time| time.to_string() == text)
     }
 }
 
 impl fmt::Display for WallTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (mut days, millis) = (self.0 / DAY, self.0 % DAY);
-        let mut year = 1970 + days / 366;
-        while days >= days_before_year(year + 1) {
-            year += 1;
-        }
-        days -= days_before_year(year);
-        let month = (1..=12).rev().find(|m| days_before_month(year, *m) <= days).unwrap_or(1);
-        let day = days - days_before_month(year, month) + 1;
-        let (hour, minute) = (millis / 3_600_000, millis / 60_000 % 60);
-        let (second, milli) = (millis / 1000 % 60, millis % 1000);
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
-    }
-}
-
-fn is_leap(year: u64) -> bool {
-    year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-}
-
-/// Returns the days from 1970-01-01 to the first of January of `year` (≥ 1970).
-fn days_before_year(year: u64) -> u64 {
-    let before = year - 1;
-    let leaps = before / 4 - before / 100 + before / 400;
-    (year - 1970) * 365 + leaps - 477
-}
-
-fn days_before_month(year: u64, month: u64) -> u64 {
-    (1..month).map(|m| month_days(year, m)).sum()
-}
-
-fn month_days(year: u64, month: u64) -> u64 {
-    match month {
-        2 if is_leap(year) => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
+        let millis = SignedDuration::from_millis(self.0.cast_signed());
+        let then = EPOCH.checked_add(millis).unwrap_or(DateTime::MAX);
+        write!(f, "{then:.3}Z")
     }
 }
 

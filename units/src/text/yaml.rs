@@ -103,6 +103,11 @@ pub struct Pair {
 }
 
 impl Node {
+    /// A quoted text.
+    pub fn quoted(at: Spot, text: &str) -> Node {
+        Node { at, value: Value::Scalar(Scalar { text: text.to_string(), quoted: true }) }
+    }
+
     /// Returns the text of a scalar.
     pub fn scalar(&self) -> Option<&Scalar> {
         match &self.value {

@@ -3,6 +3,7 @@
 //! (systemd.socket(5)).
 
 use crate::spec::value::{Mistake, is_plain_number, mistake, path};
+use crate::text::words::words;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -10,40 +11,26 @@ use std::fmt;
 /// Size of a name in struct sockaddr_un, including the trailing NUL.
 const UNIX_NAME: usize = 108;
 
-/// The kind of descriptor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Sort {
-    /// SOCK_STREAM: `listen-stream`.
-    Stream,
-    /// SOCK_DGRAM: `listen-datagram`.
-    Datagram,
-    /// SOCK_SEQPACKET: `listen-seqpacket`.
-    Seqpacket,
-    /// A FIFO: `listen-fifo`.
-    Fifo,
-    /// A file or device that can be polled: `listen-special`.
-    Special,
-    /// A netlink socket: `listen-netlink`.
-    Netlink,
+words! {
+    /// The kind of descriptor.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    pub enum Sort {
+        /// SOCK_STREAM: `listen-stream`.
+        Stream = "listen-stream",
+        /// SOCK_DGRAM: `listen-datagram`.
+        Datagram = "listen-datagram",
+        /// SOCK_SEQPACKET: `listen-seqpacket`.
+        Seqpacket = "listen-seqpacket",
+        /// A FIFO: `listen-fifo`.
+        Fifo = "listen-fifo",
+        /// A file or device that can be polled: `listen-special`.
+        Special = "listen-special",
+        /// A netlink socket: `listen-netlink`.
+        Netlink = "listen-netlink",
+    }
 }
 
 impl Sort {
-    /// All kinds.
-    pub const ALL: [Sort; 6] =
-        [Sort::Stream, Sort::Datagram, Sort::Seqpacket, Sort::Fifo, Sort::Special, Sort::Netlink];
-
-    /// Returns the key in a unit file.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Sort::Stream => "listen-stream",
-            Sort::Datagram => "listen-datagram",
-            Sort::Seqpacket => "listen-seqpacket",
-            Sort::Fifo => "listen-fifo",
-            Sort::Special => "listen-special",
-            Sort::Netlink => "listen-netlink",
-        }
-    }
-
     /// Returns true if clients connect to it.
     pub fn connects(self) -> bool {
         matches!(self, Sort::Stream | Sort::Seqpacket)

@@ -15,6 +15,7 @@ pub mod zone;
 
 use crate::spec::Credentials;
 use crate::text::fields::{self, is_default};
+use crate::text::words::words;
 use address::Listen;
 use calendar::Calendar;
 use serde::{Deserialize, Serialize};
@@ -44,28 +45,32 @@ impl Trigger {
     }
 }
 
-/// The families of an IPv6 socket without an address: `socket-v6only`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum V6Only {
-    /// The system default (net.ipv6.bindv6only).
-    #[default]
-    Default,
-    /// IPv6 and IPv4.
-    Both,
-    /// IPv6 only.
-    Only,
+words! {
+    /// The families of an IPv6 socket without an address: `socket-v6only`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    pub enum V6Only {
+        /// The system default (net.ipv6.bindv6only).
+        #[default]
+        Default = "default",
+        /// IPv6 and IPv4.
+        Both = "both",
+        /// IPv6 only.
+        Only = "ipv6-only",
+    }
 }
 
-/// The timestamp of each received message: `socket-timestamping`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Timestamping {
-    /// No timestamp.
-    #[default]
-    Off,
-    /// SO_TIMESTAMP.
-    Microseconds,
-    /// SO_TIMESTAMPNS.
-    Nanoseconds,
+words! {
+    /// The timestamp of each received message: `socket-timestamping`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    pub enum Timestamping {
+        /// No timestamp.
+        #[default]
+        Off = "off",
+        /// SO_TIMESTAMP.
+        Microseconds = "us",
+        /// SO_TIMESTAMPNS.
+        Nanoseconds = "ns",
+    }
 }
 
 /// The keys of a socket unit. Names of options are those of socket(7), unix(7), tcp(7), ip(7).
@@ -176,35 +181,20 @@ pub struct Timer {
     pub persistent: bool,
 }
 
-/// The condition of a path unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Look {
-    /// The path exists.
-    Exists,
-    /// A path matches the pattern.
-    ExistsGlob,
-    /// The path was created, removed, renamed, or closed after writing.
-    Changed,
-    /// Like [`Look::Changed`], and at each write.
-    Modified,
-    /// The path is a directory that is not empty.
-    DirectoryNotEmpty,
-}
-
-impl Look {
-    /// All conditions.
-    pub const ALL: [Look; 5] =
-        [Look::Exists, Look::ExistsGlob, Look::Changed, Look::Modified, Look::DirectoryNotEmpty];
-
-    /// The key in a unit file.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Look::Exists => "path-exists",
-            Look::ExistsGlob => "path-exists-glob",
-            Look::Changed => "path-changed",
-            Look::Modified => "path-modified",
-            Look::DirectoryNotEmpty => "path-directory-not-empty",
-        }
+words! {
+    /// The condition of a path unit.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    pub enum Look {
+        /// The path exists.
+        Exists = "path-exists",
+        /// A path matches the pattern.
+        ExistsGlob = "path-exists-glob",
+        /// The path was created, removed, renamed, or closed after writing.
+        Changed = "path-changed",
+        /// Like [`Look::Changed`], and at each write.
+        Modified = "path-modified",
+        /// The path is a directory that is not empty.
+        DirectoryNotEmpty = "path-directory-not-empty",
     }
 }
 

@@ -170,7 +170,7 @@ impl Draft {
 
     /// Converts a unit of a generation back to a draft.
     pub fn of(generation: &Generation, unit: &Unit) -> Draft {
-        let name = |id: &TargetId| generation.target_name(*id).cloned();
+        let name = |id: &TargetId| Some(generation.target(*id)?.name.clone());
         Draft {
             name: unit.name.clone(),
             at: unit.at.clone(),
@@ -213,12 +213,6 @@ impl Draft {
             .chain(&self.required_by)
             .chain(&self.pulled_by)
             .chain(&self.activates)
-    }
-}
-
-impl Generation {
-    fn target_name(&self, id: TargetId) -> Option<&Name> {
-        self.targets.get(id.0 as usize).map(|target| &target.name)
     }
 }
 

@@ -24,16 +24,8 @@ mod arguments;
 pub use arguments::{Unexpanded, expand};
 
 use crate::limit;
+use crate::spec::value::{Mistake, mistake};
 use crate::spec::{ExecLine, Piece, Prefixes};
-
-/// The error of a text that is no exec line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
-    /// The message.
-    pub message: String,
-    /// The hint.
-    pub hint: &'static str,
-}
 
 /// A construct that is probably not intended.
 pub type Remark = Mistake;
@@ -109,10 +101,6 @@ fn prefixes(text: &str) -> Result<(Prefixes, bool, &str), Mistake> {
         rest = rest.get(if ambient { 2 } else { 1 }..).unwrap_or_default();
     }
     Ok((found, literal, rest))
-}
-
-fn mistake<T>(message: String, hint: &'static str) -> Result<T, Mistake> {
-    Err(Mistake { message, hint })
 }
 
 fn check_program(program: &str) -> Result<(), Mistake> {

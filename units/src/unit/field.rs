@@ -5,6 +5,7 @@ use crate::limit;
 use crate::spec::value::Mistake;
 use crate::text::diagnostic::{Diagnostic, Place};
 use crate::text::name::Name;
+use crate::text::words::Words;
 use crate::text::yaml::{Node, Pair, Scalar, Spot, Value};
 use std::sync::Arc;
 
@@ -98,6 +99,11 @@ impl<'n> Field<'n> {
             self.error(found, "value", format!("`{text}` is not a value of `{}`", self.key), &hint);
         }
         index
+    }
+
+    /// Reads one of the words of `T`.
+    pub(crate) fn word<T: Words>(self, found: &mut Found) -> Option<T> {
+        T::VALUES.get(self.choice(found, T::NAMES)?).copied()
     }
 
     /// Returns a list; reports anything else.

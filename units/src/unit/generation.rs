@@ -193,6 +193,14 @@ pub struct FileRecord {
     pub source: Option<Name>,
 }
 
+impl FileRecord {
+    /// Creates the record of a file that was not read yet.
+    pub(crate) fn new(path: Arc<str>) -> FileRecord {
+        let (stamp, drop_ins, diagnostics) = (Stamp::default(), Vec::new(), Vec::new());
+        FileRecord { path, stamp, drop_ins, diagnostics, again: false, source: None }
+    }
+}
+
 /// One generation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

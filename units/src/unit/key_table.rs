@@ -12,10 +12,9 @@ mod sandbox;
 mod share;
 mod trigger;
 
-pub use restart::RESTARTS;
 pub use sandbox::SANDBOX;
 
-use crate::spec::Kind;
+use crate::spec::{Kind, Log, NotifyAccess, OnChange};
 use crate::unit::key::{Class, Key, Kinds, Shape, nearest};
 
 const ALL: Kinds = Kinds::ALL;
@@ -54,19 +53,6 @@ const RUNNING: Kinds = Kinds::of(&[
 ]);
 /// Types whose units can fail by themselves.
 const FAILING: Kinds = PROCESS.and(TRIGGERS);
-
-/// The values of `type`.
-pub const TYPES: [&str; Kind::ALL.len()] = [
-    Kind::ForegroundNotified.as_str(),
-    Kind::ForegroundSupervised.as_str(),
-    Kind::BackgroundPidfile.as_str(),
-    Kind::BackgroundScripted.as_str(),
-    Kind::Oneshot.as_str(),
-    Kind::Virtual.as_str(),
-    Kind::Socket.as_str(),
-    Kind::Timer.as_str(),
-    Kind::Path.as_str(),
-];
 
 #[rustfmt::skip]
 #[allow(clippy::too_many_arguments, reason = "a row of the table has this many columns")]
@@ -132,7 +118,7 @@ const GENERAL: &[Key] = &[
     key("description", Shape::Text, Live, ALL, NONE, "empty",
         "One line for people, shown by status.",
         "description: IMAP and SMTP server"),
-    key("type", Shape::Choice(&TYPES), Run, ALL, NONE,
+    key("type", Shape::Choice(&Kind::WORDS), Run, ALL, NONE,
         "foreground-supervised with an exec-start, virtual without",
         "How init starts the unit and when it counts as ready. foreground-notified: a process that sends READY=1 by the sd_notify protocol. foreground-supervised: a process that is ready while it runs, after ready-wait, or at a line that matches ready-grep. background-pidfile: a daemon that forks into the background and writes a pid file. background-scripted: start, stop and reload are scripts. oneshot: a command that runs once; then the unit is exited, which is active. virtual: no process, only dependencies. socket, timer and path are triggers that start the target in `activates`.",
         "type: foreground-notified"),
@@ -163,7 +149,7 @@ const GENERAL: &[Key] = &[
     key("ready-grep", Shape::Pattern, Run, FOREGROUND, NONE, "none",
         "The unit is ready at the first line of its output that matches, stderr included. For a foreground-notified unit the line or READY=1 counts, whichever comes first. The syntax is that of the Rust crate regex: no look-around, no back-references, linear time.",
         "ready-grep: ^connected to"),
-    key("notify-access", Shape::Choice(&["main", "exec", "all", "none"]), Run, PROCESS, NONE, "main; none if init expects no message",
+    key("notify-access", Shape::Choice(&NotifyAccess::WORDS), Run, PROCESS, NONE, "main; none if init expects no message",
         "The processes from which init accepts notify messages. main: the main process. exec: processes that init started for the unit. all: all its processes. none: no process.",
         "notify-access: all"),
     key("wait-file", Shape::Paths, Run, PROCESS, NONE, "none",
@@ -193,10 +179,10 @@ const GENERAL: &[Key] = &[
     key("success-status", Shape::Statuses, Live, PROCESS, NONE, "exit 0 of a oneshot or script, nothing else",
         "Exit statuses and signals that are not failures. A supervised unit that ends so is exited, which is active. It is not restarted, except with `restart: always`.",
         "success-status: [0, 143, TERM]"),
-    key("log", Shape::Choice(&["file", "kmsg", "syslog", "console", "inherit", "null"]), Run, PROCESS, NONE, "file",
+    key("log", Shape::Choice(&Log::WORDS), Run, PROCESS, NONE, "file",
         "The destination of its output. file: the logger. kmsg: the kernel log. syslog: /dev/log. console: the console. inherit: init's own output. null: discarded.",
         "log: console"),
-    key("on-change", Shape::Choice(&["restart", "reload", "keep"]), Live, PROCESS, NONE, "restart",
+    key("on-change", Shape::Choice(&OnChange::WORDS), Live, PROCESS, NONE, "restart",
         "The effect of a reload that changed the definition of a running unit. restart: replace the run. reload: run exec-reload. keep: keep the run and show it as stale.",
         "on-change: keep"),
     key("essential", Shape::Boolean, Live, PROCESS, NONE, "no",
@@ -288,7 +274,8 @@ mod tests {
 
     #[test]
     fn each_dependency_list_is_a_key() {
-        for kind in DependencyKind::ALL {
+        let keyed = |kind: &DependencyKind| *kind != DependencyKind::Accepts;
+        for kind in DependencyKind::ALL.into_iter().filter(keyed) {
             assert_eq!(find(kind.as_str()).unwrap().dependency(), Some(kind));
         }
     }

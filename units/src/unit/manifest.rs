@@ -65,45 +65,28 @@ impl Manifest {
 
     /// Reads one document of a unit file.
     pub fn read(file: &Arc<str>, document: &Document) -> Manifest {
-        let mut manifest = Manifest {
-            file: file.clone(),
-            at: document.root.at,
-            name: None,
-            entries: Vec::new(),
-            diagnostics: Vec::new(),
-            broken: document.broken,
-            imported: false,
-        };
+        let mut manifest =
+            Manifest { broken: document.broken, ..Manifest::new(file.clone(), document.root.at) };
         let pairs = manifest.pairs(document);
         manifest.read_name(pairs);
         manifest.read_entries(document, pairs);
         manifest
     }
 
+    fn new(file: Arc<str>, at: Spot) -> Manifest {
+        let (entries, diagnostics) = (Vec::new(), Vec::new());
+        Manifest { file, at, name: None, entries, diagnostics, broken: false, imported: false }
+    }
+
     /// Creates an empty manifest for a file of another init system.
     pub fn imported(file: Arc<str>, at: Spot) -> Manifest {
-        Manifest {
-            file,
-            at,
-            name: None,
-            entries: Vec::new(),
-            diagnostics: Vec::new(),
-            broken: false,
-            imported: true,
-        }
+        Manifest { imported: true, ..Manifest::new(file, at) }
     }
 
     /// Merges a drop-in: each key of the drop-in replaces the whole key here.
     pub fn merge(&mut self, file: &Arc<str>, document: &Document) {
-        let mut over = Manifest {
-            file: file.clone(),
-            at: document.root.at,
-            name: None,
-            entries: Vec::new(),
-            diagnostics: Vec::new(),
-            broken: document.broken,
-            imported: false,
-        };
+        let mut over =
+            Manifest { broken: document.broken, ..Manifest::new(file.clone(), document.root.at) };
         let pairs = over.pairs(document);
         over.read_entries(document, pairs);
         if let Some(pair) = pairs.iter().find(|pair| matches!(pair.key.as_str(), "unit" | "name")) {
@@ -123,6 +106,30 @@ impl Manifest {
     /// Returns the entry of that key.
     pub fn entry(&self, key: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.key.name == key)
+    }
+
+    /// Returns the value of that key, for a change.
+    pub(crate) fn value_mut(&mut self, key: &str) -> Option<&mut Value> {
+        let mut entries = self.entries.iter_mut();
+        Some(&mut entries.find(|entry| entry.key.name == key)?.node.value)
+    }
+
+    /// Appends to the list of that key. The first value starts the list, at a place of its own.
+    pub(crate) fn append(&mut self, key: &'static Key, at: &Place, node: Node) {
+        match self.value_mut(key.name) {
+            Some(Value::List(list)) => list.push(node),
+            Some(Value::Scalar(_) | Value::Map(_)) => {}
+            None => {
+                let node = Node { at: node.at, value: Value::List(vec![node]) };
+                self.enter(key, at, node);
+            }
+        }
+    }
+
+    /// Adds an entry behind all others.
+    pub(crate) fn enter(&mut self, key: &'static Key, at: &Place, node: Node) {
+        let (file, at) = (at.file.clone(), Spot { line: at.line, column: at.column });
+        self.entries.push(Entry { key, file, at, node });
     }
 
     /// Returns the place of its `unit:` line.

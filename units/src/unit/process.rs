@@ -9,8 +9,8 @@ mod stdio;
 use crate::limit;
 use crate::spec::value;
 use crate::spec::{
-    Credentials, EnvFile, ExecLine, Kind, Log, NotifyAccess, Piece, Prefixes, Readiness,
-    ResourceLimit, Run,
+    Credentials, EnvFile, ExecLine, Ids, Kind, Log, NotifyAccess, Piece, Prefixes, Readiness,
+    ResourceLimit, Run, Unresolved,
 };
 use crate::text::diagnostic::{Diagnostic, Severity};
 use crate::text::ready_grep;
@@ -22,15 +22,9 @@ use crate::unit::semantics::{Outside, PATH, Reader};
 
 impl Reader<'_> {
     pub(crate) fn run(&mut self, kind: Kind) -> Run {
-        let notify_access = match self.choice("notify-access", &["main", "exec", "all", "none"]) {
-            Some(1) => NotifyAccess::Exec,
-            Some(2) => NotifyAccess::All,
-            Some(3) => NotifyAccess::None,
-            Some(_) => NotifyAccess::Main,
-            None if kind == Kind::ForegroundNotified => NotifyAccess::Main,
-            None if self.field("watchdog").is_some() => NotifyAccess::Main,
-            None => NotifyAccess::None,
-        };
+        let notifies = kind == Kind::ForegroundNotified || self.field("watchdog").is_some();
+        let notify_access = if notifies { NotifyAccess::Main } else { NotifyAccess::None };
+        let notify_access = self.word("notify-access").unwrap_or(notify_access);
         let ready_grep = self.pattern();
         let readiness = self.readiness(kind);
         let env = match self.field("env") {
@@ -130,15 +124,7 @@ impl Reader<'_> {
         if field.node.scalar().is_some_and(Scalar::is_null) {
             return Log::Null;
         }
-        let words = ["file", "kmsg", "syslog", "console", "inherit", "null"];
-        match field.choice(&mut self.found, &words) {
-            Some(1) => Log::Kmsg,
-            Some(2) => Log::Syslog,
-            Some(3) => Log::Console,
-            Some(4) => Log::Inherit,
-            Some(5) => Log::Null,
-            Some(_) | None => Log::File,
-        }
+        field.word(&mut self.found).unwrap_or_default()
     }
 
     pub(crate) fn exec_lines(&mut self, key: &str, several: bool) -> Vec<ExecLine> {
@@ -213,7 +199,7 @@ impl Reader<'_> {
         limits
     }
 
-    fn account(&mut self, field: Field<'_>) -> Option<Account> {
+    pub(crate) fn account(&mut self, field: Field<'_>) -> Option<Account> {
         field.value(&mut self.found, |text| {
             let hint = "a name out of /etc/passwd or /etc/group, or a number";
             Account::parse(text).map_err(|message| value::Mistake { message, hint })
@@ -233,15 +219,24 @@ impl Reader<'_> {
             }
         }
         let ids = self.accounts.resolve(user.as_ref(), group.as_ref(), &supplementary);
+        Some(self.resolved(ids, first, "until it exists, the unit cannot start"))
+    }
+
+    /// Reports an account that does not exist. `hint` tells what fails without it.
+    pub(crate) fn resolved(
+        &mut self,
+        ids: Result<Ids, Unresolved>,
+        field: Field<'_>,
+        hint: &str,
+    ) -> Credentials {
         if let Err(unresolved) = &ids {
             self.unresolved = true;
             let message = format!("there is no {} {}", unresolved.what, unresolved.name);
             let code = format!("missing-{}", unresolved.what);
-            let warning = Diagnostic::warning(&code, first.place(), message)
-                .with_hint("until it exists, the unit cannot start");
-            self.found.push(warning);
+            let warning = Diagnostic::warning(&code, field.place(), message);
+            self.found.push(warning.with_hint(hint));
         }
-        Some(Credentials { ids })
+        Credentials { ids }
     }
 
     /// Adds a path that must exist at a start.

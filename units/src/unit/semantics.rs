@@ -10,12 +10,13 @@ use crate::spec::value;
 use crate::spec::{Kind, Live, OnChange, Restart, RestartLimit, SuccessStatus};
 use crate::text::diagnostic::{Diagnostic, Place, Severity};
 use crate::text::name::Name;
+use crate::text::words::Words;
 use crate::trigger::Trigger;
 use crate::unit::account::Accounts;
 use crate::unit::assembly::{Draft, Edge};
 use crate::unit::field::Field;
 use crate::unit::generation::Fault;
-use crate::unit::key_table::{KEYS, RESTARTS, TYPES};
+use crate::unit::key_table::KEYS;
 use crate::unit::manifest::{Entry, Manifest};
 use crate::unit::mount_name;
 use crate::unit::settings::Settings;
@@ -139,8 +140,7 @@ impl<'a> Reader<'a> {
 
     fn kind(&mut self) -> Option<Kind> {
         if let Some(field) = self.field("type") {
-            let index = field.choice(&mut self.found, &TYPES)?;
-            return Kind::ALL.get(index).copied();
+            return field.word(&mut self.found);
         }
         let has_process = self.manifest.entry("exec-start").is_some();
         Some(if has_process { Kind::ForegroundSupervised } else { Kind::Virtual })
@@ -267,16 +267,14 @@ impl<'a> Reader<'a> {
         self.field(key)?.choice(&mut self.found, words)
     }
 
+    pub(crate) fn word<T: Words>(&mut self, key: &str) -> Option<T> {
+        self.field(key)?.word(&mut self.found)
+    }
+
     fn live(&mut self, kind: Kind) -> Live {
         let standard = Live::standard(kind, self.settings);
-        let restart = self.choice("restart", &RESTARTS);
-        let restart = restart.and_then(|index| Restart::ALL.get(index).copied());
-        let restart = restart.unwrap_or(standard.restart);
-        let on_change = match self.choice("on-change", &["restart", "reload", "keep"]) {
-            Some(1) => OnChange::Reload,
-            Some(2) => OnChange::Keep,
-            Some(_) | None => OnChange::Restart,
-        };
+        let restart = self.word("restart").unwrap_or(standard.restart);
+        let on_change = self.word("on-change").unwrap_or(standard.on_change);
         let live = Live {
             description: self
                 .field("description")

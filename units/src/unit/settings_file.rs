@@ -5,14 +5,12 @@
 //! file that cannot be parsed gives all defaults. Both are reported as errors.
 
 use crate::limit;
-use crate::spec::Restart;
 use crate::spec::value;
 use crate::text::diagnostic::{Diagnostic, Severity};
 use crate::text::name::Name;
 use crate::text::yaml::{self, Node, Value};
 use crate::unit::field::Field;
 use crate::unit::key;
-use crate::unit::key_table::RESTARTS;
 use crate::unit::reaction::Reaction;
 use crate::unit::settings::{Echo, Settings};
 use std::sync::Arc;
@@ -132,10 +130,7 @@ fn set(settings: &mut Settings, field: Field<'_>, found: &mut Vec<Diagnostic>) {
         }
         "start-timeout" => put(&mut settings.start_timeout, field.value(found, value::timeout)),
         "stop-timeout" => put(&mut settings.stop_timeout, field.value(found, value::timeout)),
-        "restart" => {
-            let index = field.choice(found, &RESTARTS);
-            settings.restart = index.and_then(|index| Restart::ALL.get(index).copied());
-        }
+        "restart" => settings.restart = field.word(found),
         "restart-delay" => put(&mut settings.restart_delay, field.value(found, value::duration)),
         "restart-delay-max" => {
             put(&mut settings.restart_delay_max, field.value(found, value::duration));

@@ -10,8 +10,7 @@ use crate::text::name::Name;
 use crate::trigger::address::{self, Address, Sort};
 use crate::trigger::calendar::ZoneName;
 use crate::trigger::zone::Zone;
-use crate::trigger::{Look, Socket, Timer, Timestamping, Trigger, V6Only, Watch, calendar, zone};
-use crate::unit::account::Account;
+use crate::trigger::{Look, Socket, Timer, Trigger, Watch, calendar, zone};
 use crate::unit::assembly::{Draft, Edge};
 use crate::unit::field::Field;
 use crate::unit::semantics::{Outside, Reader};
@@ -83,7 +82,7 @@ impl Reader<'_> {
                 listen.extend(found.into_iter().map(|(listen, _)| listen));
             }
         }
-        self.needs_one(listen.is_empty(), Kind::Socket, &Sort::ALL.map(Sort::as_str));
+        self.needs_one(listen.is_empty(), Kind::Socket, &Sort::WORDS);
         if listen.len() > limit::TRIGGER_VALUES {
             let message = format!("{} things to listen to", listen.len());
             self.found.push(Diagnostic::error("too-large", self.place(), message));
@@ -96,7 +95,7 @@ impl Reader<'_> {
             mode: self.value("socket-mode", 0o666, value::mode),
             directory_mode: self.value("socket-directory-mode", 0o755, value::mode),
             backlog: self.value("socket-backlog", 4096, count),
-            v6only: self.v6only(),
+            v6only: self.word("socket-v6only").unwrap_or_default(),
             fd_name: self.optional("socket-fd-name", fd_name),
             accept: self.yes("socket-accept", false),
             max_connections: self
@@ -127,7 +126,7 @@ impl Reader<'_> {
             pass_credentials: self.yes("socket-pass-credentials", false),
             pass_security: self.yes("socket-pass-security", false),
             pass_packet_info: self.yes("socket-pass-packet-info", false),
-            timestamping: self.timestamping(),
+            timestamping: self.word("socket-timestamping").unwrap_or_default(),
             writable: self.yes("socket-writable", false),
             flush: self.yes("socket-flush", false),
             remove: self.yes("socket-remove", false),
@@ -135,22 +134,6 @@ impl Reader<'_> {
         };
         self.check_socket(&socket);
         socket
-    }
-
-    fn v6only(&mut self) -> V6Only {
-        match self.choice("socket-v6only", &V6ONLY) {
-            Some(1) => V6Only::Both,
-            Some(2) => V6Only::Only,
-            Some(_) | None => V6Only::Default,
-        }
-    }
-
-    fn timestamping(&mut self) -> Timestamping {
-        match self.choice("socket-timestamping", &TIMESTAMPING) {
-            Some(1) => Timestamping::Microseconds,
-            Some(2) => Timestamping::Nanoseconds,
-            Some(_) | None => Timestamping::Off,
-        }
     }
 
     fn check_socket(&mut self, socket: &Socket) {
@@ -217,22 +200,9 @@ impl Reader<'_> {
     fn owner(&mut self) -> Option<Credentials> {
         let fields = [self.field("socket-user"), self.field("socket-group")];
         let first = fields.into_iter().flatten().next()?;
-        let [user, group] = fields.map(|field| {
-            field?.value(&mut self.found, |text| {
-                let hint = "a name out of /etc/passwd or /etc/group, or a number";
-                Account::parse(text).map_err(|message| value::Mistake { message, hint })
-            })
-        });
+        let [user, group] = fields.map(|field| self.account(field?));
         let ids = self.accounts.resolve(user.as_ref(), group.as_ref(), &[]);
-        if let Err(unresolved) = &ids {
-            self.unresolved = true;
-            let message = format!("there is no {} {}", unresolved.what, unresolved.name);
-            let code = format!("missing-{}", unresolved.what);
-            let warning = Diagnostic::warning(&code, first.place(), message)
-                .with_hint("until there is, listening fails");
-            self.found.push(warning);
-        }
-        Some(Credentials { ids })
+        Some(self.resolved(ids, first, "until it exists, the socket cannot listen"))
     }
 
     fn timer(&mut self) -> Timer {
@@ -298,7 +268,7 @@ impl Reader<'_> {
                 looks.extend(found.into_iter().map(|(path, _)| (look, path)));
             }
         }
-        self.needs_one(looks.is_empty(), Kind::Path, &Look::ALL.map(Look::as_str));
+        self.needs_one(looks.is_empty(), Kind::Path, &Look::WORDS);
         if looks.len() > limit::TRIGGER_VALUES {
             let message = format!("{} paths to watch", looks.len());
             self.found.push(Diagnostic::error("too-large", self.place(), message));
@@ -311,11 +281,6 @@ impl Reader<'_> {
         }
     }
 }
-
-/// The values of `socket-v6only`.
-pub(crate) const V6ONLY: [&str; 3] = ["default", "both", "ipv6-only"];
-/// The values of `socket-timestamping`.
-pub(crate) const TIMESTAMPING: [&str; 3] = ["off", "us", "ns"];
 
 /// Parses a descriptor name as in sd_listen_fds_with_names(3).
 fn fd_name(text: &str) -> Result<String, value::Mistake> {

@@ -4,13 +4,12 @@ use serde::{Deserialize, Serialize};
 use serde_with::apply;
 
 /// Answer of `blame`; `critical-chain` and `plot` are drawn from it too.
+#[apply(_ => #[serde(default)])]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Blame {
     /// [`super::SCHEMA`].
-    #[serde(default)]
     pub schema: u32,
     /// Units that were started, or failed because of another unit; by name.
-    #[serde(default)]
     pub units: Vec<Timing>,
 }
 

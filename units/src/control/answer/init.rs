@@ -144,13 +144,12 @@ pub struct Settled {
 }
 
 /// Answer of `source-list`.
+#[apply(_ => #[serde(default)])]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sources {
     /// [`super::SCHEMA`].
-    #[serde(default)]
     pub schema: u32,
     /// The sources, by name.
-    #[serde(default)]
     pub sources: Vec<Source>,
 }
 
@@ -208,7 +207,7 @@ pub struct Whose {
 
 /// Answer of `cat`: the place of the text, because init does not keep it.
 #[apply(_ => #[serde(default)])]
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Located {
     /// [`super::SCHEMA`].

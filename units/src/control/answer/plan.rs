@@ -40,15 +40,13 @@ pub struct Changed {
 }
 
 /// Answer of `restart`, `reload-unit`, `kill`, `retry`.
+#[apply(_ => #[serde(default)])]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
     /// [`super::SCHEMA`].
-    #[serde(default)]
     pub schema: u32,
     /// The units concerned.
-    #[serde(default)]
     pub units: Vec<String>,
     /// Units to restart that were not up; each starts as soon as it may.
-    #[serde(default)]
     pub idle: Vec<String>,
 }

@@ -45,16 +45,14 @@ pub struct Said {
 }
 
 /// A place in a file.
+#[apply(_ => #[serde(default)])]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spot {
     /// The path as given.
-    #[serde(default)]
     pub file: String,
     /// The line, from 1; 0 for the whole file.
-    #[serde(default)]
     pub line: u32,
     /// The column, from 1; 0 for the whole line.
-    #[serde(default)]
     pub column: u32,
 }
 

@@ -8,16 +8,14 @@ use serde::{Deserialize, Serialize};
 use serde_with::apply;
 
 /// The overlay: changes of the goal by hand.
+#[apply(_ => #[serde(default)])]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Overlay {
     /// Targets added with `+x` or `want x`.
-    #[serde(default)]
     pub want: Vec<String>,
     /// Targets masked with `-y`.
-    #[serde(default)]
     pub drop: Vec<String>,
     /// The end of each wish in `want`, in the same order; null for no end.
-    #[serde(default)]
     pub until: Vec<Option<String>>,
 }
 
@@ -59,16 +57,14 @@ pub struct Status {
 }
 
 /// One source of a [`Status`]. Its roots are goals beside the given ones.
+#[apply(_ => #[serde(default)])]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SourceStatus {
     /// Its name.
-    #[serde(default)]
     pub source: String,
     /// The revision: the number of puts.
-    #[serde(default)]
     pub revision: u64,
     /// The roots of the source.
-    #[serde(default)]
     pub roots: Vec<String>,
 }
 

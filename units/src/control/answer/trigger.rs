@@ -5,16 +5,14 @@ use serde::{Deserialize, Serialize};
 use serde_with::apply;
 
 /// Answer of `timers`: all timer units, by name.
+#[apply(_ => #[serde(default)])]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Timers {
     /// [`super::SCHEMA`].
-    #[serde(default)]
     pub schema: u32,
     /// The time of this answer.
-    #[serde(default)]
     pub now: String,
     /// The entries, one per unit.
-    #[serde(default)]
     pub timers: Vec<TimerStatus>,
 }
 
@@ -37,13 +35,12 @@ pub struct TimerStatus {
 }
 
 /// Answer of `sockets`: all socket units, by name.
+#[apply(_ => #[serde(default)])]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sockets {
     /// [`super::SCHEMA`].
-    #[serde(default)]
     pub schema: u32,
     /// The entries, one per unit.
-    #[serde(default)]
     pub sockets: Vec<SocketStatus>,
 }
 

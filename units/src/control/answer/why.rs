@@ -8,7 +8,7 @@ use serde_with::apply;
 
 /// Answer of `why`.
 #[apply(_ => #[serde(default)])]
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Why {
     /// [`super::SCHEMA`].
@@ -37,7 +37,7 @@ pub struct Why {
 }
 
 /// One link of [`Why::chain`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Link {
     /// The unit; null if no unit provides the target.
@@ -67,7 +67,7 @@ pub struct Link {
 }
 
 /// One edge of [`Why::needed_by`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Need {
     /// The unit that names the target; null for the goal itself.
     pub unit: Option<String>,

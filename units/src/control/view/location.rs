@@ -20,10 +20,7 @@ pub fn located(machine: &Machine, name: &Name) -> Result<Located, Failure> {
     let located = located.unwrap_or_else(|| Located {
         schema: SCHEMA,
         unit: unit.name.to_string(),
-        file: String::new(),
-        line: 0,
-        drop_ins: Vec::new(),
-        stamps: Vec::new(),
+        ..Located::default()
     });
     Ok(Located { file: unit.at.file.to_string(), line: unit.at.line, ..located })
 }

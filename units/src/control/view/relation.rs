@@ -91,18 +91,12 @@ impl View<'_> {
             let graph = self.machine.graph();
             let named = wish.goal.iter().chain(wish.want.keys());
             let named = named.filter(|name| graph.meant(generation, name).unit() == Some(unit));
-            needs.extend(named.map(|name| Need {
-                unit: None,
-                target: name.to_string(),
-                kind: None,
-                source: None,
-            }));
+            needs.extend(named.map(|name| Need { target: name.to_string(), ..Need::default() }));
         }
         needs.extend(self.rooting(unit).into_iter().map(|(source, target)| Need {
-            unit: None,
             target,
-            kind: None,
             source: Some(source),
+            ..Need::default()
         }));
         needs
     }

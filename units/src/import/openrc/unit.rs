@@ -6,9 +6,9 @@ use crate::limit;
 use crate::spec::Kind;
 use crate::text::diagnostic::{Diagnostic, Place};
 use crate::text::name::Name;
-use crate::text::yaml::{Node, Pair, Scalar, Spot, Value};
+use crate::text::yaml::{Node, Pair, Spot, Value};
 use crate::unit::key_table;
-use crate::unit::manifest::{Entry, Manifest};
+use crate::unit::manifest::Manifest;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -68,7 +68,9 @@ impl Unit {
     /// Sets a value, replacing an earlier one.
     pub(super) fn put(&mut self, key: &str, text: &str, at: &Place) {
         self.manifest.entries.retain(|entry| entry.key.name != key);
-        self.enter(key, at, |at| scalar(at, text));
+        if let Some(key) = key_table::find(key) {
+            self.manifest.enter(key, at, Node::quoted(spot(at), text));
+        }
     }
 
     /// Sets a value if there is none yet.
@@ -85,50 +87,31 @@ impl Unit {
             return;
         }
         self.edges += usize::from(known.dependency().is_some());
-        let spot = Spot { line: at.line, column: at.column };
         if key == "provides" && self.manifest.entry(key).is_none() {
-            let own = self.name.clone();
-            self.held.insert((known.name, own.clone()));
-            self.enter(key, at, |at| Node { at, value: Value::List(vec![scalar(at, &own)]) });
-            return self.add_to(key, scalar(spot, text));
+            self.held.insert((known.name, self.name.clone()));
+            self.manifest.append(known, at, Node::quoted(spot(at), &self.name));
         }
-        if self.manifest.entry(key).is_none() {
-            self.enter(key, at, |at| Node { at, value: Value::List(Vec::new()) });
-        }
-        self.add_to(key, scalar(spot, text));
-    }
-
-    fn add_to(&mut self, key: &str, node: Node) {
-        let entry = self.manifest.entries.iter_mut().find(|entry| entry.key.name == key);
-        if let Some(Entry { node: Node { value: Value::List(list), .. }, .. }) = entry {
-            list.push(node);
-        }
+        self.manifest.append(known, at, Node::quoted(spot(at), text));
     }
 
     /// Adds a pair to a map; a later one replaces one of the same name. Returns false if there are
     /// too many.
     pub(super) fn pair(&mut self, key: &str, name: &str, text: &str, at: &Place) -> bool {
+        let Some(known) = key_table::find(key) else { return true };
+        let at_spot = spot(at);
         if self.manifest.entry(key).is_none() {
-            self.enter(key, at, |at| Node { at, value: Value::Map(Vec::new()) });
+            let value = Value::Map(Vec::new());
+            self.manifest.enter(known, at, Node { at: at_spot, value });
         }
-        let spot = Spot { line: at.line, column: at.column };
-        let entry = self.manifest.entries.iter_mut().find(|entry| entry.key.name == key);
-        if let Some(Entry { node: Node { value: Value::Map(pairs), .. }, .. }) = entry {
+        if let Some(Value::Map(pairs)) = self.manifest.value_mut(key) {
             pairs.retain(|pair| pair.key != name);
-            let node = scalar(spot, text);
             if pairs.len() >= limit::ENVIRONMENT {
                 return false;
             }
-            pairs.push(Pair { key: name.to_string(), at: spot, node });
+            let node = Node::quoted(at_spot, text);
+            pairs.push(Pair { key: name.to_string(), at: at_spot, node });
         }
         true
-    }
-
-    fn enter(&mut self, key: &str, at: &Place, node: impl FnOnce(Spot) -> Node) {
-        let Some(key) = key_table::find(key) else { return };
-        let spot = Spot { line: at.line, column: at.column };
-        let node = node(spot);
-        self.manifest.entries.push(Entry { key, file: at.file.clone(), at: spot, node });
     }
 
     /// Returns true if the unit's type accepts the key.
@@ -178,6 +161,6 @@ impl Unit {
     }
 }
 
-fn scalar(at: Spot, text: &str) -> Node {
-    Node { at, value: Value::Scalar(Scalar { text: text.to_string(), quoted: true }) }
+fn spot(at: &Place) -> Spot {
+    Spot { line: at.line, column: at.column }
 }

@@ -66,14 +66,8 @@ impl Prefixes {
     }
 }
 
-/// Converts all commands of a directive to lines of a native key. Returns their number.
-pub(super) fn convert<'a>(
-    this: &mut Conversion<'a>,
-    name: &str,
-    key: &str,
-    privileged: bool,
-) -> usize {
-    let mut count = 0;
+/// Converts all commands of a directive to lines of a native key.
+pub(super) fn convert<'a>(this: &mut Conversion<'a>, name: &str, key: &str, privileged: bool) {
     for option in this.all("Service", name) {
         let Some(words) = words(this, option) else { continue };
         for words in words.split(|word| word.text == ";" && !word.quoted) {
@@ -81,11 +75,9 @@ pub(super) fn convert<'a>(
             if privileged {
                 command.prefixes.rights = Rights::Full;
             }
-            let line = write(&command);
-            count += usize::from(this.add_line(key, &line, option));
+            this.add_line(key, &write(&command), option);
         }
     }
-    count
 }
 
 /// Returns the words; an unclosed quote makes the unit unusable, as in systemd.

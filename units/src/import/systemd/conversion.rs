@@ -76,6 +76,9 @@ pub(super) struct Conversion<'a> {
     pub(super) walked: std::cell::Cell<usize>,
 }
 
+/// A word with its assignment and place.
+type Part<'a> = (String, &'a UnitOption, Spot);
+
 impl<'a> Conversion<'a> {
     /// The name for its own values; those of a template are expanded for each instance.
     pub(super) fn own(&self) -> UnitName {
@@ -87,13 +90,8 @@ impl<'a> Conversion<'a> {
             Ok(name) => self.manifest.name = Some(name),
             Err(error) => {
                 let hint = "units are named as their files are";
-                self.manifest.tell_at(
-                    Severity::Error,
-                    "name",
-                    self.manifest.at,
-                    &error.to_string(),
-                    hint,
-                );
+                let (at, error) = (self.manifest.at, error.to_string());
+                self.manifest.tell_at(Severity::Error, "name", at, &error, hint);
             }
         }
     }
@@ -140,7 +138,7 @@ impl<'a> Conversion<'a> {
         match specifier::expand(text, self.name, &self.around.facts) {
             Ok(text) => Some(text),
             Err(mistake) => {
-                let message = format!("{}: the specifier {}", option.name, mistake.message);
+                let message = format!("{}: the specifier {mistake}", option.name);
                 self.refuse(option, &message, "");
                 None
             }
@@ -148,18 +146,12 @@ impl<'a> Conversion<'a> {
     }
 
     /// Returns the words of all assignments of a directive, with specifiers replaced.
-    pub(super) fn words(
-        &mut self,
-        options: &[&'a UnitOption],
-    ) -> Vec<(String, &'a UnitOption, Spot)> {
+    pub(super) fn words(&mut self, options: &[&'a UnitOption]) -> Vec<Part<'a>> {
         self.parts(options, word::split)
     }
 
     /// Returns the unit names of a directive, in which backslashes are literal.
-    pub(super) fn names(
-        &mut self,
-        options: &[&'a UnitOption],
-    ) -> Vec<(String, &'a UnitOption, Spot)> {
+    pub(super) fn names(&mut self, options: &[&'a UnitOption]) -> Vec<Part<'a>> {
         self.parts(options, word::split_names)
     }
 
@@ -167,7 +159,7 @@ impl<'a> Conversion<'a> {
         &mut self,
         options: &[&'a UnitOption],
         split: fn(&str) -> Result<Vec<Word>, Unbalanced>,
-    ) -> Vec<(String, &'a UnitOption, Spot)> {
+    ) -> Vec<Part<'a>> {
         let mut words = Vec::new();
         for option in options {
             match split(&option.value) {

@@ -8,7 +8,6 @@ use super::unit_name::{Suffix, UnitName, unescape_path};
 use super::unit_text::UnitOption;
 use crate::text::name::Name;
 use crate::text::yaml::Spot;
-use crate::unit::key_table;
 use crate::unit::mount_name;
 use std::collections::BTreeSet;
 
@@ -137,11 +136,7 @@ fn device<'a>(this: &mut Conversion<'a>, other: &Other<'a>, key: &str) {
     if matches!(key, "wants" | "before" | "conflicts") {
         return this.leave_out(other.option, "a device comes by itself");
     }
-    if key_table::find("wait-file").is_some() {
-        this.add("wait-file", &path, Some(other.option), other.at);
-    } else {
-        this.lose(other.option, "devices are not waited for yet");
-    }
+    this.add("wait-file", &path, Some(other.option), other.at);
 }
 
 /// Handles `After=` and `Before=`.

@@ -7,7 +7,6 @@ use super::span::{self, Span};
 use super::table::{self, Directive, How};
 use super::unit_text::UnitOption;
 use crate::limit;
-use crate::text::diagnostic::Severity;
 use crate::unit::key;
 use std::collections::BTreeSet;
 
@@ -53,8 +52,7 @@ impl<'a> Conversion<'a> {
             (None, None) => String::new(),
         };
         let message = format!("unknown directive {}= in [{}]", option.name, option.section);
-        self.manifest.tell_at(Severity::Warning, "unknown-directive", option.at, &message, &hint);
-        self.file_of_last(option);
+        self.warn(option, "unknown-directive", &message, &hint);
     }
 
     pub(super) fn apply(&mut self, row: &Directive, options: &[&'a UnitOption]) {

@@ -6,12 +6,9 @@ use super::import_outcome::Outcome;
 use super::table::partly;
 use super::unit_text::UnitOption;
 use crate::limit;
-use crate::text::diagnostic::Severity;
-use crate::text::yaml::{Node, Pair, Scalar, Spot, Value};
+use crate::text::yaml::{Node, Pair, Spot, Value};
 use crate::unit::key::{Key, Shape};
 use crate::unit::key_table;
-use crate::unit::manifest::Entry;
-use std::collections::BTreeSet;
 
 impl<'a> Conversion<'a> {
     /// Returns the native key of that name if it exists and this type accepts it. The directive's
@@ -42,28 +39,27 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    /// Sets a value. Returns false, and reports, if there is no such key here.
-    pub(super) fn put(&mut self, key: &str, text: &str, option: &'a UnitOption) -> bool {
-        let Some(known) = self.native(key, Some(option)) else { return false };
+    /// Sets a value. Reports if there is no such key here.
+    pub(super) fn put(&mut self, key: &str, text: &str, option: &'a UnitOption) {
+        let Some(known) = self.native(key, Some(option)) else { return };
         if let Shape::Choice(words) = known.shape
             && !words.contains(&text)
         {
             let message = format!("{}={} is not supported yet: dropped", option.name, option.value);
             self.record_outcome(option, Outcome::Lost("not supported yet".to_string()));
-            self.manifest.tell_at(Severity::Warning, "not-supported", option.at, &message, "");
-            self.file_of_last(option);
-            return false;
+            return self.warn(option, "not-supported", &message, "");
         }
-        let node = scalar(option.value_at(), text);
         self.take_away(known);
-        self.manifest.entries.push(Entry {
-            key: known,
-            file: option.file.clone(),
-            at: option.at,
-            node,
-        });
+        self.manifest.enter(known, &option.place(), Node::quoted(option.value_at(), text));
         self.record_outcome(option, Outcome::Kept(key.to_string()));
-        true
+    }
+
+    /// Sets a value that the file has in a line, or nowhere.
+    pub(super) fn put_said(&mut self, key: &str, text: &str, said: Option<&'a UnitOption>) {
+        match said {
+            Some(option) => self.put(key, text, option),
+            None => self.put_default(key, text),
+        }
     }
 
     /// Sets a value that no line of the file has.
@@ -72,42 +68,21 @@ impl<'a> Conversion<'a> {
             return;
         }
         let Some(known) = self.native(key, None) else { return };
-        let (file, at) = (self.manifest.file.clone(), self.manifest.at);
-        self.manifest.entries.push(Entry { key: known, file, at, node: scalar(at, text) });
+        let node = Node::quoted(self.manifest.at, text);
+        self.manifest.enter(known, &self.manifest.place(), node);
     }
 
     /// Adds an entry to a list; duplicates count once.
-    pub(super) fn add(
-        &mut self,
-        key: &str,
-        text: &str,
-        option: Option<&'a UnitOption>,
-        at: Spot,
-    ) -> bool {
-        let Some(known) = self.native(key, option) else { return false };
+    pub(super) fn add(&mut self, key: &str, text: &str, option: Option<&'a UnitOption>, at: Spot) {
+        let Some(known) = self.native(key, option) else { return };
         if let Some(option) = option {
             self.record_outcome(option, Outcome::Kept(key.to_string()));
         }
-        let node = scalar(at, text);
-        let (file, key_at) = match option {
-            Some(option) => (option.file.clone(), option.at),
-            None => (self.manifest.file.clone(), self.manifest.at),
-        };
-        match self.manifest.entries.iter_mut().find(|entry| entry.key.name == key) {
-            Some(Entry { node: Node { value: Value::List(list), .. }, .. }) => {
-                let held = self.held.texts.entry(known.name).or_default();
-                if list.len() < limit::DEPENDENCIES && held.insert(text.to_string()) {
-                    list.push(node);
-                }
-            }
-            Some(_) => {}
-            None => {
-                self.held.texts.insert(known.name, BTreeSet::from([text.to_string()]));
-                let node = Node { at, value: Value::List(vec![node]) };
-                self.manifest.entries.push(Entry { key: known, file, at: key_at, node });
-            }
+        let held = self.held.texts.entry(known.name).or_default();
+        if held.len() < limit::DEPENDENCIES && held.insert(text.to_string()) {
+            let place = option.map_or_else(|| self.manifest.place(), UnitOption::place);
+            self.manifest.append(known, &place, Node::quoted(at, text));
         }
-        true
     }
 
     /// Removes all entries of this key.
@@ -121,43 +96,31 @@ impl<'a> Conversion<'a> {
     pub(super) fn put_list(&mut self, key: &str, texts: &[String], option: &'a UnitOption) {
         let Some(known) = self.native(key, Some(option)) else { return };
         let at = option.value_at();
-        let list = texts.iter().map(|text| scalar(at, text)).collect();
+        let list = texts.iter().map(|text| Node::quoted(at, text)).collect();
         let node = Node { at, value: Value::List(list) };
         self.take_away(known);
         self.held.texts.insert(known.name, texts.iter().cloned().collect());
-        let (file, key_at) = (option.file.clone(), option.at);
-        self.manifest.entries.push(Entry { key: known, file, at: key_at, node });
+        self.manifest.enter(known, &option.place(), node);
         self.record_outcome(option, Outcome::Kept(key.to_string()));
     }
 
     /// Adds an entry to a list of commands or similar, where duplicates stay.
-    pub(super) fn add_line(&mut self, key: &str, text: &str, option: &'a UnitOption) -> bool {
-        let Some(known) = self.native(key, Some(option)) else { return false };
+    pub(super) fn add_line(&mut self, key: &str, text: &str, option: &'a UnitOption) {
+        let Some(known) = self.native(key, Some(option)) else { return };
         self.record_outcome(option, Outcome::Kept(key.to_string()));
-        let node = scalar(option.value_at(), text);
-        let entry = self.manifest.entries.iter_mut().find(|entry| entry.key.name == key);
-        if let Some(Entry { node: Node { value: Value::List(list), .. }, .. }) = entry {
-            list.push(node);
-        } else {
-            let (file, at) = (option.file.clone(), option.at);
-            let node = Node { at: node.at, value: Value::List(vec![node]) };
-            self.manifest.entries.push(Entry { key: known, file, at, node });
-        }
-        true
+        let node = Node::quoted(option.value_at(), text);
+        self.manifest.append(known, &option.place(), node);
     }
 
     /// Writes a list of one as a single value. `refused` means that additional entries were
     /// reported.
     pub(super) fn unlist(&mut self, key: &str, refused: bool) {
-        let Some(entry) = self.manifest.entries.iter_mut().find(|entry| entry.key.name == key)
-        else {
-            return;
-        };
-        if let Value::List(list) = &mut entry.node.value
+        let Some(value) = self.manifest.value_mut(key) else { return };
+        if let Value::List(list) = value
             && (refused || list.len() == 1)
             && !list.is_empty()
         {
-            entry.node = list.swap_remove(0);
+            *value = list.swap_remove(0).value;
         }
     }
 
@@ -165,26 +128,18 @@ impl<'a> Conversion<'a> {
     pub(super) fn add_pair(&mut self, key: &str, name: &str, text: &str, option: &'a UnitOption) {
         let Some(known) = self.native(key, Some(option)) else { return };
         self.record_outcome(option, Outcome::Kept(key.to_string()));
-        let node = scalar(option.value_at(), text);
-        let pair = Pair { key: name.to_string(), at: option.at, node };
-        let entry = self.manifest.entries.iter_mut().find(|entry| entry.key.name == key);
-        if let Some(Entry { node: Node { value: Value::Map(pairs), .. }, .. }) = entry {
-            let index = self.held.pairs.get(&(known.name, name.to_string())).copied();
-            if let Some(old) = index.and_then(|index| pairs.get_mut(index)) {
-                *old = pair;
-            } else {
-                self.held.pairs.insert((known.name, name.to_string()), pairs.len());
-                pairs.push(pair);
+        let at = option.value_at();
+        if self.manifest.entry(key).is_none() {
+            self.manifest.enter(known, &option.place(), Node { at, value: Value::Map(Vec::new()) });
+        }
+        let pair = Pair { key: name.to_string(), at: option.at, node: Node::quoted(at, text) };
+        if let Some(Value::Map(pairs)) = self.manifest.value_mut(key) {
+            let held = self.held.pairs.entry((known.name, name.to_string()));
+            let index = *held.or_insert(pairs.len());
+            match pairs.get_mut(index) {
+                Some(old) => *old = pair,
+                None => pairs.push(pair),
             }
-        } else {
-            self.held.pairs.insert((known.name, name.to_string()), 0);
-            let node = Node { at: option.value_at(), value: Value::Map(vec![pair]) };
-            let (file, at) = (option.file.clone(), option.at);
-            self.manifest.entries.push(Entry { key: known, file, at, node });
         }
     }
-}
-
-fn scalar(at: Spot, text: &str) -> Node {
-    Node { at, value: Value::Scalar(Scalar { text: text.to_string(), quoted: true }) }
 }

@@ -4,47 +4,27 @@
 
 use super::conversion::Conversion;
 use super::unit_name::Suffix;
-use crate::unit::key_table;
+
+/// The edge that systemd adds to a unit of this kind besides the one to `sysinit.target`.
+const IMPLIED: [(Suffix, &str, &str); 4] = [
+    (Suffix::Service, "after", "basic.target"),
+    (Suffix::Socket, "before", "sockets.target"),
+    (Suffix::Timer, "before", "timers.target"),
+    (Suffix::Path, "before", "paths.target"),
+];
 
 pub(super) fn convert(this: &mut Conversion<'_>, suffix: Suffix) {
     let usual = this.flag("Unit", "DefaultDependencies", true);
     if let Some(option) = this.last("Unit", "DefaultDependencies") {
         this.leave_out(option, "what follows from it is written out");
     }
-    match suffix {
-        Suffix::Service if usual => {
-            edge(this, "depends-ms", "sysinit.target?");
-            edge(this, "after", "basic.target");
-        }
-        Suffix::Socket => {
-            if usual {
-                edge(this, "depends-ms", "sysinit.target?");
-                edge(this, "before", "sockets.target");
-            }
-        }
-        Suffix::Timer => {
-            if usual {
-                edge(this, "depends-ms", "sysinit.target?");
-                edge(this, "before", "timers.target");
-                if this.last("Timer", "OnCalendar").is_some() {
-                    edge(this, "after", "time-set.target");
-                    edge(this, "after", "time-sync.target");
-                }
-            }
-        }
-        Suffix::Path if usual => {
-            edge(this, "depends-ms", "sysinit.target?");
-            edge(this, "before", "paths.target");
-        }
-        Suffix::Service
-        | Suffix::Path
-        | Suffix::Target
-        | Suffix::Mount
-        | Suffix::Automount
-        | Suffix::Swap
-        | Suffix::Device
-        | Suffix::Scope
-        | Suffix::Slice => {}
+    for (_, key, target) in IMPLIED.into_iter().filter(|(of, ..)| usual && *of == suffix) {
+        edge(this, "depends-ms", "sysinit.target?");
+        edge(this, key, target);
+    }
+    if usual && suffix == Suffix::Timer && this.last("Timer", "OnCalendar").is_some() {
+        edge(this, "after", "time-set.target");
+        edge(this, "after", "time-sync.target");
     }
     if suffix == Suffix::Service {
         service(this);
@@ -61,13 +41,6 @@ fn service(this: &mut Conversion<'_>) {
         .map_or_else(|| this.last("Service", "BusName").is_some(), |kind| kind == "dbus");
     if dbus {
         edge(this, "depends-ms", "dbus.socket?");
-    }
-    let directories =
-        ["StateDirectory", "CacheDirectory", "LogsDirectory", "WorkingDirectory", "RootDirectory"];
-    if key_table::find("needs-path").is_none()
-        && directories.iter().any(|name| this.last("Service", name).is_some())
-    {
-        edge(this, "after", "local-fs.target");
     }
 }
 

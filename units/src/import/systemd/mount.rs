@@ -68,13 +68,11 @@ pub(super) fn mount(this: &mut Conversion<'_>) {
     if let Some(kind) = &kind {
         line.extend(["-t".to_string(), quote(kind)]);
     }
-    if this.flag("Mount", "SloppyOptions", false) {
-        line.push("-s".to_string());
-        value(this, "Mount", "SloppyOptions", "exec-start");
-    }
-    if this.flag("Mount", "ReadWriteOnly", false) {
-        line.push("-w".to_string());
-        value(this, "Mount", "ReadWriteOnly", "exec-start");
+    for (name, flag) in [("SloppyOptions", "-s"), ("ReadWriteOnly", "-w")] {
+        if this.flag("Mount", name, false) {
+            line.push(flag.to_string());
+            value(this, "Mount", name, "exec-start");
+        }
     }
     // Options of fstab(5) for the boot, not for mount(8).
     let words = given.split(',').map(str::trim);

@@ -7,7 +7,6 @@ use super::unit_text::UnitOption;
 use crate::text::capability;
 use crate::text::log_level;
 use crate::unit::exec_line;
-use crate::unit::key_table;
 use std::collections::BTreeSet;
 
 const SECTION: &str = "Service";
@@ -55,15 +54,12 @@ fn env_files(this: &mut Conversion<'_>) {
 /// Reports a user that must exist here.
 fn dynamic_user(this: &mut Conversion<'_>) {
     let Some(option) = this.last(SECTION, "DynamicUser") else { return };
-    if span::boolean(&option.value) != Some(true) || key_table::find("dynamic-user").is_some() {
+    if span::boolean(&option.value) != Some(true) {
         return;
     }
-    let named = this.last(SECTION, "User").is_some();
-    let name = match this.text(SECTION, "User") {
-        Some(user) => user.to_string(),
-        None => this.name.prefix.replace('\\', "_"),
-    };
-    if !named {
+    let user = this.text(SECTION, "User").map(str::to_string);
+    let name = user.clone().unwrap_or_else(|| this.name.prefix.replace('\\', "_"));
+    if user.is_none() {
         this.put_default("user", &name);
     }
     this.lose(option, &format!("users are not made; a user `{name}` has to be there"));
@@ -73,7 +69,7 @@ fn umask(this: &mut Conversion<'_>) {
     let Some(option) = this.last(SECTION, "UMask") else { return };
     let bits = u32::from_str_radix(&option.value, 8).ok().filter(|bits| *bits <= 0o777);
     match bits {
-        Some(bits) => drop(this.put("umask", &format!("{bits:03o}"), option)),
+        Some(bits) => this.put("umask", &format!("{bits:03o}"), option),
         None => this.lose(option, "it is not a umask"),
     }
 }
@@ -107,7 +103,7 @@ fn output(this: &mut Conversion<'_>) {
                 this.put(key, "kmsg", option);
                 no_console(this, option, &text, "the kernel's log");
             }
-            "null" | "tty" | "socket" => drop(this.put(key, &text, option)),
+            "null" | "tty" | "socket" => this.put(key, &text, option),
             path if ["file:", "append:", "truncate:"].iter().any(|word| path.starts_with(word)) => {
                 this.put(key, path, option);
             }
@@ -118,9 +114,9 @@ fn output(this: &mut Conversion<'_>) {
     let Some(text) = this.expand(option, &option.value) else { return };
     match text.as_str() {
         "null" => this.leave_out(option, "standard input is empty anyway"),
-        "tty-fail" => drop(this.put("stdin", "tty", option)),
-        "tty" | "tty-force" | "socket" => drop(this.put("stdin", &text, option)),
-        path if path.starts_with("file:") => drop(this.put("stdin", path, option)),
+        "tty-fail" => this.put("stdin", "tty", option),
+        "tty" | "tty-force" | "socket" => this.put("stdin", &text, option),
+        path if path.starts_with("file:") => this.put("stdin", path, option),
         _ => this.lose(option, "not supported yet"),
     }
 }
@@ -130,7 +126,7 @@ fn log_priority(this: &mut Conversion<'_>) {
     let prefix = this.last(SECTION, "SyslogLevelPrefix");
     match prefix.map(|option| (option, span::boolean(&option.value))) {
         None => this.put_default("log-level-prefix", "yes"),
-        Some((option, Some(true))) => drop(this.put("log-level-prefix", "yes", option)),
+        Some((option, Some(true))) => this.put("log-level-prefix", "yes", option),
         // The native default.
         Some((option, Some(false))) => this.leave_out(option, "lines are taken as they are"),
         Some((option, None)) => {
@@ -141,13 +137,13 @@ fn log_priority(this: &mut Conversion<'_>) {
     if let Some(option) = this.last(SECTION, "SyslogLevel") {
         let level = log_level::level(&option.value).map(usize::from);
         match level.and_then(|level| log_level::LEVELS.get(level)) {
-            Some(name) => drop(this.put("log-level", name, option)),
+            Some(name) => this.put("log-level", name, option),
             None => this.lose(option, "it is not a level"),
         }
     }
     if let Some(option) = this.last(SECTION, "SyslogFacility") {
         match log_level::facility(&option.value) {
-            Some(name) => drop(this.put("log-facility", name, option)),
+            Some(name) => this.put("log-facility", name, option),
             None => this.lose(option, "it is not a facility"),
         }
     }
@@ -206,20 +202,20 @@ fn groups(this: &mut Conversion<'_>) {
         && let Some(text) = this.expand(option, &option.value)
     {
         match slice(&text) {
-            Some(path) => drop(this.put("cgroup-slice", &path, option)),
+            Some(path) => this.put("cgroup-slice", &path, option),
             None => this.leave_out(option, "it is where units are anyway"),
         }
     }
     if let Some(option) = this.last(SECTION, "Delegate") {
         match span::boolean(&option.value) {
             Some(false) => this.leave_out(option, "it asks for nothing"),
-            _ => drop(this.put("cgroup-delegate", "yes", option)),
+            _ => this.put("cgroup-delegate", "yes", option),
         }
     }
     if let Some(option) = this.last(SECTION, "TasksMax") {
         match option.value.as_str() {
             "infinity" | "100%" => this.leave_out(option, "there is no limit anyway"),
-            text => drop(this.put("cgroup-pids-max", text, option)),
+            text => this.put("cgroup-pids-max", text, option),
         }
     }
     if let Some(option) = this.last(SECTION, "CPUQuota") {
@@ -257,11 +253,7 @@ fn groups(this: &mut Conversion<'_>) {
             }
         }
     }
-    if let Some(option) = this.last(SECTION, "AllowedCPUs") {
-        for word in option.value.split([' ', ',', '\t']).filter(|word| !word.is_empty()) {
-            this.add("cgroup-cpuset", word, Some(option), option.value_at());
-        }
-    }
+    processors(this, "AllowedCPUs", "cgroup-cpuset");
 }
 
 /// Returns the path of a slice: `a-b.slice` is within `a.slice`.
@@ -275,6 +267,13 @@ fn slice(name: &str) -> Option<String> {
     Some(paths.collect::<Vec<_>>().join("/"))
 }
 
+fn processors(this: &mut Conversion<'_>, name: &str, key: &str) {
+    let Some(option) = this.last(SECTION, name) else { return };
+    for word in option.value.split([' ', ',', '\t']).filter(|word| !word.is_empty()) {
+        this.add(key, word, Some(option), option.value_at());
+    }
+}
+
 fn scheduling(this: &mut Conversion<'_>) {
     if let Some(option) = this.last(SECTION, "IOSchedulingClass") {
         let text = match option.value.as_str() {
@@ -286,14 +285,10 @@ fn scheduling(this: &mut Conversion<'_>) {
         };
         this.put("io-class", text, option);
     }
-    if let Some(option) = this.last(SECTION, "CPUAffinity") {
-        for word in option.value.split([' ', ',', '\t']).filter(|word| !word.is_empty()) {
-            this.add("cpu-affinity", word, Some(option), option.value_at());
-        }
-    }
+    processors(this, "CPUAffinity", "cpu-affinity");
     if let Some(option) = this.last(SECTION, "RuntimeDirectoryPreserve") {
         match option.value.as_str() {
-            "restart" => drop(this.put("runtime-dir-keep", "restart", option)),
+            "restart" => this.put("runtime-dir-keep", "restart", option),
             text if span::boolean(text) == Some(true) => {
                 this.put("runtime-dir-keep", "yes", option);
             }

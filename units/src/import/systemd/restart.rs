@@ -34,15 +34,7 @@ fn restart(this: &mut Conversion<'_>, kind: &str) {
         let message = format!("Restart={word} of a oneshot: it would never be done");
         return this.refuse(option, &message, "systemd refuses this too");
     }
-    match said {
-        Some(option) => {
-            if !this.put("restart", native, option) {
-                let near = if native == "on-watchdog" { "never" } else { "on-failure" };
-                this.put_default("restart", near);
-            }
-        }
-        None => this.put_default("restart", native),
-    }
+    this.put_said("restart", native, said);
     let forced = !this.all(SECTION, "RestartForceExitStatus").is_empty();
     let delay = if native == "never" && !forced {
         for name in ["RestartSec", "RestartMaxDelaySec", "RestartSteps"] {
@@ -135,11 +127,7 @@ fn restart_delay(this: &mut Conversion<'_>) -> u64 {
             100_000
         }
     };
-    let delay = span::native(micros);
-    match option {
-        Some(option) => drop(this.put("restart-delay", &delay, option)),
-        None => this.put_default("restart-delay", &delay),
-    }
+    this.put_said("restart-delay", &span::native(micros), option);
     longer(this, micros);
     micros
 }
@@ -173,23 +161,11 @@ fn longer(this: &mut Conversion<'_>, first: u64) {
 
 /// Returns the limit of starts, or `None` if there is none.
 fn restart_limit(this: &mut Conversion<'_>) -> Option<Limit> {
-    let either = |this: &Conversion<'_>, names: [(&'static str, &'static str); 3]| {
-        names.into_iter().find_map(|(section, name)| {
-            Some((section, name)).filter(|_| this.last(section, name).is_some())
-        })
-    };
-    let interval = either(
-        this,
-        [
-            ("Unit", "StartLimitIntervalSec"),
-            ("Unit", "StartLimitInterval"),
-            (SECTION, "StartLimitInterval"),
-        ],
-    );
-    let burst =
-        either(this, [("Unit", "StartLimitBurst"), (SECTION, "StartLimitBurst"), (SECTION, "-")]);
-    let interval = interval.and_then(|(section, name)| this.last(section, name));
-    let burst = burst.and_then(|(section, name)| this.last(section, name));
+    let interval = this.last("Unit", "StartLimitIntervalSec");
+    let interval = interval.or_else(|| this.last("Unit", "StartLimitInterval"));
+    let interval = interval.or_else(|| this.last(SECTION, "StartLimitInterval"));
+    let burst = this.last("Unit", "StartLimitBurst");
+    let burst = burst.or_else(|| this.last(SECTION, "StartLimitBurst"));
     let span = interval.map_or(Some(Span::Micros(10_000_000)), |option| span::parse(&option.value));
     let count = burst.map_or(Some(5), |option| option.value.parse::<u32>().ok());
     let most = match (span, count) {
@@ -213,10 +189,7 @@ fn restart_limit(this: &mut Conversion<'_>) -> Option<Limit> {
     if let Some(option) = interval.or(burst).filter(|_| most.is_some()) {
         this.note(option, &format!("{}=: {}", option.name, partly::BY_HAND));
     }
-    match interval.or(burst) {
-        Some(option) => drop(this.put("restart-limit", &limit, option)),
-        None => this.put_default("restart-limit", &limit),
-    }
+    this.put_said("restart-limit", &limit, interval.or(burst));
     if let (Some(_), Some(burst)) = (interval, burst) {
         this.record_outcome(burst, Outcome::Kept("restart-limit".to_string()));
     }

@@ -2,12 +2,12 @@
 //! of processes. systemd's defaults are written out if they differ from the native ones.
 
 use super::conversion::Conversion;
+use super::import_outcome::Outcome;
 use super::span::{self, Span};
 use super::table::partly;
 use super::{command, restart};
 use crate::limit;
 use crate::spec::Kind;
-use crate::unit::key_table;
 
 const SECTION: &str = "Service";
 
@@ -21,7 +21,8 @@ pub(super) fn convert(this: &mut Conversion<'_>) {
     this.kind = match kind.as_str() {
         "simple" | "exec" | "idle" | "dbus" => Kind::ForegroundSupervised,
         "notify" | "notify-reload" => Kind::ForegroundNotified,
-        "forking" => forking(this),
+        // Without a pid file the main process is guessed, or only the cgroup shows the state.
+        "forking" => Kind::BackgroundPidfile,
         "oneshot" => Kind::Oneshot,
         _ => {
             if let Some(option) = said {
@@ -30,10 +31,7 @@ pub(super) fn convert(this: &mut Conversion<'_>) {
             return;
         }
     };
-    match said {
-        Some(option) => drop(this.put("type", this.kind.as_str(), option)),
-        None => this.put_default("type", this.kind.as_str()),
-    }
+    this.put_said("type", this.kind.as_str(), said);
     commands(this, &kind, starts);
     readiness(this, &kind);
     restart::convert(this, &kind);
@@ -45,16 +43,6 @@ pub(super) fn convert(this: &mut Conversion<'_>) {
         this.put_default("ignore-sigpipe", "yes");
     }
     super::process::convert(this);
-}
-
-/// Without a pid file the main process is unknown, and only the cgroup shows the state.
-fn forking(this: &mut Conversion<'_>) -> Kind {
-    let guessed = key_table::find("main-pid").is_some();
-    if this.last(SECTION, "PIDFile").is_some() || guessed {
-        Kind::BackgroundPidfile
-    } else {
-        Kind::BackgroundScripted
-    }
 }
 
 fn commands(this: &mut Conversion<'_>, kind: &str, starts: usize) {
@@ -109,7 +97,7 @@ fn store(this: &mut Conversion<'_>) {
             this.warn(option, "dropped", &message, "");
             this.put("fd-store-max", &limit::STORED.to_string(), option);
         }
-        Ok(most) => drop(this.put("fd-store-max", &most.to_string(), option)),
+        Ok(most) => this.put("fd-store-max", &most.to_string(), option),
         Err(_) => this.lose(option, "it is not a number"),
     }
 }
@@ -129,17 +117,14 @@ fn readiness<'a>(this: &mut Conversion<'a>, kind: &str) {
         let declared = this.text(SECTION, "Type").is_none_or(|kind| kind == "dbus");
         match (declared, this.expand(option, &option.value)) {
             (false, _) => this.leave_out(option, "its type says otherwise when it is ready"),
-            (true, Some(name)) if key_table::find("ready-dbus").is_some() => {
-                this.put("ready-dbus", &name, option);
-            }
-            (true, Some(name)) if key_table::find("ready-exec").is_some() => {
+            (true, Some(name)) => {
                 let test = format!(
                     "/bin/sh -c \"dbus-send --system --print-reply --dest=org.freedesktop.DBus / \
                      org.freedesktop.DBus.NameHasOwner string:{name} | grep -q true\""
                 );
                 this.put("ready-exec", &test, option);
             }
-            (true, _) => this.lose(option, "it counts as ready once it runs"),
+            (true, None) => {}
         }
     }
     if let Some(option) = this.last(SECTION, "PIDFile") {
@@ -156,10 +141,7 @@ fn readiness<'a>(this: &mut Conversion<'a>, kind: &str) {
     }
     match this.last(SECTION, "GuessMainPID") {
         Some(option) if this.manifest.entry("main-pid").is_some() => {
-            this.record_outcome(
-                option,
-                super::import_outcome::Outcome::Kept("main-pid".to_string()),
-            );
+            this.record_outcome(option, Outcome::Kept("main-pid".to_string()));
         }
         Some(option) => this.leave_out(option, "init knows the main process"),
         None => {}
@@ -167,7 +149,7 @@ fn readiness<'a>(this: &mut Conversion<'a>, kind: &str) {
     if let Some(option) = this.last(SECTION, "WatchdogSec") {
         match span::parse(&option.value) {
             Some(Span::Micros(0) | Span::Infinite) => this.leave_out(option, "it asks for nothing"),
-            Some(Span::Micros(micros)) => drop(this.put("watchdog", &span::native(micros), option)),
+            Some(Span::Micros(micros)) => this.put("watchdog", &span::native(micros), option),
             None => this.lose(option, "it is not a span of time"),
         }
     }
@@ -178,11 +160,7 @@ fn remain(this: &mut Conversion<'_>, kind: &str) {
     let stays = this.flag(SECTION, "RemainAfterExit", false);
     let otherwise = if stays { "yes" } else { "no" };
     match this.last(SECTION, "RemainAfterExit") {
-        // Without the key, a successful run stays exited, as `yes` requests.
-        Some(option) if key_table::find("remain").is_none() => {
-            this.leave_out(option, "what ended well counts as exited, which is active");
-        }
-        Some(option) => drop(this.put("remain", otherwise, option)),
+        Some(option) => this.put("remain", otherwise, option),
         None if kind == "oneshot" => this.put_default("remain", otherwise),
         None => {}
     }
@@ -199,8 +177,8 @@ fn timeouts(this: &mut Conversion<'_>, kind: &str) {
             continue;
         };
         match span::parse(&option.value) {
-            Some(Span::Micros(0) | Span::Infinite) => drop(this.put(key, "none", option)),
-            Some(Span::Micros(micros)) => drop(this.put(key, &span::native(micros), option)),
+            Some(Span::Micros(0) | Span::Infinite) => this.put(key, "none", option),
+            Some(Span::Micros(micros)) => this.put(key, &span::native(micros), option),
             None => {
                 this.lose(option, "it is not a span of time");
                 this.put_default(key, otherwise);

@@ -2,39 +2,16 @@
 //! SPANS"), turned into the spelling of native files.
 
 /// Microseconds in each unit of time.
-const UNITS: [(&str, u64); 32] = [
-    ("seconds", SECOND),
-    ("second", SECOND),
-    ("sec", SECOND),
-    ("s", SECOND),
-    ("minutes", MINUTE),
-    ("minute", MINUTE),
-    ("min", MINUTE),
-    ("months", MONTH),
-    ("month", MONTH),
-    ("M", MONTH),
-    ("msec", 1_000),
-    ("ms", 1_000),
-    ("m", MINUTE),
-    ("hours", HOUR),
-    ("hour", HOUR),
-    ("hr", HOUR),
-    ("h", HOUR),
-    ("days", DAY),
-    ("day", DAY),
-    ("d", DAY),
-    ("weeks", 7 * DAY),
-    ("week", 7 * DAY),
-    ("w", 7 * DAY),
-    ("years", YEAR),
-    ("year", YEAR),
-    ("y", YEAR),
-    ("usec", 1),
-    ("us", 1),
-    ("µs", 1),
-    ("μs", 1),
-    ("µsec", 1),
-    ("μsec", 1),
+const UNITS: [(&[&str], u64); 9] = [
+    (&["seconds", "second", "sec", "s"], SECOND),
+    (&["minutes", "minute", "min", "m"], MINUTE),
+    (&["months", "month", "M"], MONTH),
+    (&["msec", "ms"], 1_000),
+    (&["hours", "hour", "hr", "h"], HOUR),
+    (&["days", "day", "d"], DAY),
+    (&["weeks", "week", "w"], 7 * DAY),
+    (&["years", "year", "y"], YEAR),
+    (&["usec", "us", "µs", "μs", "µsec", "μsec"], 1),
 ];
 
 const SECOND: u64 = 1_000_000;
@@ -73,7 +50,7 @@ pub(crate) fn parse(text: &str) -> Option<Span> {
         let (unit, behind) = behind.split_at_checked(end.unwrap_or(behind.len()))?;
         let scale = match unit {
             "" => SECOND,
-            unit => UNITS.iter().find(|(name, _)| *name == unit)?.1,
+            unit => UNITS.iter().find(|(names, _)| names.contains(&unit))?.1,
         };
         micros = micros.checked_add(scaled(number, scale)?)?;
         rest = behind.trim_start();

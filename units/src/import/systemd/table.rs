@@ -83,7 +83,8 @@ pub const PROCESS: [&str; 4] = ["Service", "Socket", "Mount", "Swap"];
 pub const SECTIONS: [&str; 9] =
     ["Unit", "Install", "Service", "Socket", "Timer", "Path", "Mount", "Automount", "Swap"];
 
-const TABLES: [&[Directive]; 4] = [unit::ROWS, process::ROWS, sandbox::ROWS, trigger::ROWS];
+const TABLES: [&[Directive]; 5] =
+    [unit::ROWS, unit::CONDITIONS, process::ROWS, sandbox::ROWS, trigger::ROWS];
 
 /// All rows.
 pub fn rows() -> impl Iterator<Item = &'static Directive> {

@@ -30,14 +30,7 @@ impl<'a> Conversion<'a> {
                 let outcome = Outcome::Lost("not supported yet".to_string());
                 if self.record_outcome(option, outcome) {
                     let message = format!("{}= is not supported yet: dropped", option.name);
-                    self.manifest.tell_at(
-                        Severity::Warning,
-                        "not-supported",
-                        option.at,
-                        &message,
-                        "",
-                    );
-                    self.file_of_last(option);
+                    self.warn(option, "not-supported", &message, "");
                 }
             }
         }
@@ -77,8 +70,7 @@ impl<'a> Conversion<'a> {
     pub(super) fn lose(&mut self, option: &UnitOption, how: &str) {
         if self.record_outcome(option, Outcome::Lost(how.to_string())) {
             let message = format!("{}= is dropped: {how}", option.name);
-            self.manifest.tell_at(Severity::Warning, "dropped", option.at, &message, "");
-            self.file_of_last(option);
+            self.warn(option, "dropped", &message, "");
         }
     }
 

@@ -28,10 +28,7 @@ fn activation(this: &mut Conversion<'_>, kind: Kind, section: &str, directive: &
         None => Some(this.own().with_suffix(Suffix::Service).to_string()),
     };
     let Some(target) = target else { return };
-    match said {
-        Some(option) => drop(this.put("activates", &target, option)),
-        None => this.put_default("activates", &target),
-    }
+    this.put_said("activates", &target, said);
     if !accept {
         edge(this, "before", &target);
     }
@@ -66,7 +63,7 @@ pub(super) fn socket(this: &mut Conversion<'_>) {
     if let Some(option) = this.last("Socket", "BindIPv6Only") {
         match option.value.as_str() {
             "default" => this.leave_out(option, "it asks for nothing"),
-            "both" | "ipv6-only" => drop(this.put("socket-v6only", &option.value, option)),
+            "both" | "ipv6-only" => this.put("socket-v6only", &option.value, option),
             _ => this.lose(option, "no such value"),
         }
     }

@@ -8,9 +8,9 @@ use crate::import::import_outcome::{ImportOutcome, Outcome};
 use crate::limit;
 use crate::text::diagnostic::Severity;
 use crate::text::encoding;
-use crate::text::yaml::{Node, Scalar, Spot, Value};
+use crate::text::yaml::{Node, Spot};
 use crate::unit::key_table;
-use crate::unit::manifest::{Entry, Manifest};
+use crate::unit::manifest::Manifest;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Limit of reported losses of one line, and of the characters of each.
@@ -108,14 +108,14 @@ impl<'a> Conversion<'a> {
     /// Sets a value; the first one counts.
     pub(super) fn put(&mut self, key: &str, text: &str, at: Spot) {
         if self.manifest.entry(key).is_none() {
-            self.enter(key, at, scalar(text, at));
+            self.enter(key, at, Node::quoted(at, text));
         }
     }
 
     pub(super) fn enter(&mut self, key: &str, at: Spot, node: Node) {
         // A test checks that each key exists.
         if let Some(key) = key_table::find(key) {
-            self.manifest.entries.push(Entry { key, file: self.manifest.file.clone(), at, node });
+            self.manifest.enter(key, &at.of(&self.manifest.file), node);
         }
     }
 
@@ -135,12 +135,8 @@ impl<'a> Conversion<'a> {
         if !held.insert(text.to_string()) {
             return;
         }
-        let node = scalar(text, at);
-        let entry = self.manifest.entries.iter_mut().find(|entry| entry.key.name == key);
-        if let Some(Entry { node: Node { value: Value::List(list), .. }, .. }) = entry {
-            list.push(node);
-        } else {
-            self.enter(key, at, Node { at, value: Value::List(vec![node]) });
+        if let Some(key) = key_table::find(key) {
+            self.manifest.append(key, &at.of(&self.manifest.file), Node::quoted(at, text));
         }
     }
 }
@@ -169,8 +165,4 @@ fn outcome(line: &Line, end: &End) -> Outcome {
         (_, true, true, Some(why)) => Outcome::ByDesign(why.to_string()),
         (_, true, true, None) => Outcome::Lost("not understood".to_string()),
     }
-}
-
-pub(super) fn scalar(text: &str, at: Spot) -> Node {
-    Node { at, value: Value::Scalar(Scalar { text: text.to_string(), quoted: true }) }
 }

@@ -1,6 +1,6 @@
 //! The import of one script, step by step: each step adds its part to the [`Conversion`].
 
-use super::conversion::{Conversion, End, scalar};
+use super::conversion::{Conversion, End};
 use super::header::{self, Header, Line};
 use super::order;
 use super::table::{self, Word};
@@ -134,7 +134,8 @@ impl Conversion<'_> {
         for status in CLEAN.iter().filter(|_| header.has_block) {
             self.add("success-status", status, None, at);
         }
-        let pairs = NO_DETOUR.map(|name| Pair { key: name.to_string(), at, node: scalar("1", at) });
+        let pairs =
+            NO_DETOUR.map(|name| Pair { key: name.to_string(), at, node: Node::quoted(at, "1") });
         self.enter("env", at, Node { at, value: Value::Map(pairs.to_vec()) });
         for (index, line) in self.all(Word::Interactive) {
             if ["true", "yes", "1"].iter().any(|yes| yes.eq_ignore_ascii_case(&line.value)) {

@@ -3,6 +3,7 @@
 
 use crate::limit;
 use crate::spec::{ExecLine, Piece};
+use crate::text::quoting;
 use std::fmt;
 
 /// The reason why an exec line gives no arguments.
@@ -43,7 +44,7 @@ pub fn expand(
         if let [Piece::Split(name)] = word.as_slice() {
             let value = lookup(name).unwrap_or_default();
             size = size.saturating_add(value.len());
-            arguments.extend(words_of(&value));
+            arguments.extend(quoting::words(&value, char::is_ascii_whitespace));
         } else {
             let mut argument = String::new();
             for piece in word {
@@ -74,27 +75,6 @@ pub fn expand(
     Ok(arguments)
 }
 
-/// Returns the words of a value. Quotes hold a word together and are removed; an open quote extends
-/// to the end.
-fn words_of(value: &str) -> Vec<String> {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut quote = None;
-    for c in value.chars() {
-        match quote {
-            Some(open) if c == open => quote = None,
-            None if matches!(c, '\'' | '"') => {
-                quote = Some(c);
-                word.get_or_insert_default();
-            }
-            None if c.is_ascii_whitespace() => words.extend(word.take()),
-            Some(_) | None => word.get_or_insert_default().push(c),
-        }
-    }
-    words.extend(word);
-    words
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::parse;
@@ -102,6 +82,7 @@ mod tests {
 
     #[test]
     fn quotes_in_a_value_hold_its_words_together() {
+        let words_of = |text: &str| quoting::words(text, char::is_ascii_whitespace);
         assert_eq!(words_of(" a 'b c' \"d e\"f '' g'"), ["a", "b c", "d ef", "", "g"]);
         assert!(words_of("  ").is_empty());
     }

@@ -1,6 +1,7 @@
 //! Keys: additional commands, stop and reload.
 
 use super::{NONE, PIDFILE, PROCESS, key};
+use crate::spec::{KillMode, OomPolicy};
 use crate::unit::key::{Class::Run, Key, Shape};
 
 #[rustfmt::skip]
@@ -14,7 +15,7 @@ pub(super) const KEYS: &[Key] = &[
     key("exec-stop-post", Shape::ExecLines, Run, PROCESS, NONE, "none",
         "Commands that run after each end of the unit, also after a failed start. No process of the unit is left then. $SERVICE_RESULT is success, exit-code, signal, core-dump, timeout, watchdog, oom-kill, exec-condition, protocol or resources. $EXIT_CODE is exited, killed or dumped. $EXIT_STATUS is the status or signal.",
         "exec-stop-post: /bin/rm -f /run/web.lock"),
-    key("kill-mode", Shape::Choice(&["group", "mixed", "process", "none"]), Run, PROCESS, NONE, "group",
+    key("kill-mode", Shape::Choice(&KillMode::WORDS), Run, PROCESS, NONE, "group",
         "The processes that init signals at a stop. group: the main process gets the stop signal; after its exit the others get TERM. mixed: the others get KILL at once. process: only the main process; the others keep running. none: no process; init only runs exec-stop.",
         "kill-mode: mixed"),
     key("stop-final-signal", Shape::Signal, Run, PROCESS, NONE, "KILL",
@@ -35,7 +36,7 @@ pub(super) const KEYS: &[Key] = &[
     key("abort-timeout", Shape::Timeout, Run, PROCESS, NONE, "the stop timeout",
         "The time between the watchdog's ABRT and KILL, for example to write a core dump.",
         "abort-timeout: 2min"),
-    key("oom-policy", Shape::Choice(&["continue", "stop", "kill"]), Run, PROCESS, NONE, "stop",
+    key("oom-policy", Shape::Choice(&OomPolicy::WORDS), Run, PROCESS, NONE, "stop",
         "The effect of an out-of-memory kill of one of its processes. continue: none. stop: the unit fails, and its other processes are stopped. kill: the kernel kills all of them at once. init sees such kills with cgroup v2 only; with cgroup v1 they look like SIGKILL.",
         "oom-policy: continue"),
     key("main-pid", Shape::Choice(&["guess", "none"]), Run, PIDFILE, NONE, "what pid-file says",

@@ -1,6 +1,7 @@
 //! Keys: directories that init creates for a unit.
 
 use super::{NONE, PROCESS, key};
+use crate::spec::Keep;
 use crate::unit::key::{Class::Run, Key, Shape};
 
 const NAMES: Shape = Shape::Forms("relative paths, without `..`");
@@ -13,7 +14,7 @@ pub(super) const KEYS: &[Key] = &[
     key("runtime-dir-mode", Shape::Umask, Run, PROCESS, NONE, "0755",
         "The permission bits of runtime-dir, in octal.",
         "runtime-dir-mode: 0750"),
-    key("runtime-dir-keep", Shape::Choice(&["no", "restart", "yes"]), Run, PROCESS, NONE, "no",
+    key("runtime-dir-keep", Shape::Choice(&Keep::WORDS), Run, PROCESS, NONE, "no",
         "Whether runtime-dir survives a stop. no: never. restart: only if the unit starts again. yes: always.",
         "runtime-dir-keep: restart"),
     key("state-dir", NAMES, Run, PROCESS, NONE, "none",

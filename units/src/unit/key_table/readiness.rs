@@ -1,6 +1,7 @@
 //! Keys: additional readiness protocols, and descriptors that init keeps for a service.
 
 use super::{NONE, PROCESS, SUPERVISED, key};
+use crate::spec::Keep;
 use crate::unit::key::{Class::Run, Key, Shape};
 
 #[rustfmt::skip]
@@ -17,7 +18,7 @@ pub(super) const KEYS: &[Key] = &[
     key("fd-store-max", Shape::Count(0, 512), Run, PROCESS, NONE, "0: none are kept",
         "The number of descriptors that init keeps for the unit. A process stores them with FDSTORE=1, with FDNAME= and FDPOLL=0 as options. FDSTOREREMOVE=1 removes those of a name. The next run gets them after its sockets in LISTEN_FDS and LISTEN_FDNAMES. init closes a stored descriptor when its other end is closed.",
         "fd-store-max: 16"),
-    key("fd-store-preserve", Shape::Choice(&["no", "restart", "yes"]), Run, PROCESS, NONE, "restart",
+    key("fd-store-preserve", Shape::Choice(&Keep::WORDS), Run, PROCESS, NONE, "restart",
         "How long the descriptors are kept. no: until the end of the run. restart: while the unit is needed and has not failed for good. yes: while the unit exists.",
         "fd-store-preserve: yes"),
 ];

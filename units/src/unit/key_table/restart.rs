@@ -4,20 +4,9 @@ use super::{FAILING, NONE, PROCESS, key};
 use crate::spec::Restart;
 use crate::unit::key::{Class::Live, Key, Shape};
 
-/// The words of `restart`.
-pub const RESTARTS: [&str; Restart::ALL.len()] = [
-    Restart::OnFailure.as_str(),
-    Restart::Always.as_str(),
-    Restart::Never.as_str(),
-    Restart::OnSuccess.as_str(),
-    Restart::OnAbnormal.as_str(),
-    Restart::OnAbort.as_str(),
-    Restart::OnWatchdog.as_str(),
-];
-
 #[rustfmt::skip]
 pub(super) const KEYS: &[Key] = &[
-    key("restart", Shape::Choice(&RESTARTS), Live, FAILING, NONE,
+    key("restart", Shape::Choice(&Restart::WORDS), Live, FAILING, NONE,
         "on-failure; never for oneshot and background-scripted",
         "When init starts the unit again after its end. on-failure: after a failure. always: also after a success. never: not at all. on-success: only after a success. on-abnormal: after a signal, a timeout or the watchdog. on-abort: after a signal. on-watchdog: after the watchdog. Each exit of a supervised unit without a stop request is a failure, even exit 0. success-status lists exceptions.",
         "restart: always"),

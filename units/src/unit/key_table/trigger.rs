@@ -2,6 +2,7 @@
 
 use super::{NONE, TRIGGERS, key};
 use crate::spec::Kind;
+use crate::trigger::{Timestamping, V6Only};
 use crate::unit::key::{Class::Live, Class::Run, Key, Kinds, Shape};
 
 const SOCKET: Kinds = Kinds::of(&[Kind::Socket]);
@@ -48,7 +49,7 @@ pub(super) const KEYS: &[Key] = &[
     key("socket-backlog", Shape::Count(0, u32::MAX), Run, SOCKET, NONE, "4096, or what the system allows",
         "The number of connections that may wait for accept, see listen(2).",
         "socket-backlog: 128"),
-    key("socket-v6only", Shape::Choice(&["default", "both", "ipv6-only"]), Run, SOCKET, NONE, "default: as the system says",
+    key("socket-v6only", Shape::Choice(&V6Only::WORDS), Run, SOCKET, NONE, "default: as the system says",
         "Whether an IPv6 socket also accepts IPv4 connections. both: yes. ipv6-only: no.",
         "socket-v6only: both"),
     key("socket-fd-name", Shape::Form("printable characters without a colon"), Run, SOCKET, NONE, "the unit's name",
@@ -129,7 +130,7 @@ pub(super) const KEYS: &[Key] = &[
     key("socket-pass-packet-info", Shape::Boolean, Run, SOCKET, NONE, "no",
         "Whether each message has the address it was sent to (IP_PKTINFO and similar).",
         "socket-pass-packet-info: yes"),
-    key("socket-timestamping", Shape::Choice(&["off", "us", "ns"]), Run, SOCKET, NONE, "off",
+    key("socket-timestamping", Shape::Choice(&Timestamping::WORDS), Run, SOCKET, NONE, "off",
         "Whether each message has its time of arrival, in microseconds or nanoseconds.",
         "socket-timestamping: us"),
     key("socket-writable", Shape::Boolean, Run, SOCKET, NONE, "no",

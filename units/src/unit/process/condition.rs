@@ -17,7 +17,7 @@ impl Reader<'_> {
             }
             for kind in ConditionKind::ALL {
                 let key = format!("{class}-{}", kind.as_str());
-                let read = |text: &str| condition(*kind, text, assert);
+                let read = |text: &str| condition(kind, text, assert);
                 all.extend(self.words(&key, read).unwrap_or_default());
             }
         }

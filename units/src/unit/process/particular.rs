@@ -3,8 +3,8 @@
 use crate::limit;
 use crate::spec::value::{self, Mistake, mistake};
 use crate::spec::{
-    Directories, DirectoryKind, Ending, ExecLine, FdStore, Keep, KillMode, Kind, MainPid,
-    OomPolicy, Particular, Privileges,
+    Directories, DirectoryKind, Ending, ExecLine, FdStore, Keep, Kind, MainPid, Particular,
+    Privileges,
 };
 use crate::text::capability;
 use crate::text::diagnostic::Diagnostic;
@@ -24,11 +24,7 @@ impl Reader<'_> {
             privileges: self.privileges(),
             stdio: self.stdio(),
             directories: self.directories(),
-            runtime_dir_keep: match self.choice("runtime-dir-keep", &["no", "restart", "yes"]) {
-                Some(1) => Keep::Restart,
-                Some(2) => Keep::Yes,
-                Some(_) | None => Keep::No,
-            },
+            runtime_dir_keep: self.word("runtime-dir-keep").unwrap_or_default(),
             schedule: self.schedule(),
             ending: self.ending(),
             cgroup: self.cgroup(),
@@ -50,11 +46,7 @@ impl Reader<'_> {
 
     fn fd_store(&mut self) -> FdStore {
         let most = self.number("fd-store-max", 0, limit::STORED).unwrap_or(0);
-        let keep = match self.choice("fd-store-preserve", &["no", "restart", "yes"]) {
-            Some(0) => Keep::No,
-            Some(2) => Keep::Yes,
-            Some(_) | None => Keep::Restart,
-        };
+        let keep = self.word("fd-store-preserve").unwrap_or(Keep::Restart);
         if most == 0 { FdStore::default() } else { FdStore { most, keep } }
     }
 
@@ -132,8 +124,8 @@ impl Reader<'_> {
     fn directories(&mut self) -> Vec<Directories> {
         let mut all = Vec::new();
         for kind in DirectoryKind::ALL {
-            let key = kind.key();
-            let mode = self.value(mode_key(kind), 0o755, mode);
+            let key = kind.as_str();
+            let mode = self.value(&format!("{key}-mode"), 0o755, mode);
             let Some(names) = self.words(key, relative) else { continue };
             if !names.is_empty() {
                 all.push(Directories { kind, names, mode });
@@ -145,22 +137,13 @@ impl Reader<'_> {
     fn ending(&mut self) -> Ending {
         let standard = Ending::default();
         Ending {
-            mode: match self.choice("kill-mode", &["group", "mixed", "process", "none"]) {
-                Some(1) => KillMode::Mixed,
-                Some(2) => KillMode::Process,
-                Some(3) => KillMode::None,
-                Some(_) | None => KillMode::Group,
-            },
+            mode: self.word("kill-mode").unwrap_or_default(),
             final_signal: self.value("stop-final-signal", standard.final_signal, value::signal),
             kill: self.value("kill-final", standard.kill, value::boolean),
             hup: self.value("stop-hup", standard.hup, value::boolean),
             reload_signal: self.value("reload-signal", None, |text| value::signal(text).map(Some)),
             abort_timeout: self.value("abort-timeout", None, value::timeout),
-            oom_policy: match self.choice("oom-policy", &["continue", "stop", "kill"]) {
-                Some(0) => OomPolicy::Continue,
-                Some(2) => OomPolicy::Kill,
-                Some(_) | None => OomPolicy::Stop,
-            },
+            oom_policy: self.word("oom-policy").unwrap_or_default(),
         }
     }
 
@@ -239,9 +222,8 @@ fn secure_bit(text: &str) -> Result<u8, Mistake> {
 
 /// Parses permission bits, including set-id and sticky bits.
 fn mode(text: &str) -> Result<u16, Mistake> {
-    let octal = (1..=5).contains(&text.len()) && text.bytes().all(|b| (b'0'..=b'7').contains(&b));
-    let mode = if octal { u16::from_str_radix(text, 8).ok() } else { None };
-    match mode.filter(|mode| *mode <= 0o7777) {
+    let mode = value::octal(text, 1..=5, 0o7777);
+    match mode.and_then(|mode| u16::try_from(mode).ok()) {
         Some(mode) => Ok(mode),
         None => mistake(format!("`{text}` is not a mode"), "octal digits: `0755`"),
     }
@@ -260,17 +242,6 @@ pub(super) fn relative(text: &str) -> Result<String, Mistake> {
         format!("`{text}` is not a relative path"),
         "a name, or names with `/` between; no `..`",
     )
-}
-
-/// Returns the key of the directories' mode.
-const fn mode_key(kind: DirectoryKind) -> &'static str {
-    match kind {
-        DirectoryKind::Runtime => "runtime-dir-mode",
-        DirectoryKind::State => "state-dir-mode",
-        DirectoryKind::Cache => "cache-dir-mode",
-        DirectoryKind::Log => "log-dir-mode",
-        DirectoryKind::Config => "config-dir-mode",
-    }
 }
 
 #[cfg(test)]
