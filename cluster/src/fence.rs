@@ -172,8 +172,8 @@ impl Said<'_> {
         (option, own.map(|one| one.value.clone()).filter(|value| !value.is_empty()).collect())
     }
 
-    /// A trigger and the service that it activates are two units of init, and the claim of the
-    /// trigger does not cover the service.
+    /// A trigger and the service that it activates are two units. The claim of the trigger would
+    /// not cover the service, which could run on another machine.
     fn is_a_service(&self) -> Result<(), String> {
         let other =
             ["Socket", "Timer", "Path"].into_iter().find(|kind| self.file.has_section(kind));
