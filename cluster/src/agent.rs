@@ -44,7 +44,7 @@ impl Wanted {
 }
 
 /// Start of the message that refuses a unit because another unit has the same name at init.
-const NAMESAKE: &str = "the init of this machine knows it by the same name as ";
+const NAMESAKE: &str = "at init it has the same name as ";
 
 /// Refuses all but one of the units that share a name or alias at init, because init rejects a
 /// source with duplicate names. The unit that ran `before` wins, else the first by name.
@@ -60,8 +60,8 @@ pub fn refuse_namesakes(goal: &mut Goal, before: &Goal) {
             let own = names(name, one);
             let turn = match was {
                 Some(was) if own.is_subset(&names(name, was)) => 0,
-                // The unit ran here under the same name, but has a new alias, which a unit of the
-                // first group may hold.
+                // The unit ran here under the same name at init, but has a new alias. A unit of
+                // group 0 may hold that alias already.
                 Some(was) if target(name, one) == target(name, was) => 1,
                 _ => 2,
             };
@@ -107,8 +107,8 @@ pub fn complaint<'a>(
     all.get(&Shape::of(name, wanted).file).map(String::as_str)
 }
 
-/// Returns true if init's files under this unit's names belong to our other units. This unit counts
-/// as another one if its file is no longer exclusive.
+/// Returns true if other units of ours now own all of init's files under this unit's names. If this
+/// unit's present file is not exclusive, the unit with that file counts as another one.
 pub fn is_another(put: &SourceSet, goal: &Goal, name: &UnitName) -> bool {
     let own = files(name);
     let runs = goal.iter().filter(|(_, one)| one.refusal.is_none());

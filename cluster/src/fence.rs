@@ -37,8 +37,8 @@ pub fn life(ttl: Duration) -> Duration {
     ttl - ttl / 50
 }
 
-/// Time after the last proof of the lease from which a later run of the machine may find it silent.
-/// That run waits for [`patience`] by etcd's clock.
+/// Time after the last proof of the lease. From then on, a rebooted machine may judge that its
+/// previous run is silent: it waits for [`patience`], but by etcd's clock.
 pub fn could_be_succeeded(ttl: Duration) -> Duration {
     patience(ttl) - ttl / 50
 }
@@ -172,8 +172,8 @@ impl Said<'_> {
         (option, own.map(|one| one.value.clone()).filter(|value| !value.is_empty()).collect())
     }
 
-    /// A unit that another unit activates runs on one machine; the activated unit could run on
-    /// another.
+    /// A trigger and the service that it activates are two units. The claim of the trigger would
+    /// not cover the service, which could run on another machine.
     fn is_a_service(&self) -> Result<(), String> {
         let other =
             ["Socket", "Timer", "Path"].into_iter().find(|kind| self.file.has_section(kind));

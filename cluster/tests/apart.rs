@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
-/// A hundredth of it.
+/// A day, scaled down by a hundred.
 const DAY: Duration = Duration::from_secs(864);
 /// When a machine is cut off from etcd.
 const CUT: Duration = Duration::from_secs(12);
@@ -28,7 +28,7 @@ fn apart_for(time: Duration) -> impl Iterator<Item = Plan> {
 }
 
 #[test]
-fn a_machine_apart_for_any_time_has_nothing_exclusive_beside_another() {
+fn exclusive_unit_of_a_machine_cut_off_for_any_time_runs_nowhere_else() {
     let times = [TTL - SECOND, TTL + SECOND, 10 * MINUTE, DAY];
     // Without giving up, the unit would run twice; the invariant must notice.
     one_shows(times.into_iter().flat_map(apart_for), Mutant::NeverGivesUp);
@@ -55,7 +55,7 @@ fn leader_that_hears_nothing_from_etcd_does_not_block_placement() {
 }
 
 #[test]
-fn calls_of_which_half_are_lost_or_refused_stop_nothing() {
+fn losing_or_refusing_half_of_all_calls_stops_no_unit() {
     let half = [
         Rates { lost: 50, latency: 20, ..Rates::default() },
         Rates { refused: 50, latency: 20, ..Rates::default() },

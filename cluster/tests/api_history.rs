@@ -177,17 +177,17 @@ fn rounds(count: u64, daemons: usize, reads: bool, faults: &[Fault]) {
 }
 
 #[test]
-fn what_a_daemon_answers_could_be_asked_one_by_one() {
+fn answers_of_one_daemon_are_explained_by_some_order_of_the_requests() {
     rounds(12, 1, true, &[]);
 }
 
 #[test]
-fn it_could_be_so_too_while_its_wire_fails() {
+fn answers_are_explained_by_some_order_although_the_wire_fails() {
     rounds(12, 1, true, &[Fault::None, Fault::BreaksEach(11), Fault::None, Fault::CutsEach(7)]);
 }
 
 #[test]
-fn what_several_daemons_answer_to_changes_could_be_asked_one_by_one() {
+fn changes_through_several_daemons_are_explained_by_some_order() {
     rounds(12, 2, false, &[]);
 }
 
@@ -216,7 +216,7 @@ async fn made(api: &ApiState) {
 }
 
 #[test]
-fn silent_etcd_keeps_no_client_waiting() {
+fn clients_are_answered_in_time_while_etcd_is_silent() {
     run(async {
         let etcd = Etcd::start();
         when_there(&Store::etcd(etcd.config()).unwrap()).await;

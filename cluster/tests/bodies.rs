@@ -27,7 +27,7 @@ fn memory() -> usize {
 }
 
 #[test]
-fn who_lies_about_a_body_is_turned_away() {
+fn request_with_a_false_body_length_is_refused() {
     let stand = Stand::new(Plan::of(&["m1"]));
     let before = memory();
     let length = GOOD.len();
@@ -73,7 +73,7 @@ fn who_lies_about_a_body_is_turned_away() {
 }
 
 #[test]
-fn a_body_without_end_ends_at_the_limit() {
+fn endless_body_is_refused_at_the_size_limit() {
     let stand = Stand::new(Plan::of(&["m1"]));
     let mut stream = stand.connect();
     stream.write_all(format!("{PUT}Transfer-Encoding: chunked\r\n\r\n").as_bytes()).unwrap();

@@ -39,7 +39,7 @@ const READS: &str = r#"grpc_server_handled_total{grpc_code="OK",grpc_method="Ran
 const SENT: &str = "etcd_network_client_grpc_sent_bytes_total";
 const GRANTED: &str = "etcd_debugging_lease_granted_total";
 
-/// Number of machines and units: a hundredth of ten thousand, or a tenth with GROUNDSTATE_CROWD.
+/// Number of machines and of units; GROUNDSTATE_CROWD makes them larger.
 fn size() -> (usize, usize) {
     if std::env::var_os("GROUNDSTATE_CROWD").is_some() { (100, 1_000) } else { (20, 100) }
 }
@@ -200,7 +200,7 @@ fn many_units_on_many_machines_cost_etcd_little() {
 }
 
 #[test]
-fn machines_that_boot_all_at_once_are_all_back_within_a_minute() {
+fn machines_that_boot_together_are_all_registered_within_a_minute() {
     let (count, _) = size();
     run(async {
         let etcd = Etcd::start();

@@ -30,7 +30,7 @@ const MACHINES: [&str; 3] = ["m1", "m2", "m3"];
 /// Units created per round; one more is created while the old engine sleeps.
 const UNITS: usize = 4;
 
-/// Number of rounds: a hundredth of a thousand, or a tenth in long runs.
+/// Number of rounds; a long run has more.
 fn rounds() -> usize {
     if std::env::var_os("GROUNDSTATE_ALL").is_some() { 100 } else { 10 }
 }
@@ -146,7 +146,7 @@ async fn round(cluster: &Cluster, round: usize) {
 }
 
 #[test]
-fn of_two_engines_that_think_they_lead_the_old_one_places_nothing() {
+fn deposed_engine_that_believes_it_leads_places_no_unit() {
     run(async {
         let etcd = Etcd::start();
         let store = Store::etcd(etcd.config()).unwrap();

@@ -54,7 +54,7 @@ impl Blackhole {
 }
 
 #[test]
-fn a_member_that_does_not_answer_is_left_for_the_next() {
+fn unresponsive_etcd_member_is_replaced_by_the_next_one() {
     run(async {
         let etcd = Etcd::start();
         when_there(&Store::etcd(etcd.config()).unwrap()).await;
@@ -82,7 +82,7 @@ fn a_member_that_does_not_answer_is_left_for_the_next() {
 }
 
 #[test]
-fn a_write_that_knows_of_no_newer_key_does_not_land_beside_one_in_etcd_and_in_memory() {
+fn write_conditional_on_no_newer_key_fails_beside_one_in_etcd_and_in_memory() {
     run(async {
         let etcd = Etcd::start();
         let real = Store::etcd(etcd.config()).unwrap();
@@ -106,7 +106,7 @@ fn a_write_that_knows_of_no_newer_key_does_not_land_beside_one_in_etcd_and_in_me
 }
 
 #[test]
-fn compacted_watch_is_reported_and_the_mirror_reads_again() {
+fn compacted_watch_is_reported_and_the_cache_reads_again() {
     run(async {
         let etcd = Etcd::start();
         let store = Store::etcd(etcd.config()).unwrap();
@@ -125,7 +125,7 @@ fn compacted_watch_is_reported_and_the_mirror_reads_again() {
 }
 
 #[test]
-fn a_leader_that_was_deposed_and_has_not_heard_of_it_keeps_no_lease_alive() {
+fn deposed_etcd_leader_that_missed_the_election_renews_no_lease() {
     run(async {
         let members = Etcd::three(8_000);
         let end = Instant::now() + 2 * PATIENCE;
@@ -158,7 +158,7 @@ fn a_leader_that_was_deposed_and_has_not_heard_of_it_keeps_no_lease_alive() {
 }
 
 #[test]
-fn a_user_needs_the_password() {
+fn etcd_user_with_a_wrong_password_is_refused() {
     run(async {
         let etcd = Etcd::of(folder(), "http", &["--bcrypt-cost", "4"]);
         when_there(&Store::etcd(etcd.config()).unwrap()).await;
@@ -183,7 +183,7 @@ fn a_user_needs_the_password() {
 }
 
 #[test]
-fn what_an_etcd_lets_others_do_is_found_out() {
+fn write_access_of_other_programs_to_etcd_is_detected() {
     run(async {
         let etcd = Etcd::of(folder(), "http", &["--max-txn-ops", "64", "--bcrypt-cost", "4"]);
         let open = Store::etcd(etcd.config()).unwrap();
@@ -200,7 +200,7 @@ fn what_an_etcd_lets_others_do_is_found_out() {
             let _ = client.role_add(role).await;
             client.user_grant_role(user, role).await.unwrap();
         }
-        // A user that may read a part.
+        // A user that may read a part of the prefix.
         let part = etcd_client::Permission::read(format!("{ROOT}unit/")).with_prefix();
         client.role_add("part").await.unwrap();
         client.role_grant_permission("part", part).await.unwrap();
@@ -241,7 +241,7 @@ fn secured(folder: &Path) -> (Etcd, EtcdConfig) {
 }
 
 #[test]
-fn tls_shows_a_certificate_and_asks_for_the_authority_s() {
+fn etcd_connection_requires_a_client_certificate_and_the_right_ca() {
     run(async {
         let folder = folder();
         authorities(&folder, &[("server", "ca"), ("client", "ca")]);
@@ -263,7 +263,7 @@ fn tls_shows_a_certificate_and_asks_for_the_authority_s() {
 }
 
 #[test]
-fn an_etcd_that_shows_the_wrong_certificate_is_refused() {
+fn etcd_with_a_wrong_certificate_is_refused() {
     run(async {
         let folder = folder();
         authorities(&folder, &[("server", "ca"), ("client", "ca")]);
@@ -284,7 +284,7 @@ fn an_etcd_that_shows_the_wrong_certificate_is_refused() {
 }
 
 #[test]
-fn certificates_are_renewed_under_a_client_that_runs() {
+fn running_etcd_client_uses_renewed_certificates() {
     run(async {
         let folder = folder();
         let issued =
@@ -307,7 +307,7 @@ fn certificates_are_renewed_under_a_client_that_runs() {
 }
 
 #[test]
-fn certificates_that_have_ended_are_renewed_under_a_client_that_runs() {
+fn running_etcd_client_replaces_expired_certificates() {
     run(async {
         let folder = folder();
         authorities(&folder, &[("server", "ca"), ("client", "ca"), ("fresh", "ca")]);

@@ -65,7 +65,7 @@ fn knows(cache: &EtcdCache) -> usize {
 }
 
 #[test]
-fn a_store_that_went_back_in_time_is_not_believed() {
+fn etcd_restored_to_an_older_state_is_not_accepted() {
     run(async {
         let mut etcd = Etcd::start();
         let store = Store::etcd(etcd.config()).unwrap();
@@ -104,7 +104,7 @@ fn a_store_that_went_back_in_time_is_not_believed() {
 }
 
 #[test]
-fn a_member_that_lost_its_disk_takes_nothing_away_and_is_put_back() {
+fn etcd_member_that_lost_its_disk_removes_no_unit_and_rejoins() {
     run(async {
         let mut members = Etcd::three(1_000);
         let endpoints: Vec<String> = members.iter().map(|member| member.url.clone()).collect();
@@ -183,7 +183,7 @@ async fn when_added(client: &mut etcd_client::Client, peers: &[String]) {
 }
 
 #[test]
-fn a_full_store_takes_no_writes_and_keeps_all_that_is_there() {
+fn full_etcd_refuses_writes_and_keeps_its_contents() {
     run(async {
         let room = ["--quota-backend-bytes", "4000000"];
         let etcd = Etcd::of(folder(), "http", &room);
@@ -219,7 +219,7 @@ fn a_full_store_takes_no_writes_and_keeps_all_that_is_there() {
 }
 
 #[test]
-fn a_reading_of_many_pages_is_of_one_revision() {
+fn reading_in_several_pages_is_of_one_revision() {
     run(async {
         let etcd = Etcd::start();
         let store = Store::etcd(etcd.config()).unwrap();
@@ -254,7 +254,7 @@ fn a_reading_of_many_pages_is_of_one_revision() {
 }
 
 #[test]
-fn a_wire_that_fails_loses_no_change() {
+fn failing_wire_to_etcd_loses_no_change() {
     run(async {
         let etcd = Etcd::start();
         let direct = Store::etcd(etcd.config()).unwrap();
@@ -308,7 +308,7 @@ fn a_wire_that_fails_loses_no_change() {
 }
 
 #[test]
-fn two_addresses_of_one_member_are_no_majority_that_has_no_leader() {
+fn two_addresses_of_one_member_without_a_leader_are_no_majority() {
     run(async {
         let peers = Etcd::urls();
         let target = |url: &String| url.rsplit('/').next().unwrap().parse().unwrap();

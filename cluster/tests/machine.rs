@@ -17,7 +17,7 @@ use original::Original;
 use std::time::{Duration, Instant};
 
 #[test]
-fn a_unit_lives_on_a_machine_whatever_ends_around_it() {
+fn unit_keeps_running_while_etcd_or_fleetd_is_down() {
     let node = Node::new();
     let mut etcd = node.etcd();
     let _init = node.init();
@@ -139,7 +139,7 @@ fn rollout_stops_when_a_unit_dies_soon_after_it_was_active() {
 }
 
 #[test]
-fn what_a_unit_wrote_is_read_and_behind_it_why_it_does_not_run() {
+fn logs_show_the_output_and_then_why_the_unit_does_not_run() {
     let node = Node::new();
     let _etcd = node.etcd();
     let _init = node.init();
@@ -212,7 +212,7 @@ fn logs_that_init_does_not_let_fleetd_read_are_403_and_exit_1() {
 }
 
 #[test]
-fn what_runs_and_ends_or_is_skipped_is_not_waited_for() {
+fn fleetctl_does_not_wait_for_a_unit_that_ran_to_its_end_or_was_skipped() {
     let node = Node::new();
     let _etcd = node.etcd();
     let _init = node.init();
@@ -229,7 +229,7 @@ fn what_runs_and_ends_or_is_skipped_is_not_waited_for() {
 }
 
 #[test]
-fn the_original_fleetctl_restarts_a_unit_of_a_machine() {
+fn fleetctl_1_0_restarts_a_unit_on_a_real_machine() {
     let node = Node::new();
     let _etcd = node.etcd();
     let _init = node.init();
@@ -331,7 +331,7 @@ fn revoked_lease_is_granted_again() {
 }
 
 #[test]
-fn memory_of_units_that_are_gone_goes_back_to_the_kernel() {
+fn memory_of_destroyed_units_is_returned_to_the_kernel() {
     let node = Node::new();
     let _etcd = node.etcd();
     let _init = node.init();

@@ -15,32 +15,32 @@ use played::{holds, one_shows, plan, put, shows};
 use std::time::Duration;
 
 #[test]
-fn a_claim_is_given_back_when_the_unit_is_down_not_when_its_file_is_gone() {
+fn claim_is_released_when_the_unit_has_stopped_not_when_its_file_is_removed() {
     let drain = Deed::Drain { of: 0, on: true, at: 1 };
     holds(&plan(3, vec![(2_000, put(0, "Exclusive=true\n")), (20_000, drain)]));
 }
 
 #[test]
-fn a_unit_that_is_exclusive_no_more_leaves_no_claim() {
+fn unit_that_is_no_longer_exclusive_leaves_no_claim() {
     let deeds = vec![(1_500, put(4, "Exclusive=true\n")), (30_000, put(4, "Global=true\n"))];
     holds(&plan(4, deeds));
 }
 
 #[test]
-fn another_etcd_takes_no_writes_of_this_cluster() {
+fn foreign_etcd_gets_no_writes_of_this_cluster() {
     let foreign = Deed::Foreign { machine: 0, time: Duration::from_millis(1_600) };
     holds(&plan(2, vec![(30_000, foreign), (30_700, put(0, ""))]));
 }
 
 #[test]
-fn a_claim_that_is_not_seen_yet_is_held() {
+fn claim_is_held_before_the_snapshot_shows_it() {
     let deeds = vec![(3_300, put(3, "Global=true\n")), (4_000, put(4, "Exclusive=true\n"))];
     let rates = Rates { latency: 100, ..Rates::default() };
     holds(&Plan { rates, ..plan(2, deeds) });
 }
 
 #[test]
-fn an_exclusive_unit_outlives_a_pause_that_its_lease_outlives() {
+fn exclusive_unit_survives_a_pause_shorter_than_its_lease() {
     let asks = "Exclusive=true\nMachineID=m1\n";
     let plan = |tenths: u64| {
         let pause = Deed::Pause { machine: Some(1), time: Duration::from_millis(tenths * 100) };
@@ -57,7 +57,7 @@ fn unit_that_fits_no_other_machine_keeps_running_when_its_machine_returns() {
 }
 
 #[test]
-fn a_wish_is_not_taken_for_fulfilled_by_a_snapshot_that_has_fallen_behind() {
+fn request_is_not_answered_as_done_from_a_stale_snapshot() {
     let elsewhere = |unit, asks: &str, desired| {
         let asks = asks.to_string();
         Deed::Put { unit, asks, desired, at: 1 }
@@ -72,7 +72,7 @@ fn a_wish_is_not_taken_for_fulfilled_by_a_snapshot_that_has_fallen_behind() {
 }
 
 #[test]
-fn an_exclusive_unit_that_was_given_up_is_taken_up_with_the_next_sign_of_life() {
+fn given_up_exclusive_unit_starts_again_after_the_next_renewal() {
     // Longer than the machine keeps the unit without a claim, and shorter than its lease.
     let time = Duration::from_millis(7_000);
     let cut = |at| (at, Deed::Cut { machine: 0, requests: true, answers: true, time });
@@ -81,7 +81,7 @@ fn an_exclusive_unit_that_was_given_up_is_taken_up_with_the_next_sign_of_life() 
 }
 
 #[test]
-fn a_leader_whose_write_did_not_land_does_not_spin_until_it_hears_why() {
+fn leader_waiting_for_changes_after_a_failed_write_does_not_spin() {
     let grace = Duration::from_secs(4);
     let time = Duration::from_secs(16);
     let cut = Deed::Cut { machine: 1, requests: true, answers: true, time };
@@ -99,7 +99,7 @@ fn a_leader_whose_write_did_not_land_does_not_spin_until_it_hears_why() {
 }
 
 #[test]
-fn a_machine_that_slept_beyond_its_lease_gives_up_what_is_exclusive_though_etcd_has_no_quorum() {
+fn machine_paused_beyond_its_lease_gives_up_exclusive_units_without_quorum() {
     let pause = Deed::Pause { machine: None, time: Duration::from_secs(16) };
     let lost = Deed::QuorumLoss { time: Duration::from_secs(9) };
     let deeds = vec![(2_000, put(2, "Exclusive=true\n")), (10_000, pause), (21_000, lost)];
@@ -109,7 +109,7 @@ fn a_machine_that_slept_beyond_its_lease_gives_up_what_is_exclusive_though_etcd_
 }
 
 #[test]
-fn a_machine_cut_off_beside_one_member_of_etcd_does_not_take_its_two_addresses_for_a_majority() {
+fn two_addresses_of_the_one_reachable_member_are_no_majority() {
     let cut =
         Deed::Cut { machine: 1, requests: true, answers: true, time: Duration::from_secs(20) };
     let deeds = vec![(2_000, put(0, "")), (3_000, put(1, "Exclusive=true\n")), (12_000, cut)];
@@ -117,7 +117,7 @@ fn a_machine_cut_off_beside_one_member_of_etcd_does_not_take_its_two_addresses_f
 }
 
 #[test]
-fn units_that_replace_each_other_do_not_come_to_stand_when_they_are_made_at_once() {
+fn ring_of_replaces_is_refused_when_its_units_are_created_together() {
     let at = |when, unit, asks: &str, at| {
         (when, Deed::Put { unit, asks: asks.to_string(), desired: "launched", at })
     };
@@ -130,7 +130,7 @@ fn units_that_replace_each_other_do_not_come_to_stand_when_they_are_made_at_once
 }
 
 #[test]
-fn a_start_that_a_pause_holds_up_goes_on_when_all_faults_end() {
+fn start_delayed_by_a_pause_continues_when_all_faults_end() {
     // Without the heal, the machine would resume just before the checks.
     let pause = Deed::Pause { machine: Some(0), time: Duration::from_millis(18_795) };
     let deeds = vec![(35_000, put(0, "MachineID=m0\n")), (35_200, pause)];
@@ -138,7 +138,7 @@ fn a_start_that_a_pause_holds_up_goes_on_when_all_faults_end() {
 }
 
 #[test]
-fn a_quorum_that_all_faults_end_with_comes_back_once() {
+fn quorum_restored_by_the_end_of_all_faults_returns_once() {
     let seconds = Duration::from_secs;
     let mut world = World::new(&plan(2, Vec::new()), Keys::under("/s"));
     world.etcd.leases.insert(1, (seconds(9), seconds(40)));
@@ -153,7 +153,7 @@ fn a_quorum_that_all_faults_end_with_comes_back_once() {
 }
 
 #[test]
-fn drawn_schedules_hold_and_are_the_same_when_played_again() {
+fn random_schedules_pass_and_repeat_identically() {
     for seed in 0..12 {
         let plan = plan::draw(seed);
         holds(&plan);
@@ -166,7 +166,7 @@ fn drawn_schedules_hold_and_are_the_same_when_played_again() {
 /// restarted fleetd renews its claims while cut off. It must know its lease, and receives the
 /// renewal of that lease meanwhile.
 #[test]
-fn drawn_schedules_that_once_failed_hold() {
+fn random_schedules_that_once_failed_pass() {
     for seed in [
         17_718, 41_411, 46_010, 50_770, 55_673, 62_035, 107_580, 108_450, 132_655, 138_453,
         141_848, 149_289, 150_257, 158_119, 158_547, 159_218, 163_302, 169_634, 171_674, 171_676,
@@ -178,7 +178,7 @@ fn drawn_schedules_that_once_failed_hold() {
 }
 
 #[test]
-fn readings_that_have_less_and_less_in_them_stop_nothing() {
+fn readings_that_lack_more_and_more_stop_no_unit() {
     let hide =
         |kinds| Deed::Hide { machine: 0, what: Hidden::Kinds(kinds), time: Duration::from_secs(6) };
     let mut deeds: Vec<(u64, Deed)> =
@@ -189,7 +189,7 @@ fn readings_that_have_less_and_less_in_them_stop_nothing() {
 }
 
 #[test]
-fn a_machine_that_comes_and_goes_keeps_its_units_after_a_few_times() {
+fn flapping_machine_keeps_its_units_after_a_few_departures() {
     let mut deeds: Vec<(u64, Deed)> = vec![(1_000, put(5, "")), (1_000, put(4, ""))];
     for turn in 0..10 {
         let at = 8_000 + turn * 3_500;
@@ -239,7 +239,7 @@ fn fleetd_restarted_while_cut_off_knows_its_claims() {
 
 /// A proof that etcd has no leader also counts for a fleetd that never reaches its cluster.
 #[test]
-fn what_one_fleetd_after_another_learns_of_its_claims_is_kept() {
+fn claims_learned_by_successive_fleetds_are_kept() {
     let crash =
         |at, time| (at, Deed::CrashFleetd { machine: 0, time: Duration::from_millis(time) });
     let lost = Deed::QuorumLoss { time: Duration::from_millis(7_940) };
@@ -255,7 +255,7 @@ fn what_one_fleetd_after_another_learns_of_its_claims_is_kept() {
 
 /// When etcd's quorum returns, a lease lives for its whole time again.
 #[test]
-fn who_leads_no_more_lets_its_lease_go_as_soon_as_etcd_hears_it() {
+fn deposed_leader_revokes_its_lease_as_soon_as_etcd_answers() {
     let interval = Duration::from_secs(2);
     let lost = Deed::QuorumLoss { time: Duration::from_secs(15) };
     let deeds = vec![(2_000, put(0, "")), (12_000, lost)];
@@ -321,7 +321,7 @@ fn temporarily_unreadable_values_stop_and_move_nothing() {
 /// A restarted fleetd registers and is cut off before it renews its claim. The earlier lease
 /// expires first.
 #[test]
-fn a_claim_of_the_fleetd_before_is_worth_no_more_than_the_lease_it_was_made_under() {
+fn claim_of_a_previous_fleetd_is_valid_only_as_long_as_its_lease() {
     let (time, down) = (Duration::from_secs(25), Duration::from_millis(1_400));
     let deeds = vec![
         (2_000, put(0, "")),
@@ -352,7 +352,7 @@ fn withheld_unit_keeps_running_after_a_restart_of_fleetd() {
 /// The unit is re-created as non-exclusive and then as exclusive again while the first run is still
 /// stopping; with some of these seeds that takes long.
 #[test]
-fn a_claim_is_given_back_when_the_exclusive_run_is_over_not_when_another_file_has_come() {
+fn claim_is_released_when_the_exclusive_run_ends_not_at_the_next_file() {
     let plan = |seed| {
         let deeds = vec![
             (2_000, put(0, "Exclusive=true\nMachineID=m0\n")),

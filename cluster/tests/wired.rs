@@ -175,7 +175,7 @@ async fn outlives_being_refused() {
 }
 
 #[test]
-fn an_etcd_that_is_slow_busy_or_cut_short_takes_no_unit_away() {
+fn slow_overloaded_or_truncating_etcd_stops_no_unit() {
     run(async {
         let slow = |seconds| outlives(Fault::Slow(Duration::from_secs(seconds)));
         let (cut, broken) = (outlives(Fault::CutsEach(2)), outlives(Fault::BreaksEach(2)));
@@ -266,7 +266,7 @@ fn lease_id_reassigned_to_another_client_proves_no_claim() {
 }
 
 #[test]
-fn who_comes_back_to_an_etcd_that_stood_still_a_moment_after_another_keeps_its_units() {
+fn machine_that_returns_later_than_another_after_an_etcd_pause_keeps_its_units() {
     run(async {
         let lease = 8 * SECOND;
         let etcd = etcd().await;

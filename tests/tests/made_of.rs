@@ -122,7 +122,7 @@ fn readme_states_the_number_of_crates_of_pid_1() {
     for heavy in ["tokio", "hyper", "etcd-client", "openssl", "rustls", "tonic"] {
         assert!(!all.contains(heavy), "{heavy} is no part of PID 1");
     }
-    let (most, most_named) = (said("crates"), said("of them named by it"));
+    let (most, most_named) = (said("crates"), said("of them direct dependencies"));
     assert!(all.len() <= most, "{} crates, README.md says {most}: {all:?}", all.len());
     assert!(direct.len() <= most_named, "{} of them, README.md says {most_named}", direct.len());
 }

@@ -28,9 +28,9 @@ pub fn read(all: &[Value]) -> Result<BTreeSet<MachineId>, String> {
 }
 
 /// Allows `machines` only for a unit that is global before and after the write; otherwise the unit
-/// would stop on the machines that keep the old file. `new` is a file that differs from the stored
-/// one, with the desired state. An empty desired state means that the machines were chosen for an
-/// earlier file.
+/// would stop on the machines that keep the old file. `new` is the file of the request, if it
+/// differs from the stored one, and the desired state of the request. Without a desired state, the
+/// request continues a rollout whose file was replaced.
 ///
 /// # Errors
 /// The refusal for the client.

@@ -13,8 +13,8 @@ const HEAD: usize = 4;
 const REVISION: usize = 8;
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// A list. In a token, its number is where an older format had the first letter of a name; no such
-/// letter has the same value. A new format needs new numbers.
+/// A list. Its number identifies the token's format, too: an older format had the first letter of a
+/// name in that place, and no letter has these values. A new format needs new numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum List {
     /// `/units`

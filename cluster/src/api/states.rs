@@ -33,7 +33,7 @@ pub fn list(request: &Request, view: &View<'_>) -> Answer {
         .states
         .iter()
         .flat_map(|(name, on)| on.iter().map(move |(id, kept)| (name, id, &kept.record)));
-    // A byte that no name contains keeps the order of the two maps.
+    // The separator is smaller than any character of a name, so the keys sort like the two maps.
     let items = all
         .filter(|(name, id, _)| wanted(name, id))
         .map(|(name, id, record)| (format!("{name}\0{id}"), (name, id, record)));

@@ -43,8 +43,8 @@ impl UncertainWrite {
     }
 }
 
-/// Returns true if the transaction requires a key to be absent. That holds again after others have
-/// undone the write.
+/// Returns true if the transaction requires a key to be absent. Once other clients have undone such
+/// a write, its conditions hold again and a repetition would redo it.
 fn makes_a_key(transaction: &Transaction) -> bool {
     let absent = |condition: &Condition| matches!(condition, Condition::Absent(_));
     transaction.conditions.iter().any(absent)

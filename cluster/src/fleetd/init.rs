@@ -156,7 +156,7 @@ mod tests {
     use std::io::{BufRead, BufReader, Write};
     use std::os::unix::net::UnixListener;
 
-    /// Returns the look of an init at this generation.
+    /// Returns what fleetd reads from an init with this generation number.
     async fn told(generation: u32) -> Result<Look, InitFault> {
         let name = format!("look-{}-{generation}.sock", std::process::id());
         let path = std::env::temp_dir().join(name);

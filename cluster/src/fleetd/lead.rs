@@ -103,7 +103,8 @@ impl Candidate {
             }
             if let Some(lease) = left.filter(|_| is_led_by(&self.cache.snapshot(), left)) {
                 // The term is over but its lease may exist, and etcd renews it in full after a loss
-                // of quorum. So the lease is revoked until the cache shows that it is gone.
+                // of quorum. So this loop revokes the lease again until the cache shows that it is
+                // gone.
                 let _ = self.cache.store().revoke(lease).await;
                 self.cache.clock().sleep(AGAIN).await;
                 continue;

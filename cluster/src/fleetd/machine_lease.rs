@@ -40,7 +40,7 @@ impl MachineLease {
     /// leases in a silence of etcd, and register again. `ttl` is that of our own lease.
     pub fn none_is_gone_until(&self, ttl: Duration, now: Duration) -> Option<Duration> {
         let silence_limit = fence::silence_limit(ttl);
-        // Changes may arrive after a silence before the answer to our own renewal.
+        // After a silence, changes may arrive before the answer to our own renewal does.
         let old = self.proof.is_some_and(|proof| now.saturating_sub(proof) > silence_limit);
         let silent = old || self.lease.is_none();
         let since = if silent { Some(now) } else { self.heard_again };
@@ -186,7 +186,9 @@ impl Sentry {
     fn about(&self, twin: &Twin) -> String {
         let (us, them) = (&self.identity, &twin.there.record);
         let waits = match twin.is_of_our_disk {
-            true => "has been silent for two thirds of agent_ttl: it runs, or ran, from this disk",
+            true => {
+                "has been silent for two thirds of agent_ttl (its owner runs, or ran, from this disk)"
+            }
             false => "is gone",
         };
         format!(

@@ -47,7 +47,7 @@ pub struct Book {
     pub said: BTreeMap<MachineId, BTreeMap<String, String>>,
     /// The last revision at which a unit was not to run on a machine.
     pub unwanted: BTreeMap<(usize, UnitName), i64>,
-    /// The revision since which it is to run there, possibly again.
+    /// The last revision at which it became wanted there.
     pub wanted: BTreeMap<(usize, UnitName), i64>,
     /// The revision at which it was put there.
     pub put: BTreeMap<(usize, UnitName), i64>,
@@ -55,8 +55,8 @@ pub struct Book {
     pub told: BTreeMap<usize, BTreeSet<UnitName>>,
     /// When that fleetd first put a root.
     pub took_over: BTreeMap<usize, Duration>,
-    /// The end of a downtime of fleetd, if fleetd was back before it had to give up the claims of
-    /// its predecessor.
+    /// When fleetd was back from a downtime, if that was before it had to give up the claims of its
+    /// predecessor.
     pub restarted_in_time: BTreeMap<usize, Duration>,
     /// The newest revision that a machine has put at its init.
     pub acted: BTreeMap<usize, i64>,

@@ -161,7 +161,8 @@ impl Machine {
     }
 }
 
-/// Number of waits for a passed time between two events that indicates a busy loop.
+/// If tasks wait this many times for a time that has passed, between two events, one of them is in
+/// a busy loop.
 const MOST_OVERDUE: u64 = 10_000;
 
 /// Never.

@@ -57,7 +57,7 @@ pub struct EtcdConfig {
     pub request_timeout: Duration,
 }
 
-/// A connection and the turn of its member.
+/// A connection, and the turn at which its member was chosen (see [`Etcd::turn`]).
 struct Link {
     client: Client,
     turn: usize,

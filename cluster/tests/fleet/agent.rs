@@ -29,7 +29,7 @@ fn are_withheld(asks: &str, fact: impl Fn(&mut Cluster, &str)) -> usize {
 }
 
 #[test]
-fn many_units_that_are_gone_without_a_word_are_withheld_from_being_stopped() {
+fn many_units_that_disappear_without_a_reason_are_withheld() {
     let destroyed = |cluster: &mut Cluster, own: &str| {
         let write = registry::destroy(&cluster.snapshot(), &name(own));
         cluster.commit(&write.unwrap());
@@ -53,7 +53,7 @@ fn many_units_that_are_gone_without_a_word_are_withheld_from_being_stopped() {
 }
 
 #[test]
-fn units_of_which_it_is_told_why_they_are_gone_are_not_withheld() {
+fn units_that_disappear_with_a_reason_are_not_withheld() {
     type Fact = fn(&mut Cluster, &str);
     let facts: [(&str, Fact); 3] = [
         ("unwished", |cluster, own| {
@@ -76,7 +76,7 @@ fn names(goal: &Goal) -> Vec<&str> {
 }
 
 #[test]
-fn instances_of_a_native_template_have_files_of_their_own() {
+fn each_instance_of_a_native_template_has_its_own_file() {
     let mut cluster = Cluster::new();
     let texts = ["old", "new"].map(|word| format!("unit: web@\nexec-start: /bin/{word} %i\n"));
     for (own, text) in ["web@1.service", "web@2.service"].into_iter().zip(&texts) {
@@ -94,7 +94,7 @@ fn instances_of_a_native_template_have_files_of_their_own() {
 }
 
 #[test]
-fn what_init_has_is_another_only_once_it_was_told_of_that() {
+fn unit_that_is_no_longer_exclusive_counts_as_another_once_init_has_its_file() {
     let own = name("a.service");
     let told = |text: &str| {
         let mut cluster = Cluster::new();
@@ -112,7 +112,7 @@ fn what_init_has_is_another_only_once_it_was_told_of_that() {
 }
 
 #[test]
-fn what_ran_here_and_is_nowhere_goes_on_until_it_is_known_to_be_elsewhere() {
+fn running_unit_without_a_place_keeps_running_until_it_is_placed_elsewhere() {
     let (mut cluster, before) = Cluster::nowhere(&[("a.service", "")]);
     let kept = cluster.goal(&before);
     assert_eq!(kept, before);
@@ -125,7 +125,7 @@ fn what_ran_here_and_is_nowhere_goes_on_until_it_is_known_to_be_elsewhere() {
 }
 
 #[test]
-fn what_is_nowhere_is_stopped_for_every_fact_that_speaks_against_it() {
+fn running_unit_without_a_place_stops_for_each_reason_against_it() {
     type Fact = fn(&mut Cluster);
     let facts: [(&str, Fact); 6] = [
         ("unwished", |cluster| {
@@ -159,7 +159,7 @@ fn what_is_nowhere_is_stopped_for_every_fact_that_speaks_against_it() {
 }
 
 #[test]
-fn a_unit_that_follows_another_goes_on_as_long_as_that_one_does() {
+fn follower_without_a_place_keeps_running_while_its_leader_does() {
     let units = [("a.service", ""), ("b.service", "MachineOf=a.service")];
     let (mut cluster, before) = Cluster::nowhere(&units);
     assert_eq!(names(&cluster.goal(&before)), ["a.service", "b.service"]);
@@ -168,13 +168,13 @@ fn a_unit_that_follows_another_goes_on_as_long_as_that_one_does() {
 }
 
 #[test]
-fn an_exclusive_unit_that_is_nowhere_is_not_kept() {
+fn exclusive_unit_without_a_place_is_not_kept_running() {
     let (cluster, before) = Cluster::nowhere(&[("a.service", "Exclusive=true")]);
     assert!(cluster.goal(&before).is_empty());
 }
 
 #[test]
-fn a_global_file_that_is_not_for_this_machine_yet_leaves_what_runs_there() {
+fn file_not_yet_rolled_out_to_a_machine_keeps_the_running_one_there() {
     let mut cluster = Cluster::new();
     let own = name("all.service");
     let file = |seconds: u32| {
@@ -278,7 +278,7 @@ fn unit_with_an_unreadable_desired_state_keeps_running() {
 }
 
 #[test]
-fn only_what_is_exclusive_is_said_to_wait_for_a_claim_of_its_own() {
+fn only_an_exclusive_unit_is_reported_to_wait_for_its_own_claim() {
     for (asks, told) in
         [("", "stops an exclusive unit with the same name"), ("Exclusive=true", "holds its claim")]
     {
@@ -330,7 +330,7 @@ fn exited_failed_and_waiting_units_are_reported_apart() {
 }
 
 #[test]
-fn newer_global_unit_leaves_older_one_it_conflicts_with_where_it_runs() {
+fn newer_global_unit_does_not_displace_an_older_one_in_conflict() {
     let mut cluster = Cluster::new();
     cluster.launch("logger.service", "Global=true");
     let before = cluster.goal(&Goal::new());

@@ -18,7 +18,7 @@ fn body(options: Option<&str>, desired: Option<&str>) -> String {
 }
 
 #[test]
-fn a_connection_is_kept_for_the_next_request() {
+fn connection_is_kept_open_for_the_next_request() {
     use std::io::Write;
     let stand = Stand::new(Plan::of(&[]));
     let mut stream = stand.connect();
@@ -78,7 +78,7 @@ fn every_path_and_method_has_its_answer() {
 }
 
 #[test]
-fn a_put_does_what_the_matrix_says() {
+fn put_has_the_result_in_the_table_for_each_state() {
     let stand = Stand::new(Plan::of(&["m1"]));
     let state = |name: &str| stand.get(&format!("/fleet/v1/units/{name}")).json();
     let put = |name: &str, options, desired| stand.put(name, &body(options, desired)).status;
@@ -148,7 +148,7 @@ fn a_put_does_what_the_matrix_says() {
 }
 
 #[test]
-fn what_is_wrong_with_a_put_is_said_in_the_known_words() {
+fn refused_put_has_fleets_error_message() {
     let stand = Stand::new(Plan::of(&["m1"]));
     let fleet = |lines: &[(&str, &str)]| {
         let option = |(name, value): &(&str, &str)| {
@@ -218,7 +218,7 @@ fn what_is_wrong_with_a_put_is_said_in_the_known_words() {
 }
 
 #[test]
-fn a_unit_that_is_too_large_is_refused_before_anything_is_made_of_it() {
+fn too_large_unit_is_refused_before_it_is_processed() {
     let stand = Stand::new(Plan::of(&["m1"]));
     let put = |count: usize, section: &dyn Fn(usize) -> String, value: &str| {
         let option = |n| {
@@ -240,7 +240,7 @@ fn a_unit_that_is_too_large_is_refused_before_anything_is_made_of_it() {
 
 /// fleet's client escapes `&`, `<` and `>` like this.
 #[test]
-fn the_largest_unit_fits_into_a_body_however_it_is_escaped() {
+fn largest_unit_fits_into_a_body_with_any_escaping() {
     let stand = Stand::new(Plan::of(&["m1"]));
     let value = r"\u0026".repeat(2000);
     let option = format!(r#"{{"name":"A","section":"Service","value":"{value}"}}"#);
@@ -342,7 +342,7 @@ fn pages_come_from_one_snapshot() {
 }
 
 #[test]
-fn states_are_filtered_before_they_are_cut() {
+fn states_are_filtered_before_they_are_paged() {
     let stand = Stand::new(Plan::of(&["m1", "m2"]));
     for name in ["a.service", "b.service", "c.service"] {
         stand.put(name, &body(Some(SLEEP), Some("launched")));
@@ -360,7 +360,7 @@ fn states_are_filtered_before_they_are_cut() {
 }
 
 #[test]
-fn what_is_too_large_is_turned_away() {
+fn too_large_request_is_refused() {
     let stand = Stand::new(Plan::of(&[]));
     let size = LARGEST_BODY + 1;
     let head = format!(
@@ -376,7 +376,7 @@ fn what_is_too_large_is_turned_away() {
 }
 
 #[test]
-fn logs_of_a_machine_that_can_be_none_are_not_those_of_another() {
+fn log_request_with_an_invalid_machine_id_is_refused() {
     let logs = Logs {
         machine: MachineId::new("m1").unwrap(),
         socket: "/nonexistent/logger.sock".into(),

@@ -15,7 +15,7 @@ fn body(options: Option<&str>, desired: Option<&str>) -> String {
 }
 
 #[test]
-fn metadata_is_laid_over_what_a_machine_says() {
+fn patched_metadata_overrides_that_of_the_machine() {
     let plan =
         Plan { machines: vec![("m1", vec![("region", "eu"), ("disk", "ssd")])], ..Plan::default() };
     let stand = Stand::new(plan);
@@ -65,7 +65,7 @@ fn metadata_is_laid_over_what_a_machine_says() {
 }
 
 #[test]
-fn etcd_that_is_not_believed_is_said_with_the_remedy_by_api_and_fleetctl() {
+fn api_and_fleetctl_explain_a_rejected_etcd_and_the_remedy() {
     let stand = Stand::new(Plan::of(&["m1"]));
     stand.put("a.service", &body(Some(SLEEP), None));
     let key = stand.keys.of(&cluster::key::Subject::Cluster);
@@ -91,7 +91,7 @@ fn etcd_that_is_not_believed_is_said_with_the_remedy_by_api_and_fleetctl() {
 }
 
 #[test]
-fn a_registry_that_does_not_answer_is_said_and_comes_back() {
+fn unavailable_registry_is_reported_until_it_answers_again() {
     let stand = Stand::new(Plan::of(&["m1"]));
     stand.put("a.service", &body(Some(SLEEP), None));
     stand.store.set_reachable(false);
@@ -111,7 +111,7 @@ fn a_registry_that_does_not_answer_is_said_and_comes_back() {
 }
 
 #[test]
-fn why_says_where_or_why_not() {
+fn why_names_the_place_or_each_machines_reason() {
     let stand = Stand::new(Plan::of(&["m1", "m2"]));
     let options = r#"[{"name":"MachineMetadata","section":"X-Fleet","value":"disk=ssd"}]"#;
     stand.put("a.service", &body(Some(options), Some("launched")));
@@ -127,7 +127,7 @@ fn why_says_where_or_why_not() {
 }
 
 #[test]
-fn start_of_conflicting_global_unit_tells_machines_and_conflict() {
+fn start_of_a_conflicting_global_unit_names_machines_and_conflict() {
     let stand = Stand::new(Plan::of(&["m1", "m2"]));
     let launched = |own: &str, options: &str| {
         let file = format!("[Service]\nExecStart=/bin/true\n\n[X-Fleet]\nGlobal=true\n{options}");
@@ -150,7 +150,7 @@ fn start_of_conflicting_global_unit_tells_machines_and_conflict() {
 }
 
 #[test]
-fn why_of_global_unit_counts_active_and_failed_machines_apart() {
+fn why_of_a_global_unit_counts_active_and_failed_machines() {
     let stand = Stand::new(Plan { failing: true, ..Plan::of(&["m1", "m2"]) });
     let file = "[Service]\nExecStart=/bin/fails/g.service/m2\n\n[X-Fleet]\nGlobal=true\n";
     std::fs::write(stand.folder.join("g.service"), file).unwrap();
@@ -163,7 +163,7 @@ fn why_of_global_unit_counts_active_and_failed_machines_apart() {
 }
 
 #[test]
-fn a_drained_machine_is_emptied_and_takes_units_again() {
+fn drained_machine_loses_its_units_and_takes_units_after_undrain() {
     let stand = Stand::new(Plan::of(&["m1", "m2"]));
     stand.put("a.service", &body(Some(SLEEP), Some("launched")));
     let place = |stand: &Stand| stand.get("/fleet/v1/units/a.service").json()["machineID"].clone();
@@ -177,7 +177,7 @@ fn a_drained_machine_is_emptied_and_takes_units_again() {
 }
 
 #[test]
-fn the_page_and_the_changes_are_served() {
+fn ui_page_and_event_stream_are_served() {
     use std::io::{BufRead, BufReader, Write};
     let stand = Stand::new(Plan::of(&["m1"]));
     let page = stand.get("/ui");

@@ -14,7 +14,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 #[test]
-fn the_head_decides_before_a_body_is_read() {
+fn request_is_decided_by_its_head_before_the_body_is_read() {
     let stand = Stand::new(Plan::of(&["m1"]));
     let typed = "Content-Type: application/json\r\n";
     let table = [
@@ -110,7 +110,7 @@ fn drip(stand: &Stand, begin: &str, most: Duration) -> Option<Duration> {
 }
 
 #[test]
-fn bytes_that_drip_hold_a_place_for_a_while_only() {
+fn slow_request_keeps_its_connection_slot_for_a_limited_time() {
     let stand = Stand::new(Plan::of(&["m1"]));
     let ways = [
         ("nothing at all", String::new(), HEAD_TIME),
@@ -137,7 +137,7 @@ fn bytes_that_drip_hold_a_place_for_a_while_only() {
 }
 
 #[test]
-fn a_crowd_of_one_user_has_an_end_and_is_gone_with_its_connections() {
+fn connections_of_one_user_are_limited_and_freed_on_close() {
     let stand = Stand::new(Plan::of(&["m1"]));
     let connect = || UnixStream::connect(stand.socket()).unwrap();
     let crowd: Vec<UnixStream> = (0..MOST_OF_ONE).map(|_| connect()).collect();
@@ -153,7 +153,7 @@ fn a_crowd_of_one_user_has_an_end_and_is_gone_with_its_connections() {
     });
 }
 
-/// Number of held connections: a hundredth of ten thousand, or a tenth in long runs.
+/// Number of held connections: ten thousand, scaled down by a hundred, or by ten in long runs.
 fn many() -> usize {
     if std::env::var_os("GROUNDSTATE_ALL").is_some() { 1_000 } else { 100 }
 }
@@ -169,7 +169,7 @@ fn from_afar(stand: &Stand, line: &str, body: &str) -> Reply {
 }
 
 #[test]
-fn a_crowd_that_drips_keeps_no_unit_from_running() {
+fn many_slow_connections_do_not_prevent_a_unit_from_running() {
     let security = Security { insecure_loopback_only: true, ..Security::default() };
     let stand = Stand::new(Plan { security: Some(security), ..Plan::of(&["m1"]) });
     let begins = [
@@ -202,7 +202,7 @@ fn a_crowd_that_drips_keeps_no_unit_from_running() {
 }
 
 #[test]
-fn streams_of_one_user_leave_places_for_others() {
+fn event_streams_of_one_user_leave_slots_for_others() {
     let security = Security { insecure_loopback_only: true, ..Security::default() };
     let stand = Stand::new(Plan { security: Some(security), ..Plan::of(&["m1"]) });
     let ask = b"GET /fleet/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -310,7 +310,7 @@ fn unusual_json_is_refused() {
 }
 
 #[test]
-fn a_token_that_was_made_up_is_refused_or_an_honest_page() {
+fn forged_page_token_is_refused_or_gives_a_regular_page() {
     let stand = Stand::new(Plan::of(&["m1"]));
     let tokens = [
         "%00",

@@ -19,7 +19,7 @@ use std::time::Duration;
 const SLEEP: &str = "/bin/sleep 1000";
 
 #[test]
-fn all_other_fields_of_a_create_are_ignored() {
+fn unknown_fields_of_a_create_request_are_ignored() {
     let stand = Stand::new(Plan::of(&["m1", "m2"]));
     let options = json!([{"section": "Service", "name": "ExecStart", "value": SLEEP}]);
     let body = json!({
@@ -42,7 +42,7 @@ fn all_other_fields_of_a_create_are_ignored() {
 }
 
 #[test]
-fn the_root_url_of_the_discovery_document_is_none_that_can_be_used() {
+fn root_url_of_the_discovery_document_is_unusable() {
     let stand = Stand::new(Plan::of(&["m1"]));
     let root = stand.get("/fleet/v1/discovery").json()["rootUrl"].as_str().unwrap().to_string();
     assert_eq!(root, "$ENDPOINT/");
@@ -51,7 +51,7 @@ fn the_root_url_of_the_discovery_document_is_none_that_can_be_used() {
 }
 
 #[test]
-fn unadmitted_machine_acts_for_no_other() {
+fn refused_machine_does_not_speak_for_the_registered_one() {
     let (tell, turned_away) = tokio::sync::watch::channel(None);
     let settings = Settings { turned_away: Some(turned_away), ..Settings::default() };
     let stand = Stand::new(Plan { settings, ..Plan::of(&["m1"]) });
@@ -76,7 +76,7 @@ fn unadmitted_machine_acts_for_no_other() {
 }
 
 #[test]
-fn machines_that_are_not_named_with_their_reason_are_counted() {
+fn why_counts_the_machines_whose_reasons_it_omits() {
     let named = WhyRecord::MACHINES;
     let ids = (0..named + 3).map(|number| &*format!("m{number:03}").leak());
     let stand = Stand::new(Plan::of(&ids.collect::<Vec<_>>()));
@@ -110,7 +110,7 @@ fn units(numbers: &[u32]) -> Vec<String> {
 }
 
 #[test]
-fn pages_of_a_list_that_is_forgotten_leave_nothing_out_and_show_nothing_twice() {
+fn pages_after_the_snapshot_was_dropped_skip_and_repeat_no_item() {
     let settings = Settings { token_limit: 3, ..Settings::default() };
     let stand = Stand::new(Plan { settings, ..Plan::of(&[]) });
     let options = json!([{"section": "Service", "name": "ExecStart", "value": SLEEP}]);
@@ -143,7 +143,7 @@ fn pages_of_a_list_that_is_forgotten_leave_nothing_out_and_show_nothing_twice() 
 }
 
 #[test]
-fn a_token_of_another_list_or_of_an_older_form_is_refused() {
+fn page_token_of_another_list_or_an_older_format_is_refused() {
     let settings = Settings { token_limit: 2, ..Settings::default() };
     let stand = Stand::new(Plan { settings, ..Plan::of(&["m1", "m2", "m3"]) });
     for number in 1..=3 {
@@ -176,7 +176,7 @@ fn a_token_of_another_list_or_of_an_older_form_is_refused() {
 }
 
 #[tokio::test]
-async fn a_list_that_one_daemon_began_another_goes_on_with() {
+async fn list_started_at_one_daemon_continues_at_another() {
     let (store, keys) = (Store::memory(), Keys::under("/f"));
     let caches = [(); 2].map(|()| EtcdCache::start(store.clone(), keys.clone()).0);
     for number in 1..=5 {
@@ -206,7 +206,7 @@ async fn a_list_that_one_daemon_began_another_goes_on_with() {
 }
 
 #[test]
-fn the_case_of_a_keys_letters_does_not_matter_as_to_go() {
+fn json_keys_are_case_insensitive_as_in_go() {
     let stand = Stand::new(Plan::of(&["m1"]));
     write(&stand, "a.service", HELLO);
     assert_eq!(code(&stand.fleetctl(&["submit", "a.service"])), 0);

@@ -140,7 +140,7 @@ impl Stand {
 }
 
 #[test]
-fn every_role_may_ask_what_the_matrix_says_of_every_resource_and_method() {
+fn each_role_has_the_rights_in_the_table_for_each_resource_and_method() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let met: BTreeSet<usize> =

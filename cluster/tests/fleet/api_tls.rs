@@ -158,7 +158,7 @@ fn connect(stand: &Stand, config: Arc<ClientConfig>) -> StreamOwned<ClientConnec
 }
 
 #[test]
-fn only_certificates_that_count_come_in() {
+fn only_valid_client_certificates_are_accepted() {
     let made = Authority::new();
     made.client("ann", "ca");
     made.client("stranger", "other");
@@ -196,7 +196,7 @@ fn only_certificates_that_count_come_in() {
 }
 
 #[test]
-fn a_revoked_certificate_does_not_count_any_more() {
+fn revoked_client_certificate_is_refused() {
     let made = Authority::new();
     made.client("ann", "ca");
     made.client("bob", "ca");
@@ -225,7 +225,7 @@ fn ends(stream: &mut StreamOwned<ClientConnection, TcpStream>, most: Duration) -
 }
 
 #[test]
-fn who_loses_a_role_or_a_certificate_is_cut_off() {
+fn client_that_loses_its_role_or_certificate_is_disconnected() {
     let made = Authority::new();
     for name in ["ann", "bob", "ci", "carl"] {
         made.client(name, "ca");
@@ -275,7 +275,7 @@ fn expired_certificate_closes_its_connections_and_is_refused_afterwards() {
 }
 
 #[test]
-fn who_may_not_ask_is_told_so_before_a_body_is_read() {
+fn client_without_the_right_is_refused_before_its_body_is_read() {
     let made = Authority::new();
     let stand = stand(made.security(None));
     for name in ["unknown", "bob"] {
@@ -299,7 +299,7 @@ fn who_may_not_ask_is_told_so_before_a_body_is_read() {
 }
 
 #[test]
-fn certificates_are_renewed_under_a_server_that_runs() {
+fn running_server_uses_renewed_certificates() {
     let made = Authority::new();
     made.client("ann", "ca");
     made.client("bob", "other");
@@ -325,7 +325,7 @@ fn certificates_are_renewed_under_a_server_that_runs() {
 }
 
 #[test]
-fn a_name_may_do_what_its_role_says() {
+fn certificate_name_has_the_rights_of_its_role() {
     let made = Authority::new();
     for name in ["ann", "bob", "ci", "node", "unknown"] {
         made.client(name, "ca");
@@ -372,7 +372,7 @@ fn a_name_may_do_what_its_role_says() {
 }
 
 #[test]
-fn old_versions_of_tls_are_not_spoken() {
+fn old_tls_versions_are_refused() {
     let made = Authority::new();
     made.client("ann", "ca");
     let stand = stand(made.security(None));

@@ -4,7 +4,7 @@
 use crate::stand::{HELLO, Plan, Stand, code, stderr, stdout, write};
 
 #[test]
-fn what_is_taken_down_is_told_and_nothing_else() {
+fn stop_unload_and_destroy_report_exactly_the_affected_units() {
     let stand = Stand::new(Plan::of(&["m1"]));
     write(&stand, "a.service", HELLO);
     write(&stand, "all.service", &format!("{HELLO}[X-Fleet]\nGlobal=true\n"));
@@ -27,7 +27,7 @@ fn what_is_taken_down_is_told_and_nothing_else() {
 }
 
 #[test]
-fn what_is_inactive_is_neither_stopped_nor_restarted() {
+fn stop_and_restart_of_an_inactive_unit_fail() {
     let stand = Stand::new(Plan::of(&["m1"]));
     write(&stand, "ssd.service", &format!("{HELLO}[X-Fleet]\nMachineMetadata=disk=ssd\n"));
     write(&stand, "new.service", HELLO);

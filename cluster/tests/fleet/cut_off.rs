@@ -92,7 +92,7 @@ async fn leaves_the_rest(restarts: bool, refuses: bool) {
 }
 
 #[test]
-fn what_init_does_not_take_keeps_nothing_from_being_given_up() {
+fn exclusive_unit_is_given_up_although_init_refuses_other_units() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
         let fleetd = runs(&store, &init).await;
@@ -142,17 +142,17 @@ fn is_stopped_though_the_rest_is_refused(restarts: bool) {
 }
 
 #[test]
-fn what_is_to_stop_is_stopped_by_what_init_had_where_it_has_not_answered_since() {
+fn exclusive_unit_stops_by_the_previous_source_while_init_does_not_answer() {
     is_stopped_though_the_rest_is_refused(false);
 }
 
 #[test]
-fn what_is_to_stop_is_stopped_by_what_init_had_of_the_fleetd_before() {
+fn exclusive_unit_stops_by_the_source_of_the_previous_fleetd() {
     is_stopped_though_the_rest_is_refused(true);
 }
 
 #[test]
-fn what_was_moved_away_is_given_up_by_the_next_fleetd_where_init_has_not_taken_it() {
+fn next_fleetd_gives_up_a_unit_whose_removal_init_refused() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
         let fleetd = runs(&store, &init).await;
@@ -177,14 +177,14 @@ fn shows(restarts: bool, refuses: bool) {
 }
 
 #[test]
-fn what_is_stopped_with_fleetd_is_exclusive_though_it_never_came_to_its_cluster() {
+fn stopped_fleetd_that_never_reached_etcd_stops_only_exclusive_units() {
     soon(leaves_the_rest(false, false));
     soon(leaves_the_rest(true, false));
     soon(leaves_the_rest(false, true));
 }
 
 #[test]
-fn claims_of_the_fleetd_before_end_with_the_lease_that_was_granted_to_it() {
+fn claims_of_the_previous_fleetd_expire_with_its_granted_lease() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
         let fleetd = runs(&store, &init).await;
@@ -198,7 +198,7 @@ fn claims_of_the_fleetd_before_end_with_the_lease_that_was_granted_to_it() {
 }
 
 #[test]
-fn claims_of_the_fleetd_before_end_no_sooner_than_the_lease_that_was_granted_to_it() {
+fn claims_of_the_previous_fleetd_do_not_expire_before_its_granted_lease() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
         let fleetd = runs(&store, &init).await;
@@ -232,7 +232,7 @@ async fn runs_native(store: &Store, init: &Arc<Told>) -> Fleetd {
 
 /// For init, two native units with one stem are one unit.
 #[test]
-fn the_claim_of_a_native_unit_is_given_back_though_init_has_its_namesake() {
+fn claim_of_a_native_unit_is_released_although_init_has_a_unit_of_that_name() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
         let fleetd = runs_native(&store, &init).await;
@@ -250,7 +250,7 @@ fn the_claim_of_a_native_unit_is_given_back_though_init_has_its_namesake() {
 
 /// Init would keep the process of the previous file, which runs with a claim.
 #[test]
-fn what_runs_by_a_claim_is_stopped_where_a_file_without_one_would_keep_it() {
+fn process_with_a_claim_stops_before_a_non_exclusive_file_could_keep_it() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
         let fleetd = runs_native(&store, &init).await;
@@ -269,7 +269,7 @@ fn what_runs_by_a_claim_is_stopped_where_a_file_without_one_would_keep_it() {
 
 /// The new unit has another name in the cluster and the same name at init.
 #[test]
-fn what_runs_by_a_claim_is_stopped_where_a_file_of_another_unit_would_keep_it() {
+fn process_with_a_claim_stops_before_a_file_of_another_unit_could_keep_it() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
         let fleetd = Fleetd::begin(&store, &init, Recalled::default());
@@ -331,7 +331,7 @@ fn renewed_claim_is_saved_before_any_request_to_init() {
 
 /// It was re-created and destroyed, which is the documented way to stop a withheld unit.
 #[test]
-fn what_was_told_of_a_withheld_unit_while_no_fleetd_ran_is_heard_by_the_next_one() {
+fn withheld_unit_destroyed_while_fleetd_was_down_is_stopped_by_the_next_fleetd() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
         let fleetd = runs(&store, &init).await;
@@ -349,7 +349,7 @@ fn what_was_told_of_a_withheld_unit_while_no_fleetd_ran_is_heard_by_the_next_one
 }
 
 #[test]
-fn what_is_given_up_is_told_to_init_until_it_takes_it() {
+fn giving_a_unit_up_is_repeated_until_init_accepts_it() {
     shows(false, true);
 }
 

@@ -10,7 +10,7 @@ fn written(words: &[&str]) -> String {
 }
 
 #[test]
-fn what_contrib_holds_is_what_fleetctl_writes() {
+fn documents_in_contrib_equal_those_of_fleetctl() {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../contrib");
     for program in ["fleetctl", "fleetd"] {
         for (file, words) in [
@@ -27,7 +27,7 @@ fn what_contrib_holds_is_what_fleetctl_writes() {
 }
 
 #[test]
-fn the_pages_have_every_command_flag_and_key() {
+fn man_pages_have_every_command_flag_and_key() {
     let page = written(&["man"]);
     for what in ["rollout", "\\-\\-no\\-rollback", "\\-\\-block\\-attempts", "FLEETCTL_SIGN_KEY"] {
         assert!(page.contains(what), "{what}");

@@ -14,7 +14,7 @@ use std::time::Duration;
 const PLAIN: &str = "[Service]\nExecStart=/bin/sleep 1000\n";
 
 #[test]
-fn a_submitted_unit_comes_to_a_machine_and_leaves_it_again() {
+fn submitted_unit_is_placed_and_removed_again() {
     let mut cluster = Cluster::new();
     cluster.machine("m1");
     let (epoch, _) = cluster.lead("m1");
@@ -61,7 +61,7 @@ fn another_file_under_the_same_name_is_a_new_unit() {
 }
 
 #[test]
-fn a_machine_that_is_gone_loses_its_units_after_the_grace() {
+fn units_of_a_missing_machine_move_after_the_grace() {
     let mut cluster = Cluster::new();
     let lease = cluster.machine("m1");
     cluster.machine("m2");
@@ -84,7 +84,7 @@ fn a_machine_that_is_gone_loses_its_units_after_the_grace() {
 }
 
 #[test]
-fn a_machine_that_comes_back_in_time_keeps_its_units() {
+fn machine_that_returns_within_the_grace_keeps_its_units() {
     let mut cluster = Cluster::new();
     let lease = cluster.machine("m1");
     cluster.machine("m2");
@@ -101,7 +101,7 @@ fn a_machine_that_comes_back_in_time_keeps_its_units() {
 }
 
 #[test]
-fn what_is_laid_over_a_machine_that_is_away_counts_for_its_global_units() {
+fn metadata_override_of_an_absent_machine_applies_to_its_global_units() {
     let mut cluster = Cluster::new();
     let lease = cluster.machine("m1");
     cluster.machine("m2");
@@ -133,7 +133,7 @@ fn what_is_laid_over_a_machine_that_is_away_counts_for_its_global_units() {
 }
 
 #[test]
-fn move_after_global_unit_does_not_land_once_that_unit_is_back() {
+fn move_due_to_a_missing_global_unit_fails_once_that_unit_is_back() {
     let mut cluster = Cluster::new();
     cluster.machine("m1");
     let (epoch, _) = cluster.lead("m1");
@@ -154,7 +154,7 @@ fn move_after_global_unit_does_not_land_once_that_unit_is_back() {
 }
 
 #[test]
-fn nothing_of_an_engine_lands_once_another_leads() {
+fn writes_of_an_engine_fail_once_another_engine_leads() {
     let mut cluster = Cluster::new();
     cluster.machine("m1");
     let (old, lease) = cluster.lead("m1");
@@ -169,7 +169,7 @@ fn nothing_of_an_engine_lands_once_another_leads() {
 }
 
 #[test]
-fn a_second_machine_under_the_same_id_is_refused() {
+fn second_machine_with_the_same_id_is_refused() {
     let mut cluster = Cluster::new();
     cluster.machine("m1");
     let snapshot = cluster.snapshot();
@@ -181,7 +181,7 @@ fn a_second_machine_under_the_same_id_is_refused() {
 }
 
 #[test]
-fn a_unit_that_can_be_nowhere_says_why_once() {
+fn reason_of_an_unplaceable_unit_is_recorded_once() {
     let mut cluster = Cluster::new();
     cluster.machine("m1");
     let (epoch, _) = cluster.lead("m1");
@@ -205,7 +205,7 @@ fn a_unit_that_can_be_nowhere_says_why_once() {
 }
 
 #[test]
-fn a_new_engine_keeps_the_grace_of_a_machine_it_has_never_seen() {
+fn new_engine_grants_the_grace_to_a_machine_it_has_never_seen() {
     let mut cluster = Cluster::new();
     let lease = cluster.machine("m1");
     let write = registry::set_metadata(&cluster.snapshot(), &id("m1"), "disk", Some("ssd".into()));
@@ -230,7 +230,7 @@ fn a_new_engine_keeps_the_grace_of_a_machine_it_has_never_seen() {
 }
 
 #[test]
-fn a_machine_that_came_and_went_again_has_a_grace_of_its_own() {
+fn machine_that_returned_and_left_again_gets_a_new_grace() {
     let mut cluster = Cluster::new();
     let lease = cluster.machine("m1");
     let (epoch, _) = cluster.lead("m2");

@@ -49,7 +49,7 @@ async fn sees(cache: &EtcdCache, mut what: impl FnMut(&Snapshot) -> bool) {
 }
 
 #[test]
-fn what_is_written_is_seen_and_what_was_known_outlives_an_outage() {
+fn cache_shows_each_write_and_keeps_its_contents_during_an_outage() {
     on_one_thread(async {
         let (store, name) = (Store::memory(), UnitName::new("a.service").unwrap());
         let (cache, task) = EtcdCache::start(store.clone(), Keys::under("/f"));
@@ -73,7 +73,7 @@ fn what_is_written_is_seen_and_what_was_known_outlives_an_outage() {
 }
 
 #[test]
-fn a_lease_takes_what_is_bound_to_it_and_the_mirror_sees_it_go() {
+fn keys_of_an_expired_lease_disappear_from_the_cache() {
     on_one_thread(async {
         let store = Store::memory();
         let (cache, task) = EtcdCache::start(store.clone(), Keys::under("/f"));
@@ -108,7 +108,7 @@ fn write_based_on_stale_data_is_repeated() {
 }
 
 #[test]
-fn a_cluster_that_is_deleted_as_a_whole_stays_as_it_was_known() {
+fn cache_keeps_its_contents_when_all_keys_are_deleted() {
     on_one_thread(async {
         let (store, name) = (Store::memory(), UnitName::new("a.service").unwrap());
         let keys = Keys::under("/f");
@@ -145,7 +145,7 @@ fn a_cluster_that_is_deleted_as_a_whole_stays_as_it_was_known() {
 }
 
 #[test]
-fn a_cluster_founded_at_the_same_revision_takes_no_writes_of_ours() {
+fn writes_to_another_cluster_created_at_the_same_revision_fail() {
     let founded = |id: &str| {
         let (mut store, keys) = (MemoryStore::default(), Keys::under("/f"));
         let record = encode(&ClusterRecord { id: id.to_string() });
@@ -239,7 +239,7 @@ fn many_units_missing_without_a_delete_event_keep_running() {
 }
 
 #[test]
-fn what_is_refused_is_no_measure_of_what_a_reading_has_too_little_of() {
+fn refused_units_do_not_count_when_a_reading_is_judged() {
     on_one_thread(async {
         let store = Store::memory();
         let (first, task, units) = of_a_machine(&store, 16).await;
@@ -263,7 +263,7 @@ fn what_is_refused_is_no_measure_of_what_a_reading_has_too_little_of() {
 }
 
 #[test]
-fn units_that_were_destroyed_while_the_machine_heard_nothing_are_stopped() {
+fn units_destroyed_during_an_outage_are_stopped_afterwards() {
     on_one_thread(async {
         let store = Store::memory();
         let (cache, task, units) = of_a_machine(&store, 4).await;

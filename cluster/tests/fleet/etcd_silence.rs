@@ -37,7 +37,7 @@ fn told(cluster: &Cluster) -> Engine {
 }
 
 #[test]
-fn who_lost_its_lease_as_etcd_said_nothing_comes_back_to_its_units() {
+fn machine_that_lost_its_lease_in_a_silence_of_etcd_keeps_its_units() {
     let (mut cluster, epoch) = stood_still();
     let mut engine = told(&cluster);
     assert_eq!(cluster.run(&mut engine, epoch), 0, "it may be on its way");
@@ -50,7 +50,7 @@ fn who_lost_its_lease_as_etcd_said_nothing_comes_back_to_its_units() {
 }
 
 #[test]
-fn who_does_not_come_back_in_that_time_is_gone() {
+fn machine_that_does_not_return_after_a_silence_of_etcd_loses_its_units() {
     let (mut cluster, epoch) = stood_still();
     let mut engine = told(&cluster);
     assert_eq!(cluster.run(&mut engine, epoch), 0);
@@ -60,7 +60,7 @@ fn who_does_not_come_back_in_that_time_is_gone() {
 }
 
 #[test]
-fn who_goes_while_etcd_says_all_there_is_loses_its_units_at_once() {
+fn machine_that_leaves_without_a_silence_of_etcd_loses_its_units_at_once() {
     let (mut cluster, epoch) = stood_still();
     let mut engine = cluster.engine(Duration::ZERO);
     assert_eq!(cluster.run(&mut engine, epoch), 1);
@@ -68,7 +68,7 @@ fn who_goes_while_etcd_says_all_there_is_loses_its_units_at_once() {
 }
 
 #[test]
-fn half_a_lease_of_silence_is_a_silence_and_lasts_half_a_lease_more() {
+fn silence_of_half_a_lease_protects_machines_for_half_a_lease() {
     let at = |seconds: u64| Duration::from_secs(seconds);
     let heard =
         |proof, heard_again| MachineLease { lease: Some(1), proof: Some(at(proof)), heard_again };

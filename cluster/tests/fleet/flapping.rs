@@ -130,7 +130,7 @@ impl Cluster {
 }
 
 #[test]
-fn a_thousand_machines_that_flap_move_their_units_a_few_times_and_no_more() {
+fn units_of_a_thousand_flapping_machines_stop_moving_after_a_few_moves() {
     let mut cluster = Cluster::new(MACHINES, UNITS);
     assert_eq!(cluster.moves, UNITS, "all of them have a place");
     let first = cluster.moves_in(60, MACHINES);
@@ -155,7 +155,7 @@ fn a_thousand_machines_that_flap_move_their_units_a_few_times_and_no_more() {
 }
 
 #[test]
-fn who_is_calm_does_not_wait_for_who_flaps_and_a_dead_one_is_given_up() {
+fn stable_machine_has_no_flap_delay_and_a_dead_flapping_one_loses_its_units() {
     let mut cluster = Cluster::new(10, 40);
     cluster.moves_in(120, 5);
     let restless =

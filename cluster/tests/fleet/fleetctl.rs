@@ -4,7 +4,7 @@
 use crate::stand::{HELLO, Plan, Stand, code, fleetctl, folder, stderr, stdout, write};
 
 #[test]
-fn a_unit_goes_its_whole_way() {
+fn fleetctl_takes_a_unit_from_submit_to_destroy() {
     let stand = Stand::new(Plan::of(&["0123456789abcdef"]));
     write(&stand, "hello.service", HELLO);
     let place = "on 01234567.../127.0.0.1";
@@ -57,7 +57,7 @@ fn a_unit_goes_its_whole_way() {
 }
 
 #[test]
-fn a_unit_that_no_machine_can_have_is_not_waited_for() {
+fn fleetctl_does_not_wait_for_an_unplaceable_unit() {
     let stand = Stand::new(Plan::of(&["m1", "m2"]));
     write(&stand, "ssd.service", &format!("{HELLO}[X-Fleet]\nMachineMetadata=disk=ssd\n"));
     let began = std::time::Instant::now();
@@ -87,7 +87,7 @@ fn a_unit_that_no_machine_can_have_is_not_waited_for() {
 }
 
 #[test]
-fn variables_of_former_names_count() {
+fn variables_with_deprecated_names_are_accepted() {
     let stand = Stand::new(Plan::of(&["m1"]));
     let unix = format!("unix://{}", stand.socket().display());
     let call = |endpoint: &str, variables: &[(&str, &str)]| {
@@ -141,7 +141,7 @@ fn instances_come_from_templates() {
 }
 
 #[test]
-fn of_two_descriptions_the_first_is_shown() {
+fn first_of_two_descriptions_is_shown() {
     let stand = Stand::new(Plan::of(&["m1"]));
     let twice = HELLO.replace("[Service]", "[Unit]\nDescription=Again\n[Service]");
     write(&stand, "a.service", &twice);
@@ -151,7 +151,7 @@ fn of_two_descriptions_the_first_is_shown() {
 }
 
 #[test]
-fn a_file_replaces_another_only_when_told() {
+fn existing_unit_is_replaced_only_with_the_replace_flag() {
     let stand = Stand::new(Plan::of(&["m1"]));
     write(&stand, "a.service", HELLO);
     assert_eq!(code(&stand.fleetctl(&["start", "a"])), 0);
@@ -172,7 +172,7 @@ fn a_file_replaces_another_only_when_told() {
 }
 
 #[test]
-fn running_unit_is_signed_again_by_its_own_file_and_keeps_running() {
+fn signing_a_running_unit_again_keeps_it_running() {
     let stand = Stand::new(Plan::of(&["m1"]));
     write(&stand, "a.service", HELLO);
     let mut openssl = std::process::Command::new("openssl");
@@ -190,7 +190,7 @@ fn running_unit_is_signed_again_by_its_own_file_and_keeps_running() {
 }
 
 #[test]
-fn mistakes_have_codes_and_words() {
+fn wrong_command_lines_have_fleets_exit_codes_and_messages() {
     let stand = Stand::new(Plan::of(&["m1"]));
     let table: [(&[&str], i32, &str); 14] = [
         (&["bogus"], 2, "bogus"),
@@ -230,7 +230,7 @@ fn mistakes_have_codes_and_words() {
 }
 
 #[test]
-fn a_native_unit_comes_back_as_it_went_in() {
+fn native_unit_is_returned_byte_for_byte() {
     let stand = Stand::new(Plan {
         machines: vec![("m1", vec![]), ("m2", vec![("disk", "ssd")])],
         ..Plan::default()
@@ -244,7 +244,7 @@ fn a_native_unit_comes_back_as_it_went_in() {
 }
 
 #[test]
-fn a_machine_is_drained_by_the_begin_of_its_id() {
+fn drain_accepts_a_prefix_of_the_machine_id() {
     let stand = Stand::new(Plan::of(&["aaaa1", "bbbb1"]));
     write(&stand, "a.service", HELLO);
     assert_eq!(code(&stand.fleetctl(&["start", "a"])), 0);
@@ -258,7 +258,7 @@ fn a_machine_is_drained_by_the_begin_of_its_id() {
 }
 
 #[test]
-fn drain_names_units_that_stop_and_does_nothing_without_a_yes() {
+fn drain_names_units_that_would_stop_and_requires_confirmation() {
     let stand = Stand::new(Plan::of(&["aaaa1", "bbbb1"]));
     write(&stand, "free.service", HELLO);
     write(&stand, "pinned.service", &format!("{HELLO}[X-Fleet]\nMachineID=aaaa1\n"));
@@ -289,7 +289,7 @@ fn drain_names_units_that_stop_and_does_nothing_without_a_yes() {
 }
 
 #[test]
-fn units_of_a_backup_are_restored_into_an_empty_cluster_alone() {
+fn backup_is_restored_only_into_an_empty_cluster() {
     let old = Stand::new(Plan::of(&["m1"]));
     let global = format!("{HELLO}[X-Fleet]\nGlobal=true\n");
     for (name, text) in [("a.service", HELLO), ("b@.service", HELLO), ("g.service", &global)] {
@@ -324,7 +324,7 @@ fn units_of_a_backup_are_restored_into_an_empty_cluster_alone() {
 }
 
 #[test]
-fn typing_mistake_in_a_unit_file_is_said_before_it_is_sent_and_refuses_nothing() {
+fn typing_error_in_a_unit_file_is_a_warning_before_the_submit() {
     let stand = Stand::new(Plan::of(&["m1"]));
     for (command, name) in [("submit", "a"), ("load", "b"), ("start", "c")] {
         write(&stand, &format!("{name}.service"), &format!("{HELLO}ExecStrat=/bin/b\n"));
@@ -351,7 +351,7 @@ fn typing_mistake_in_a_unit_file_is_said_before_it_is_sent_and_refuses_nothing()
 }
 
 #[test]
-fn absent_unit_is_named_beside_those_that_are_there() {
+fn unknown_unit_among_existing_ones_is_named_in_a_warning() {
     let stand = Stand::new(Plan::of(&["m1"]));
     for command in ["stop", "unload", "destroy"] {
         write(&stand, "a.service", HELLO);
@@ -363,7 +363,7 @@ fn absent_unit_is_named_beside_those_that_are_there() {
 }
 
 #[test]
-fn json_is_what_the_api_says() {
+fn json_output_equals_the_entities_of_the_api() {
     let stand = Stand::new(Plan::of(&["m1"]));
     write(&stand, "a.service", HELLO);
     assert_eq!(code(&stand.fleetctl(&["start", "a"])), 0);
@@ -377,7 +377,7 @@ fn json_is_what_the_api_says() {
 }
 
 #[test]
-fn a_socket_is_passed_on_over_stdin_and_stdout() {
+fn fd_forward_copies_between_a_socket_and_stdio() {
     use std::io::{Read, Write};
     use std::process::{Command, Stdio};
     let stand = Stand::new(Plan::of(&["m1"]));
@@ -401,7 +401,7 @@ fn a_socket_is_passed_on_over_stdin_and_stdout() {
 
 /// A fake ssh that runs its command locally; unit tests in `ssh.rs` check the arguments.
 #[test]
-fn a_tunnel_is_the_systems_ssh() {
+fn tunnel_runs_the_ssh_of_the_system() {
     use std::os::unix::fs::PermissionsExt;
     let stand = Stand::new(Plan::of(&["m1"]));
     let bin = stand.folder.join("bin");
@@ -432,7 +432,7 @@ fn a_tunnel_is_the_systems_ssh() {
 }
 
 #[test]
-fn what_was_asked_of_a_server_that_is_silent_is_not_asked_again() {
+fn request_that_times_out_is_not_repeated() {
     use std::io::{Read, Write};
     let folder = folder();
     let socket = folder.join("silent.sock");
@@ -470,7 +470,7 @@ fn what_was_asked_of_a_server_that_is_silent_is_not_asked_again() {
 }
 
 #[test]
-fn each_request_is_shown_with_its_time_to_who_asks_for_it() {
+fn debug_flag_prints_each_request_with_its_time() {
     let stand = Stand::new(Plan::of(&["m1"]));
     let before = jiff::Timestamp::now();
     let output = stand.fleetctl(&["--debug", "list-machines"]);

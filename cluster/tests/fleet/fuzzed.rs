@@ -28,7 +28,7 @@ use corpus::{Target, damaged, files, targets};
 const TARGETS: &[(&str, Target)] = targets!(api_request, stored_value);
 
 #[test]
-fn each_corpus_of_the_cluster_goes_through_its_target_and_a_fifth_of_it_past_the_parser() {
+fn each_cluster_corpus_passes_its_target_and_a_fifth_passes_the_parser() {
     for (target, run) in TARGETS {
         let files = files(target);
         let past = files.iter().filter(|bytes| run(bytes)).count();

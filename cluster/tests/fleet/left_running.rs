@@ -62,7 +62,7 @@ fn unkillable_process_keeps_its_claim_after_its_file_is_removed() {
 }
 
 #[test]
-fn what_waits_for_its_next_try_is_given_up_all_the_same() {
+fn exclusive_unit_waiting_for_its_retry_is_given_up() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
         let fleetd = runs(&store, &init).await;
@@ -81,7 +81,7 @@ fn what_waits_for_its_next_try_is_given_up_all_the_same() {
 }
 
 #[test]
-fn a_fleetd_that_ends_waits_until_init_has_nothing_of_what_it_guards() {
+fn exiting_fleetd_waits_until_init_has_no_exclusive_unit() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
         let fleetd = runs(&store, &init).await;
@@ -106,7 +106,7 @@ fn ghost(name: &str) -> Value {
 }
 
 #[test]
-fn a_machine_that_leaves_does_not_wait_for_what_was_never_its_own() {
+fn leaving_machine_does_not_wait_for_processes_that_are_not_its_units() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
         let fleetd = runs(&store, &init).await;
@@ -121,7 +121,7 @@ fn a_machine_that_leaves_does_not_wait_for_what_was_never_its_own() {
 }
 
 #[test]
-fn a_machine_that_leaves_waits_for_what_it_has_claimed_though_its_file_is_gone() {
+fn leaving_machine_waits_for_a_claimed_unit_whose_file_was_removed() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
         let fleetd = runs(&store, &init).await;
@@ -138,7 +138,7 @@ fn a_machine_that_leaves_waits_for_what_it_has_claimed_though_its_file_is_gone()
 }
 
 #[test]
-fn an_init_that_takes_nothing_and_has_nothing_is_not_waited_for() {
+fn exit_does_not_wait_for_an_init_without_our_source_that_refuses_puts() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
         init.knows_us.send_replace(false);
@@ -153,7 +153,7 @@ fn an_init_that_takes_nothing_and_has_nothing_is_not_waited_for() {
 }
 
 #[test]
-fn where_there_is_no_init_and_none_took_anything_there_is_nothing_to_wait_for() {
+fn exit_does_not_wait_if_init_is_absent_and_never_accepted_a_source() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
         init.mute.send_replace(Some(0));
@@ -171,7 +171,7 @@ fn where_there_is_no_init_and_none_took_anything_there_is_nothing_to_wait_for() 
 }
 
 #[test]
-fn an_init_that_went_away_with_what_it_was_told_is_waited_for() {
+fn exit_waits_for_an_absent_init_that_had_accepted_a_source() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
         let fleetd = runs(&store, &init).await;

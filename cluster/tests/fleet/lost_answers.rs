@@ -139,7 +139,7 @@ fn told_of(there: bool, asked: Between, done: bool, between: Option<Between>) ->
 }
 
 #[test]
-fn what_was_done_or_lost_is_done_once() {
+fn write_with_a_lost_answer_takes_effect_once() {
     for done in [true, false] {
         assert_eq!(told(("PUT", WISH), done, None), (204, "loaded".to_string()));
         assert_eq!(told(("PUT", OTHER), done, None), (201, "inactive".to_string()));
@@ -157,7 +157,7 @@ fn unit_created_and_destroyed_by_others_since_is_not_recreated() {
 }
 
 #[test]
-fn what_was_undone_by_others_since_is_not_told_as_never_done() {
+fn write_undone_by_another_client_is_reported_as_unknown() {
     let gone = Some(("DELETE", ""));
     for done in [true, false] {
         assert_eq!(told(("PUT", WISH), done, gone), (503, "gone".to_string()));

@@ -9,7 +9,7 @@ use cluster::unit_file::UnitFile;
 use std::collections::BTreeSet;
 
 #[test]
-fn of_two_units_that_are_one_to_init_one_runs_and_of_the_other_it_is_told() {
+fn of_two_units_with_one_name_at_init_one_runs_and_one_is_refused() {
     let mut cluster = Cluster::new();
     let native = |text: &str| native_unit::read("web.yaml", text).unwrap();
     let service = native("unit: web\nexec-start: /bin/serve\n");
@@ -51,7 +51,7 @@ fn of_two_units_that_are_one_to_init_one_runs_and_of_the_other_it_is_told() {
 }
 
 #[test]
-fn who_goes_by_the_name_of_another_is_not_run_beside_it() {
+fn unit_with_an_alias_equal_to_another_units_name_is_refused() {
     let service =
         |more: &str| UnitFile::parse(&format!("[Service]\nExecStart=/bin/true\n{more}\n")).unwrap();
     let timer = native_unit::read("backup.yaml", "type: timer\nactivates: x\n").unwrap();
@@ -134,7 +134,7 @@ fn new_name_of_a_running_unit_displaces_no_other() {
 }
 
 #[test]
-fn a_unit_that_took_over_the_name_of_another_is_its_heir() {
+fn unit_that_now_has_the_name_at_init_is_the_heir() {
     let mut cluster = Cluster::new();
     let native = native_unit::read("web.yaml", "exec-start: /bin/serve\n").unwrap();
     let own = "web.service";
@@ -148,7 +148,7 @@ fn a_unit_that_took_over_the_name_of_another_is_its_heir() {
 }
 
 #[test]
-fn who_runs_and_has_another_name_by_now_is_not_displaced_by_one_that_does_not_run() {
+fn running_unit_with_a_changed_name_is_not_displaced_by_a_stopped_one() {
     let mut cluster = Cluster::new();
     let timer = native_unit::read("backup.yaml", "type: timer\nactivates: x\n").unwrap();
     let write =

@@ -10,7 +10,7 @@ const GLOBAL: &str = r#"{"name":"Global","section":"X-Fleet","value":"true"}"#;
 const UNIT: &str = "hello@1.service";
 
 #[test]
-fn the_original_fleetctl_is_served_byte_for_byte() {
+fn fleetctl_1_0_gets_the_expected_bytes() {
     let stand = Stand::new(Plan::of(&["m1"]));
     let mut fleetctl = Original::at(&stand.socket());
     let missing = fleetctl.unit(UNIT);
@@ -56,7 +56,7 @@ fn the_original_fleetctl_is_served_byte_for_byte() {
 }
 
 #[test]
-fn every_command_of_the_original_comes_to_its_end() {
+fn every_command_of_fleetctl_1_0_completes() {
     let stand = Stand::new(Plan::of(&["m1"]));
     let mut fleetctl = Original::at(&stand.socket());
     fleetctl.submit(UNIT, SLEEP);
@@ -78,7 +78,7 @@ fn every_command_of_the_original_comes_to_its_end() {
 }
 
 #[test]
-fn the_original_goes_on_with_what_is_there() {
+fn fleetctl_1_0_works_on_existing_units() {
     let stand = Stand::new(Plan::of(&["m1", "m2"]));
     let mut fleetctl = Original::at(&stand.socket());
     fleetctl.submit("hello@.service", SLEEP);
@@ -105,7 +105,7 @@ fn the_original_goes_on_with_what_is_there() {
 }
 
 #[test]
-fn lists_of_several_pages_come_whole_to_the_original() {
+fn fleetctl_1_0_reads_lists_of_several_pages() {
     let settings = Settings { token_limit: 2, ..Settings::default() };
     let stand = Stand::new(Plan { settings, ..Plan::of(&["m1", "m2", "m3"]) });
     let mut fleetctl = Original::at(&stand.socket());

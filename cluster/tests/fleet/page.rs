@@ -6,7 +6,7 @@ use crate::stand::{Plan, Stand, folder};
 use cluster::api::listener::Security;
 
 #[test]
-fn a_machine_that_goes_away_is_seen_without_a_reload() {
+fn ui_page_shows_a_lost_machine_without_a_reload() {
     let security = Security { insecure_loopback_only: true, ..Security::default() };
     let stand = Stand::new(Plan {
         machines: vec![("m1", vec![]), ("m2", vec![("disk", "ssd")])],
@@ -30,7 +30,7 @@ fn a_machine_that_goes_away_is_seen_without_a_reload() {
 }
 
 #[test]
-fn page_says_since_when_it_is_stale_while_the_registry_is_away() {
+fn ui_page_shows_its_age_while_the_registry_is_unavailable() {
     let security = Security { insecure_loopback_only: true, ..Security::default() };
     let stand = Stand::new(Plan { security: Some(security), ..Plan::of(&["m1"]) });
     let mut browser = Browser::open(&format!("http://{}/ui", stand.tcp.unwrap()), folder());

@@ -54,7 +54,7 @@ fn stays(text: &str) -> String {
 }
 
 #[test]
-fn who_looks_at_a_terminal_sees_what_is_waited_for() {
+fn progress_line_on_a_terminal_names_the_awaited_state() {
     let stand = Stand::new(Plan::of(&["0123456789abcdef"]));
     put_follower(&stand);
     let words = ["start", "--block-attempts=30", "follows.service"];
@@ -68,7 +68,7 @@ fn who_looks_at_a_terminal_sees_what_is_waited_for() {
 }
 
 #[test]
-fn it_is_seen_however_long_a_command_waits() {
+fn progress_line_is_shown_in_every_kind_of_wait() {
     // Without an engine the unit stays unplaced, without a reason.
     let stand = Stand::new(Plan::of(&[]));
     put_follower(&stand);
@@ -107,7 +107,7 @@ fn progress_is_hidden_without_a_terminal() {
 }
 
 #[test]
-fn a_unit_that_ends_or_does_not_begin_is_not_waited_for() {
+fn fleetctl_does_not_wait_for_a_unit_that_exits_or_cannot_start() {
     let stand = Stand::new(Plan::of(&["m1"]));
     let unit = |name: &str, ends: &str| {
         write(&stand, name, &format!("{HELLO}[X-Test]\nEnds={ends}\n"));

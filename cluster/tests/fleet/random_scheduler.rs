@@ -151,7 +151,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(1_500), ..ProptestConfig::default() })]
 
     #[test]
-    fn every_wanted_unit_is_where_it_may_be_or_can_be_nowhere(
+    fn every_wanted_unit_is_placed_correctly_or_fits_nowhere(
         rounds in prop::collection::vec(prop::collection::vec(change(), 1..6), 1..12)
     ) {
         let mut scheduler = Scheduler::default();

@@ -6,7 +6,7 @@ use crate::stand::{HELLO, Plan, Stand, code, stderr, stdout, write};
 use cluster::unit_file::UnitFile;
 
 #[test]
-fn a_rollout_goes_on_while_units_come_up_and_back_when_one_does_not() {
+fn rollout_continues_while_units_become_active_and_rolls_back_otherwise() {
     let stand = Stand::new(Plan { failing: true, ..Plan::of(&["m1", "m2"]) });
     write(&stand, "web@.service", HELLO);
     assert_eq!(code(&stand.fleetctl(&["start", "web@1", "web@2", "web@3"])), 0);
@@ -32,7 +32,7 @@ fn a_rollout_goes_on_while_units_come_up_and_back_when_one_does_not() {
 }
 
 #[test]
-fn a_global_unit_is_rolled_out_machine_by_machine() {
+fn global_unit_is_rolled_out_machine_by_machine() {
     let stand = three();
     let everywhere = everywhere();
     write(&stand, "all.service", &everywhere);
@@ -76,7 +76,7 @@ fn a_global_unit_is_rolled_out_machine_by_machine() {
 }
 
 #[test]
-fn a_rollout_that_was_left_in_the_middle_goes_on() {
+fn interrupted_rollout_continues() {
     let stand = three();
     let everywhere = everywhere();
     let machines = || stand.get("/fleet/v1/units/all.service").json()["machines"].clone();
@@ -113,7 +113,7 @@ fn a_rollout_that_was_left_in_the_middle_goes_on() {
 }
 
 #[test]
-fn a_rollout_that_goes_on_and_fails_gives_the_old_file_back() {
+fn continued_rollout_that_fails_restores_the_old_file() {
     let stand = three();
     let everywhere = everywhere();
     write(&stand, "all.service", &everywhere);

@@ -13,7 +13,7 @@ fn wishes(stand: &Stand) -> String {
 }
 
 #[test]
-fn a_moment_without_etcd_does_not_turn_a_rollout_of_instances_round() {
+fn short_etcd_outage_does_not_roll_back_a_rollout_of_instances() {
     let stand = running("web@.service", HELLO, &["web@1", "web@2", "web@3"], 3);
     let (store, mut is_away) = (stand.store.clone(), false);
     let way = by_way_of(&stand, move |asked| {
@@ -33,7 +33,7 @@ fn a_moment_without_etcd_does_not_turn_a_rollout_of_instances_round() {
 }
 
 #[test]
-fn a_moment_without_etcd_does_not_end_a_rollout_of_a_global_unit_as_it_begins() {
+fn short_etcd_outage_at_its_start_does_not_end_a_global_rollout() {
     let stand = running("all.service", &everywhere(), &["all"], 3);
     let (store, mut is_away) = (stand.store.clone(), false);
     let way = by_way_of(&stand, move |asked| {
@@ -51,7 +51,7 @@ fn a_moment_without_etcd_does_not_end_a_rollout_of_a_global_unit_as_it_begins() 
 }
 
 #[test]
-fn what_was_destroyed_or_unloaded_in_the_middle_of_a_rollout_stays_so() {
+fn unit_destroyed_or_unloaded_during_a_rollout_stays_so() {
     let stand = running("web@.service", HELLO, &["web@1", "web@2", "web@3"], 3);
     let new = HELLO.replace("1000", "2000");
     write(&stand, "web@.service", &new);
@@ -76,7 +76,7 @@ fn what_was_destroyed_or_unloaded_in_the_middle_of_a_rollout_stays_so() {
 }
 
 #[test]
-fn another_file_that_was_put_in_the_middle_of_a_rollout_is_not_rolled_over() {
+fn file_put_by_another_client_during_a_rollout_is_not_overwritten() {
     let stand = running("web@.service", HELLO, &["web@1", "web@2"], 2);
     let other = HELLO.replace("1000", "3000");
     let options = UnitFile::parse(&other).unwrap().options;
@@ -96,7 +96,7 @@ fn another_file_that_was_put_in_the_middle_of_a_rollout_is_not_rolled_over() {
 }
 
 #[test]
-fn a_rollout_that_goes_back_wishes_nothing_that_was_unloaded_meanwhile() {
+fn rollback_does_not_launch_a_unit_unloaded_meanwhile() {
     let stand = running("web@.service", HELLO, &["web@1", "web@2"], 2);
     write(&stand, "web@.service", &bad(HELLO));
     let endpoint = format!("unix://{}", stand.socket().display());
@@ -131,7 +131,7 @@ fn meanwhile(stand: &Stand, put: &'static str, words: &'static [&'static str]) -
 }
 
 #[test]
-fn what_is_stopped_or_destroyed_as_it_is_waited_for_does_not_turn_a_rollout_round() {
+fn unit_stopped_or_destroyed_during_the_wait_causes_no_rollback() {
     let names = ["web@1", "web@2", "web@3"];
     for (words, said, left) in [
         (
@@ -155,7 +155,7 @@ fn what_is_stopped_or_destroyed_as_it_is_waited_for_does_not_turn_a_rollout_roun
 }
 
 #[test]
-fn what_is_stopped_or_destroyed_as_all_its_machines_are_waited_for_does_not_either() {
+fn global_unit_stopped_or_destroyed_during_the_wait_causes_no_rollback() {
     for (words, said, left) in [
         (&["stop", "all"], "all.service was stopped in the meantime", "all.service\tloaded\n"),
         (&["unload", "all"], "all.service was stopped in the meantime", "all.service\tinactive\n"),
@@ -233,7 +233,7 @@ fn unloads(stand: &Stand, name: &'static str) -> impl FnMut() + Send + 'static {
 }
 
 #[test]
-fn what_is_unloaded_just_before_it_is_replaced_stays_so() {
+fn unit_unloaded_just_before_its_replacement_stays_unloaded() {
     let stand = running("web@.service", HELLO, &["web@1", "web@2"], 2);
     let new = HELLO.replace("1000", "2000");
     write(&stand, "web@.service", &new);
@@ -245,7 +245,7 @@ fn what_is_unloaded_just_before_it_is_replaced_stays_so() {
 }
 
 #[test]
-fn what_is_unloaded_just_before_it_gets_its_old_file_back_stays_so() {
+fn unit_unloaded_just_before_its_rollback_stays_unloaded() {
     let stand = running("a.service", HELLO, &["a"], 1);
     write(&stand, "a.service", &bad(HELLO));
     let way = just_before(&stand, "/bin/sleep", unloads(&stand, "a"));
@@ -257,7 +257,7 @@ fn what_is_unloaded_just_before_it_gets_its_old_file_back_stays_so() {
 }
 
 #[test]
-fn a_file_that_is_put_just_before_a_unit_is_replaced_stays() {
+fn file_put_just_before_a_replacement_is_kept() {
     let stand = running("web@.service", HELLO, &["web@1", "web@2"], 2);
     let other = HELLO.replace("1000", "3000");
     let way = just_before(&stand, "units/web%402.service", puts(&stand, "web@2.service", &other));
@@ -286,7 +286,7 @@ fn puts(stand: &Stand, name: &'static str, text: &str) -> impl FnMut() + Send + 
 }
 
 #[test]
-fn the_same_file_that_another_put_just_before_is_not_taken_back() {
+fn equal_file_put_by_another_client_is_not_rolled_back() {
     let (stand, new) = bad_third();
     let way = just_before(&stand, "units/web%402.service", puts(&stand, "web@2.service", &new));
     let rolled = stand.fleetctl(&[&way, "rollout", "web@.service"]);
@@ -314,7 +314,7 @@ fn unit_recreated_from_the_same_file_is_not_rolled_back() {
 }
 
 #[test]
-fn a_machine_that_does_not_have_it_any_more_does_not_turn_a_rollout_round() {
+fn machine_that_no_longer_has_the_unit_causes_no_rollback() {
     let stand = three();
     let marked = format!("{}MachineMetadata=k=1\n", everywhere());
     for id in ["m1", "m2", "m3"] {
@@ -341,7 +341,7 @@ fn a_machine_that_does_not_have_it_any_more_does_not_turn_a_rollout_round() {
 }
 
 #[test]
-fn instances_that_are_on_all_machines_are_rolled_out_machine_by_machine() {
+fn global_instances_are_rolled_out_machine_by_machine() {
     let stand = running("web@.service", &everywhere(), &["web@1", "web@2"], 6);
     let old = hashes(&stand);
     write(&stand, "web@.service", &bad(&everywhere()));
@@ -366,7 +366,7 @@ fn instances_that_are_on_all_machines_are_rolled_out_machine_by_machine() {
 }
 
 #[test]
-fn instances_on_all_machines_that_were_left_in_the_middle_go_on_or_back() {
+fn interrupted_rollout_of_global_instances_continues_or_rolls_back() {
     let stand = running("web@.service", &everywhere(), &["web@1", "web@2"], 6);
     let old = hashes(&stand);
     let half = |text: &str| {

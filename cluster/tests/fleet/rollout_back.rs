@@ -33,7 +33,7 @@ fn left_in_the_middle() -> (Stand, Vec<String>) {
 }
 
 #[test]
-fn machines_that_a_rollout_never_came_to_keep_what_they_had_when_it_goes_back() {
+fn machines_that_a_rollout_did_not_reach_keep_their_file_in_a_rollback() {
     let (stand, old) = left_in_the_middle();
     let (middle, cat) = (hashes(&stand), stdout(&stand.fleetctl(&["cat", "all"])));
     write(&stand, "all.service", &bad(&everywhere()).replace("/bin/false", "/bin/false # 2"));
@@ -49,7 +49,7 @@ fn machines_that_a_rollout_never_came_to_keep_what_they_had_when_it_goes_back() 
 
 /// The failing rollout reached more machines than the interrupted one.
 #[test]
-fn machines_that_only_the_second_rollout_came_to_have_what_they_had_before_it() {
+fn machines_that_only_the_second_rollout_reached_get_their_file_back() {
     let (stand, old) = left_in_the_middle();
     let middle = hashes(&stand);
     write(&stand, "all.service", &bad_for(&everywhere(), "all.service", "m3"));
@@ -65,7 +65,7 @@ fn machines_that_only_the_second_rollout_came_to_have_what_they_had_before_it() 
 }
 
 #[test]
-fn an_instance_that_was_in_the_middle_is_there_again_where_the_rollout_fails_at_another() {
+fn rollback_returns_an_instance_to_the_middle_of_its_other_rollout() {
     let stand = running("web@.service", &everywhere(), &["web@1", "web@2"], 6);
     let file = UnitFile::parse(&everywhere().replace("1000", "3000")).unwrap();
     let half = serde_json::json!({
@@ -81,7 +81,7 @@ fn an_instance_that_was_in_the_middle_is_there_again_where_the_rollout_fails_at_
 }
 
 #[test]
-fn a_rollout_that_goes_on_looks_first_at_those_that_have_the_file() {
+fn continued_rollout_first_checks_machines_that_have_the_file() {
     let (stand, old) = left_in_the_middle();
     let again = stand.fleetctl(&["rollout", "--no-rollback", "all.service"]);
     assert_eq!(code(&again), 1);
@@ -90,7 +90,7 @@ fn a_rollout_that_goes_on_looks_first_at_those_that_have_the_file() {
 }
 
 #[test]
-fn a_file_by_which_a_unit_is_not_global_any_more_is_not_rolled_out() {
+fn rollout_of_a_non_global_file_for_a_global_unit_is_refused() {
     let (stand, old) = all_have_it(&[]);
     write(&stand, "all.service", &HELLO.replace("1000", "2000"));
     let refused = stand.fleetctl(&["rollout", "all.service"]);
@@ -129,7 +129,7 @@ fn file_written_by_another_client_during_a_rollout_stays() {
 }
 
 #[test]
-fn what_could_not_go_back_is_not_rolled_out() {
+fn rollout_that_could_not_be_rolled_back_is_refused() {
     let signs = |key: &'static str| ["--sign-key", key, "--cluster-name", "here"];
     let (stand, old) = all_have_it(&signs("bob.key"));
     write(&stand, "all.service", &everywhere().replace("1000", "2000"));
@@ -156,7 +156,7 @@ fn what_could_not_go_back_is_not_rolled_out() {
 }
 
 #[test]
-fn a_moment_without_etcd_does_not_turn_a_rollout_round() {
+fn short_etcd_outage_does_not_roll_back_a_global_rollout() {
     let (stand, old) = all_have_it(&[]);
     let (store, mut is_away) = (stand.store.clone(), false);
     let way = by_way_of(&stand, move |asked| {

@@ -45,7 +45,7 @@ fn units_spread_by_load_and_ties_go_to_the_smaller_id() {
 }
 
 #[test]
-fn a_new_machine_gets_only_what_is_new() {
+fn new_machine_gets_only_new_units() {
     let mut scheduler = scheduler(1);
     for n in 0..4 {
         launch(&mut scheduler, &format!("u{n}.service"), "");
@@ -59,7 +59,7 @@ fn a_new_machine_gets_only_what_is_new() {
 }
 
 #[test]
-fn units_of_a_machine_that_is_gone_move_and_no_others() {
+fn only_units_of_the_missing_machine_move() {
     let mut scheduler = scheduler(3);
     for n in 0..6 {
         launch(&mut scheduler, &format!("u{n}.service"), "");
@@ -78,7 +78,7 @@ fn units_of_a_machine_that_is_gone_move_and_no_others() {
 }
 
 #[test]
-fn what_is_wished_inactive_leaves_its_machine() {
+fn unit_with_desired_state_inactive_leaves_its_machine() {
     let mut scheduler = scheduler(1);
     scheduler
         .set_unit(&name("a.service"), Some(unit("a.service", "", Desired::Inactive, Some("m0"))));
@@ -116,7 +116,7 @@ fn units_that_follow_each_other_are_never_placed() {
 }
 
 #[test]
-fn of_units_that_conflict_one_goes_to_each_machine() {
+fn units_in_conflict_go_to_different_machines() {
     let mut scheduler = scheduler(3);
     for n in 0..5 {
         launch(&mut scheduler, &format!("conflict.{n}.service"), "Conflicts=conflict.*.service");
@@ -130,7 +130,7 @@ fn of_units_that_conflict_one_goes_to_each_machine() {
 }
 
 #[test]
-fn a_conflict_counts_both_ways_and_ends_with_its_unit() {
+fn conflict_applies_both_ways_and_ends_with_its_unit() {
     let mut scheduler = scheduler(1);
     launch(&mut scheduler, "a.service", "Conflicts=hello.service");
     settle(&mut scheduler);
@@ -181,7 +181,7 @@ fn metadata_and_machine_ids_choose_the_machine() {
 }
 
 #[test]
-fn changed_metadata_moves_what_no_longer_fits() {
+fn changed_metadata_moves_units_that_no_longer_fit() {
     let mut scheduler = scheduler(0);
     scheduler.set_machine(&id("a"), Some(machine(&[("role", "web")])));
     scheduler.set_machine(&id("b"), Some(machine(&[])));
@@ -215,7 +215,7 @@ fn global_units_are_load_peers_and_obstacles() {
 }
 
 #[test]
-fn what_drives_a_global_unit_away_moves_in_one_group_with_what_follows_that() {
+fn follower_of_a_displaced_global_unit_moves_in_one_group_with_the_cause() {
     let mut scheduler = Scheduler::default();
     scheduler.set_machine(&id("m0"), Some(machine(&[("k", "1")])));
     launch(&mut scheduler, "guard.service", "Conflicts=agent.service\nMachineMetadata=k=1");
@@ -234,7 +234,7 @@ fn what_drives_a_global_unit_away_moves_in_one_group_with_what_follows_that() {
 }
 
 #[test]
-fn of_a_machine_that_is_away_no_global_unit_is_taken_for_gone() {
+fn global_units_of_an_absent_machine_count_as_still_there() {
     let known = machine(&[("k", "1")]);
     // The known metadata keeps the agent off the first machine; the other machine's metadata is
     // unknown.
@@ -260,7 +260,7 @@ fn a_template_is_never_placed() {
 }
 
 #[test]
-fn a_drained_machine_is_left() {
+fn units_leave_a_drained_machine() {
     let mut scheduler = scheduler(2);
     launch(&mut scheduler, "a.service", "");
     settle(&mut scheduler);

@@ -42,7 +42,7 @@ fn security(made: &Path) -> Security {
 }
 
 #[test]
-fn a_server_that_shows_the_wrong_certificate_is_refused() {
+fn server_with_a_wrong_certificate_is_refused() {
     let made = folder();
     let at = |name: &str| made.join(name);
     authorities(&made, &[("server", "ca"), ("client", "ca")]);
@@ -107,7 +107,7 @@ fn is_held(mut stream: &TcpStream) -> bool {
 }
 
 #[test]
-fn half_handshakes_of_a_crowd_leave_room_for_others() {
+fn many_unfinished_handshakes_leave_slots_for_others() {
     let made = folder();
     authorities(&made, &[("server", "ca"), ("client", "ca")]);
     let stand = Stand::new(Plan { security: Some(security(&made)), ..Plan::of(&["m1"]) });

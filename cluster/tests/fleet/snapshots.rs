@@ -31,7 +31,7 @@ impl Time for Fast {
 }
 
 #[test]
-fn snapshot_of_a_list_is_freed_though_no_other_list_is_asked_for() {
+fn snapshot_of_a_list_is_freed_without_a_further_list() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let clock = Clock::of(Arc::new(Fast(Instant::now())));

@@ -101,7 +101,7 @@ async fn runs(store: &Store, init: &Arc<Told>, time: &StoodStill) -> Fleetd {
 /// A resuming machine has no network, maybe never again. Nothing it could wait for arrives, because
 /// its clock does not move.
 #[test]
-fn a_machine_that_stood_still_for_longer_than_its_lease_gives_up_first_what_is_exclusive() {
+fn machine_paused_beyond_its_lease_first_gives_up_exclusive_units() {
     assert!(fence::asking(TTL) > Duration::from_secs(1), "it could wait for long");
     soon(async {
         let (store, init, time) = (Store::memory(), Told::new(), StoodStill::new());
@@ -134,7 +134,7 @@ fn endless_events_of_init_do_not_delay_giving_up_exclusive_units() {
 /// A machine that is cut off reconciles again only after its next lease renewal: until then each
 /// check would see the same state.
 #[test]
-fn a_machine_that_is_cut_off_looks_at_what_it_was_told_again_with_the_next_sign_of_life() {
+fn machine_cut_off_from_etcd_reconciles_again_after_its_next_renewal() {
     soon(async {
         let (store, init, time) = (Store::memory(), Told::new(), StoodStill::new());
         let fleetd = runs(&store, &init, &time).await;

@@ -40,7 +40,7 @@ fn rebooted_machine_takes_over_only_the_key_of_its_own_silent_run() {
 }
 
 #[test]
-fn a_claim_of_the_last_run_of_a_machine_is_not_taken_over() {
+fn claim_of_a_machines_previous_run_is_not_taken_over() {
     let mut cluster = Cluster::new();
     cluster.machine("m1");
     let (epoch, lease) = cluster.lead("m1");

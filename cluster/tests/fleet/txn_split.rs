@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 #[test]
-fn more_followers_than_one_write_can_hold_go_in_pieces_behind_the_unit_they_follow() {
+fn too_many_followers_for_one_write_move_in_parts_after_their_leader() {
     const FOLLOWERS: usize = 200;
     let mut cluster = Cluster::new();
     cluster.machine("m0");
@@ -47,7 +47,7 @@ fn more_followers_than_one_write_can_hold_go_in_pieces_behind_the_unit_they_foll
 }
 
 #[test]
-fn a_move_that_is_more_than_any_write_holds_is_told_and_keeps_no_other_back() {
+fn move_too_large_for_any_write_is_reported_and_delays_no_other() {
     let mut cluster = Cluster::new();
     cluster.machine("m0");
     let (epoch, _) = cluster.lead("m0");
@@ -73,7 +73,7 @@ fn a_move_that_is_more_than_any_write_holds_is_told_and_keeps_no_other_back() {
 }
 
 #[test]
-fn an_etcd_that_takes_less_in_one_write_is_written_less() {
+fn etcd_with_a_lower_transaction_limit_gets_smaller_writes() {
     let mut cluster = Cluster::new();
     cluster.machine("m0");
     let (epoch, _) = cluster.lead("m0");

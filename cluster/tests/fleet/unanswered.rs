@@ -17,7 +17,7 @@ fn unit_is_created_although_the_answer_was_lost() {
 }
 
 #[test]
-fn what_is_waited_for_is_waited_for_beyond_a_moment_without_etcd() {
+fn start_keeps_waiting_through_a_short_etcd_outage() {
     let stand = Stand::new(Plan::of(&["m1"]));
     write(&stand, "a.service", &format!("{HELLO}\n[X-Fleet]\nMachineOf=b.service\n"));
     write(&stand, "b.service", HELLO);
@@ -36,7 +36,7 @@ fn what_is_waited_for_is_waited_for_beyond_a_moment_without_etcd() {
 }
 
 #[test]
-fn a_restart_does_not_end_between_down_and_up() {
+fn restart_continues_to_the_start_after_an_etcd_outage() {
     let stand = Stand::new(Plan::of(&["m1"]));
     write(&stand, "a.service", HELLO);
     assert_eq!(code(&stand.fleetctl(&["start", "a.service"])), 0);
@@ -83,7 +83,7 @@ fn restart_that_cannot_observe_the_stop_leaves_no_unit_down() {
 }
 
 #[test]
-fn a_restart_of_what_is_nowhere_says_why_and_its_wish_stands() {
+fn restart_of_an_unplaceable_unit_names_the_reason_and_keeps_it_launched() {
     let stand = Stand::new(Plan::of(&["m1"]));
     write(&stand, "a.service", &format!("{HELLO}\n[X-Fleet]\nMachineID=nope\n"));
     assert_eq!(code(&stand.fleetctl(&["start", "--no-block", "a.service"])), 0);
@@ -94,7 +94,7 @@ fn a_restart_of_what_is_nowhere_says_why_and_its_wish_stands() {
 }
 
 #[test]
-fn what_is_watched_in_json_comes_in_json() {
+fn watched_list_with_json_prints_json() {
     let stand = Stand::new(Plan::of(&["m1"]));
     write(&stand, "a.service", HELLO);
     assert_eq!(code(&stand.fleetctl(&["start", "a.service"])), 0);
@@ -123,7 +123,7 @@ fn is_without_etcd(socket: &Path) {
 }
 
 #[test]
-fn what_is_watched_is_watched_beyond_a_moment_without_etcd() {
+fn watched_list_continues_after_a_short_etcd_outage() {
     for path in ["GET /fleet/v1/events", "GET /fleet/v1/state"] {
         let stand = Stand::new(Plan::of(&["m1"]));
         write(&stand, "a.service", HELLO);

@@ -41,7 +41,7 @@ fn why_names_unreadable_values_and_a_drain_counts_such_units() {
 }
 
 #[test]
-fn garbage_where_global_units_stand_makes_no_other_unit_one() {
+fn unreadable_global_key_makes_no_unit_global() {
     let mut cluster = Cluster::new();
     cluster.machine("m1");
     let (epoch, _) = cluster.lead("m1");

@@ -34,7 +34,7 @@ async fn running(store: &Store, init: &std::sync::Arc<Told>) -> Fleetd {
 }
 
 #[test]
-fn what_init_does_not_take_is_said_of_the_units_that_wait_for_it() {
+fn units_waiting_for_a_refused_source_show_the_refusal() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
         let fleetd = running(&store, &init).await;
@@ -56,7 +56,7 @@ fn what_init_does_not_take_is_said_of_the_units_that_wait_for_it() {
 }
 
 #[test]
-fn what_init_did_not_take_once_is_not_said_of_what_it_is_not_to_have() {
+fn unit_not_in_the_refused_source_does_not_show_the_refusal() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
         let fleetd = running(&store, &init).await;
@@ -88,7 +88,7 @@ fn unit_name_invalid_for_init_does_not_block_other_units() {
 }
 
 #[test]
-fn what_runs_is_not_said_to_run_as_a_newer_file_has_it() {
+fn running_unit_is_not_published_with_the_hash_of_a_newer_file() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
         let fleetd = running(&store, &init).await;
@@ -110,7 +110,7 @@ fn what_runs_is_not_said_to_run_as_a_newer_file_has_it() {
 }
 
 #[test]
-fn while_init_is_silent_how_the_units_fare_is_said_not_to_be_known() {
+fn unit_states_are_published_as_unknown_while_init_is_silent() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
         let fleetd = running(&store, &init).await;
@@ -125,7 +125,7 @@ fn while_init_is_silent_how_the_units_fare_is_said_not_to_be_known() {
 }
 
 #[test]
-fn what_runs_on_as_an_older_file_has_it_is_said_to() {
+fn unit_running_with_an_older_file_is_published_so() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
         let fleetd = running(&store, &init).await;
@@ -190,13 +190,13 @@ fn is_known_after_the_lease(meanwhile: bool) {
 }
 
 #[test]
-fn a_fleetd_that_was_away_beyond_its_lease_knows_what_runs_on_as_an_older_file_has_it() {
+fn fleetd_down_beyond_its_lease_knows_units_running_with_an_older_file() {
     is_known_after_the_lease(false);
     is_known_after_the_lease(true);
 }
 
 #[test]
-fn an_init_that_hangs_holds_nothing_up() {
+fn hanging_init_delays_neither_changes_nor_exit_of_fleetd() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
         let fleetd = running(&store, &init).await;
@@ -215,7 +215,7 @@ fn an_init_that_hangs_holds_nothing_up() {
 }
 
 #[test]
-fn what_init_refuses_for_good_is_not_put_again_all_the_time() {
+fn permanently_refused_source_is_put_again_with_growing_delays() {
     soon(async {
         let (store, init) = (Store::memory(), Told::new());
         let fleetd = running(&store, &init).await;

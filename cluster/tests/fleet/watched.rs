@@ -48,7 +48,7 @@ impl Drop for Looking {
 }
 
 #[test]
-fn events_tell_each_change_on_a_line() {
+fn events_prints_each_change_on_one_line() {
     let stand = Stand::new(Plan::of(&[MACHINE]));
     write(&stand, "hello.service", HELLO);
     let looking = Looking::at(&stand, &["events"]);

@@ -6,7 +6,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::time::{Duration, Instant};
 
-/// A hundredth of ten minutes, or a tenth in long runs.
+/// Ten minutes, scaled down by a hundred, or by ten in long runs.
 fn without_engine() -> Duration {
     let minute = Duration::from_secs(60);
     if std::env::var_os("GROUNDSTATE_ALL").is_some() { minute } else { minute / 10 }
@@ -24,7 +24,7 @@ fn version_of_etcd() -> String {
 }
 
 #[test]
-fn without_an_engine_machines_go_on_and_why_says_so() {
+fn machines_keep_running_units_without_an_engine_and_why_says_so() {
     let leading = Node::with(manner("engine_reconcile_interval=0.4\n"));
     let other = leading.beside(manner("disable_engine=true\n"));
     let _etcd = leading.etcd();

@@ -23,7 +23,7 @@ fn when_alone(node: &Node, id: &str, ip: &str) {
 }
 
 #[test]
-fn a_machine_is_its_id_whatever_its_address_and_its_disk() {
+fn machine_keeps_its_identity_with_another_address_or_disk() {
     // On a slow host the lease still exists after the restart of fleetd.
     let conf = "agent_ttl=9s\npublic_ip=192.0.2.1\n".to_string();
     let node = Node::with(Manner { conf, ..Manner::default() });
@@ -67,7 +67,7 @@ fn a_machine_is_its_id_whatever_its_address_and_its_disk() {
 }
 
 #[test]
-fn an_id_that_is_none_keeps_fleetd_from_beginning() {
+fn fleetd_does_not_start_with_an_invalid_machine_id() {
     let node = Node::new();
     let zeros = "0".repeat(32);
     let cases =

@@ -100,7 +100,7 @@ fn ends_no_lease_of_others(node: &Node) {
 }
 
 #[test]
-fn a_machine_in_wrong_hands_makes_no_other_run_anything() {
+fn compromised_machine_cannot_run_units_on_another_machine() {
     let leading = Node::with(manner("engine", ""));
     let other = leading.beside(manner("other", "disable_engine=true\n"));
     let _etcd = leading.etcd();
@@ -145,7 +145,7 @@ fn a_machine_in_wrong_hands_makes_no_other_run_anything() {
 }
 
 #[test]
-fn a_machine_that_may_not_lead_says_so_once() {
+fn machine_without_the_right_to_lead_logs_that_once() {
     let node = Node::with(manner("other", "engine_reconcile_interval=0.2\n"));
     let _etcd = node.etcd();
     rights(&node, "engine", &node.id);

@@ -76,7 +76,7 @@ fn answered(node: &Node) -> String {
 }
 
 #[test]
-fn what_is_secret_is_shown_nowhere_and_dumped_into_no_file() {
+fn secrets_appear_in_no_output_and_no_core_dump() {
     let conf = "verbosity=1\netcd_username=root\ntls_cert_file=../server.crt\n\
                 tls_key_file=../server.key\ntls_client_ca_file=../ca.crt\n";
     let env = vec![("FLEET_ETCD_PASSWORD", PASSWORD.to_string())];

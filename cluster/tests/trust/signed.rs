@@ -54,7 +54,7 @@ fn refused(node: &Node, unit: &str, why: &str) {
 }
 
 #[test]
-fn a_machine_that_trusts_keys_runs_what_they_signed_last_and_nothing_else() {
+fn machine_with_trusted_keys_runs_only_the_newest_signed_file() {
     let conf = "trusted_keys_file=../good.pub\ncluster_name=here\nstate_directory=state\n";
     let node = Node::with(Manner { conf: conf.to_string(), ..Manner::default() });
     keys(&node);

@@ -55,7 +55,8 @@ impl Rolling<'_> {
     }
 
     /// For a unit that was in another rollout: returns the unit before that rollout, and the
-    /// machines that lost its file only by this rollout. `None` in place of the machines means all.
+    /// machines whose older file only this rollout replaced. `None` in place of the machines means
+    /// all.
     async fn other_rollout(
         &mut self,
         old: &Unit,

@@ -22,7 +22,8 @@ impl UnitRunner {
         let answered = self.take_claims(snapshot, lease).await;
         let (goal, ttl) = (&self.goal, self.ttl);
         let wanted = |name: &UnitName| goal.get(name).is_some_and(|one| may_run(one, ttl));
-        // fleetd stops the unit until init no longer has it, even if the lease is renewed.
+        // From now on fleetd repeats the stop until init no longer has the unit, even if the lease
+        // is renewed.
         self.giving_up.extend(self.held.iter().filter(|name| !wanted(name)).cloned());
         self.held.retain(wanted);
         let guarded = |name: &UnitName| self.held.contains(name) || self.giving_up.contains(name);

@@ -9,14 +9,14 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
 pub(super) const CASES: [Case; 2] = [
-    sample("machines_and_their_metadata_are_there_over_http", machines).like(&[
+    sample("machines_and_metadata_are_served_over_http", machines).like(&[
         "TestMachinesList",
         "TestMachinesListBadNextPageToken",
         "TestMachinesPatchAddModify",
         "TestMachinesPatchDelete",
         "TestMachinesPatchBad",
     ]),
-    sample("fleetctl_knows_where_to_ask_and_what_it_is", of_itself).like(&[
+    sample("fleetctl_reads_its_endpoint_variable_and_prints_help_and_version", of_itself).like(&[
         "TestFleetctlWithEnv",
         "TestClientVersionFlag",
         "TestClientVersionHelpOutput",

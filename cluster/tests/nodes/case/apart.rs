@@ -10,9 +10,9 @@ pub(super) const CASES: [Case; 4] = [
     sample("hung_fleetd_does_not_let_an_exclusive_unit_run_twice", hung).with("agent_ttl=12s\n"),
     sample("fleetd_that_hangs_while_cut_off_gives_exclusive_units_up_in_time", hung_apart)
         .with("agent_ttl=12s\n"),
-    soak("a_machine_apart_for_any_time_runs_nothing_exclusive_twice", partitions)
+    soak("exclusive_unit_runs_once_however_long_its_machine_is_cut_off", partitions)
         .with("agent_ttl=12s\n"),
-    sample("a_unit_that_fails_everywhere_does_not_wander", fails_everywhere),
+    sample("unit_that_fails_everywhere_does_not_move", fails_everywhere),
 ];
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -87,7 +87,7 @@ fn put_slow_witness(cluster: &Cluster) {
 
 fn partitions(cluster: &mut Cluster) {
     put_witness(cluster);
-    // Less than a lease, a little more, and a hundredth of ten minutes.
+    // Less than a lease, a little more, and ten minutes scaled down by a hundred.
     for apart in [TTL - SECOND, TTL + SECOND, 5 * TTL] {
         let old = cluster.when_on(1, "only.service");
         cluster.when_on(1, "any.service");

@@ -10,9 +10,10 @@ pub(super) const CASES: [Case; 4] = [
         .like(&["TestUnitSSHActions", "TestUnitStatus"]),
     soak("a_global_unit_is_shown_and_restarted_on_every_machine", global)
         .like(&["TestScheduleGlobalUnits"]),
-    soak("the_key_of_a_machine_is_asked_for_once_and_must_stay", known_hosts)
+    soak("ssh_host_key_is_asked_for_once_and_must_not_change", known_hosts)
         .like(&["TestKnownHostsVerification"]),
-    sample("all_of_it_goes_through_a_tunnel", tunnel).like(&["TestTunnelScheduleBatchUnits"]),
+    sample("all_commands_work_through_an_ssh_tunnel", tunnel)
+        .like(&["TestTunnelScheduleBatchUnits"]),
 ];
 
 const SAYS: &str = "[Service]\nExecStart=/bin/sh -c 'echo Hello, World!; exec sleep 100000'\n";

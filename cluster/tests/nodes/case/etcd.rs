@@ -7,12 +7,12 @@ use crate::stand::program::{throughout, until, within};
 use std::time::{Duration, Instant};
 
 pub(super) const CASES: [Case; 6] = [
-    sample("etcds_leader_goes_away_and_no_unit_notices", leader_of_etcd),
-    sample("what_was_changed_while_a_machine_was_away_is_so_when_it_is_back", changed),
-    sample("a_power_cut_of_all_is_recovered_from", power_cut),
-    soak("a_machine_that_was_paused_gives_up_what_is_exclusive", paused),
-    soak("a_machine_that_crashes_and_boots_at_once_runs_its_units_once", rebooted),
-    soak("without_an_engine_machines_do_what_they_were_told", no_engine)
+    sample("loss_of_etcds_leader_affects_no_unit", leader_of_etcd),
+    sample("changes_during_the_absence_of_a_machine_apply_when_it_returns", changed),
+    sample("cluster_recovers_from_a_power_cut_of_all_nodes", power_cut),
+    soak("machine_paused_beyond_its_lease_gives_its_exclusive_unit_up", paused),
+    soak("machine_that_crashes_and_reboots_at_once_runs_its_units_once", rebooted),
+    soak("machines_follow_their_schedules_without_an_engine", no_engine)
         .with("disable_engine=true\n"),
 ];
 

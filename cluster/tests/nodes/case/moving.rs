@@ -7,18 +7,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const CASES: [Case; 8] = [
     sample("units_of_a_killed_node_move_and_why_says_so", killed),
-    sample("a_machine_in_the_place_of_another_gets_its_unit_alone", member_replaced)
+    sample("replacement_machine_gets_only_the_unit_of_the_lost_one", member_replaced)
         .like(&["TestDynamicClusterMemberReboot"]),
     sample("a_node_that_is_shut_down_leaves_at_once", shut_down),
-    sample("a_fleetd_that_is_stopped_stops_its_units_and_ends_well", fleetd_stopped)
+    sample("stopped_fleetd_stops_its_units_and_exits_cleanly", fleetd_stopped)
         .like(&["TestNodeShutdown", "TestShutdown"]),
-    sample("a_second_machine_of_one_id_is_refused_and_both_are_named", twins)
+    sample("second_machine_with_the_same_id_is_refused_and_the_message_names_both", twins)
         .like(&["TestDetectMachineId"]),
     sample("sockets_timers_and_paths_fire_and_move", triggers),
-    soak("a_unit_goes_to_the_free_machine_and_the_others_stay", migration)
+    soak("unit_moves_to_the_free_machine_and_other_units_stay", migration)
         .on(4)
         .like(&["TestDynamicClusterNewMemberUnitMigration"]),
-    soak("a_drained_machine_is_emptied_and_takes_nothing", drained),
+    soak("drained_machine_loses_its_units_and_takes_no_new_ones", drained),
 ];
 
 fn killed(cluster: &mut Cluster) {

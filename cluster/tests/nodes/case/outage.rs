@@ -9,21 +9,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub(super) const CASES: [Case; 11] = [
-    sample("a_node_without_etcd_keeps_all_that_runs", connectivity)
+    sample("node_cut_off_from_etcd_keeps_its_units_running", connectivity)
         .like(&["TestSingleNodeConnectivityLoss"]),
     sample("another_engine_leads_when_the_leader_is_killed", leader),
     soak("units_of_a_leading_machine_move_within_its_ttl_and_an_election_of_etcd", failover)
         .with("agent_ttl=5s\n"),
     // Long enough to give up in time on a busy host.
     sample("an_exclusive_unit_is_never_on_two_machines", exclusive).with("agent_ttl=9s\n"),
-    sample("a_new_configuration_is_taken_while_it_runs", reconfigured)
+    sample("running_fleetd_applies_a_new_configuration", reconfigured)
         .like(&["TestReconfigureServer"]),
     soak("unit_that_cannot_run_is_not_waited_for", hopeless),
-    sample("a_leader_that_slept_writes_nothing_any_more", sleeper),
+    sample("paused_leader_writes_nothing_after_it_resumes", sleeper),
     sample("units_run_on_while_etcd_has_no_quorum", quorum),
     soak("a_node_without_etcd_shuts_down", shut_down_alone).like(&["TestShutdownVsMonitor"]),
-    sample("a_killed_fleetd_finds_its_units_again", fleetd_killed),
-    sample("a_fleetd_that_is_not_to_leave_leaves_its_units_running", stays)
+    sample("restarted_fleetd_after_a_kill_finds_its_units", fleetd_killed),
+    sample("fleetd_with_leave_on_stop_false_leaves_its_units_running", stays)
         .with("leave_on_stop=false\n"),
 ];
 
@@ -312,7 +312,7 @@ fn quorum(cluster: &mut Cluster) {
 /// Time until everything matches the desired states after etcd recovers.
 const CONVERGED: Duration = Duration::from_secs(60);
 
-/// A hundredth of ten minutes, but at least three leases; a tenth in long runs.
+/// Ten minutes, scaled down by a hundred (by ten in long runs), but at least three leases.
 fn without_quorum() -> Duration {
     if std::env::var_os("GROUNDSTATE_ALL").is_some() { 20 * LEASE } else { 3 * LEASE }
 }

@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 
 pub(super) const CASES: [Case; 1] =
-    [sample("the_page_shows_a_node_go_and_why_without_a_reload", stopped)];
+    [sample("ui_page_shows_a_lost_node_and_the_reason_without_a_reload", stopped)];
 
 /// Forwards a local port to a node's socket, for the browser. Ends with the process.
 fn lead_to(socket: String) -> u16 {

@@ -7,18 +7,18 @@ use crate::stand::program::until;
 use std::collections::BTreeSet;
 
 pub(super) const CASES: [Case; 8] = [
-    sample("a_unit_goes_to_the_machine_it_names", machine_id)
+    sample("unit_runs_on_the_machine_that_it_names", machine_id)
         .like(&["TestScheduleConditionMachineID"]),
     sample("units_that_belong_together_move_together", machine_of).like(&["TestScheduleMachineOf"]),
     sample("units_that_conflict_are_never_together", conflicts).like(&["TestScheduleConflicts"]),
     sample("several_conflicts_on_a_line_and_on_several_lines_count", several_conflicts)
         .like(&["TestScheduleMultipleConflicts"]),
-    sample("a_global_unit_runs_on_every_machine_that_may_have_it", global)
+    sample("global_unit_runs_on_every_machine_that_fits", global)
         .like(&["TestScheduleGlobalUnits", "TestScheduleGlobalConflicts"]),
-    sample("a_replaced_unit_goes_elsewhere", replaces).like(&["TestScheduleReplace"]),
+    sample("replaced_unit_moves_to_another_machine", replaces).like(&["TestScheduleReplace"]),
     sample("units_that_replace_each_other_are_refused", circular)
         .like(&["TestScheduleCircularReplace"]),
-    soak("a_conflict_of_one_side_holds_for_both", one_way)
+    soak("conflict_declared_by_one_unit_applies_to_both", one_way)
         .on(1)
         .like(&["TestScheduleOneWayConflict"]),
 ];

@@ -9,9 +9,9 @@ use serde_json::Value;
 use std::time::Duration;
 
 pub(super) const CASES: [Case; 2] = [
-    sample("a_node_that_boots_within_its_lease_has_its_units_again_before_that_ends", rebooted)
+    sample("node_rebooted_within_its_lease_runs_its_units_before_the_lease_ends", rebooted)
         .with("agent_ttl=15s\n"),
-    sample("a_copy_of_a_disk_is_refused_as_long_as_the_first_one_lives", copied)
+    sample("machine_with_a_copied_disk_is_refused_while_the_original_runs", copied)
         .with("agent_ttl=15s\n"),
 ];
 
@@ -81,7 +81,7 @@ fn copied(cluster: &mut Cluster) {
     cluster.node(3).put("machine-id", &id(1));
     cluster.node(3).start_fleetd();
     until("it is refused, and why", || {
-        cluster.node(3).log("fleetd").contains("it runs, or ran, from this disk").then_some(())
+        cluster.node(3).log("fleetd").contains("runs, or ran, from this disk").then_some(())
     });
     throughout(TTL, "the first one has its key", || {
         key(cluster, 1).is_none_or(|now| now == before)

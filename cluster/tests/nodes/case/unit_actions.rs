@@ -20,10 +20,11 @@ pub(super) const CASES: [Case; 9] =
         ]),
         sample("instances_of_a_template_go_where_their_names_say", instances)
             .like(&["TestTemplatesWithSpecifiersInMetadata"]),
-        sample("what_install_says_brings_a_loaded_unit_up_and_down", install)
+        sample("loaded_unit_starts_and_stops_with_the_unit_in_its_wanted_by", install)
             .like(&["TestInstallUnit"]),
-        sample("the_words_of_the_cluster_are_those_of_the_machine", same_words),
-        sample("a_unit_goes_through_its_states", flow).like(&["TestSystemdUnitFlow"]),
+        sample("list_units_shows_the_states_of_systemctl_on_the_machine", same_words),
+        sample("unit_passes_through_inactive_loaded_and_launched", flow)
+            .like(&["TestSystemdUnitFlow"]),
     ];
 
 /// Creates files NAME@1.service to NAME@N.service.

@@ -8,12 +8,12 @@ use crate::wire::Fault;
 use std::time::{Duration, Instant};
 
 pub(super) const CASES: [Case; 6] = [
-    sample("a_slow_wire_moves_and_stops_nothing", slow).with(WIRED),
-    sample("a_wire_of_one_way_is_no_wire_and_stops_nothing", one_way).with(WIRED),
-    sample("broken_connections_lose_no_wish", broken).with(WIRED),
-    soak("answers_that_end_in_the_middle_stop_nothing", cut_short).with(WIRED),
-    soak("a_late_sign_of_life_ends_nothing", late).with(WIRED),
-    soak("a_silent_etcd_is_told_in_time", silent).with(WIRED),
+    sample("slow_wire_to_etcd_moves_and_stops_no_unit", slow).with(WIRED),
+    sample("one_way_wire_to_etcd_counts_as_cut_off_and_stops_no_unit", one_way).with(WIRED),
+    sample("broken_connections_to_etcd_lose_no_request", broken).with(WIRED),
+    soak("truncated_answers_of_etcd_stop_no_unit", cut_short).with(WIRED),
+    soak("late_lease_renewal_stops_no_unit", late).with(WIRED),
+    soak("silent_etcd_is_reported_in_time", silent).with(WIRED),
 ];
 
 const TOO_SLOW: Duration = Duration::from_secs(2);
