@@ -170,12 +170,10 @@ impl Store {
         }
     }
 
-    /// Returns all committed records whose key starts with this byte, in the order of keys.
+    /// Returns all committed records whose key starts with this byte, in any order.
     pub(crate) fn all(&self, kind: u8) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let of_kind = self.index.iter().filter(|(key, _)| key.first() == Some(&kind));
-        let mut found: Vec<_> = of_kind.map(|(key, place)| (&**key, self.value(*place))).collect();
-        found.sort_unstable_by_key(|(key, _)| *key);
-        found.into_iter()
+        let of_kind = self.index.iter().filter(move |(key, _)| key.first() == Some(&kind));
+        of_kind.map(|(key, place)| (&**key, self.value(*place)))
     }
 
     /// Stages a record; an unchanged one adds no bytes. If the value is too long or cannot be
@@ -266,7 +264,9 @@ impl Store {
     /// Decodes the committed values of this kind, in the order of keys. The error is for the
     /// console.
     pub(crate) fn read_values<T: DeserializeOwned>(&self, kind: Kind) -> Result<Vec<T>, String> {
-        self.all(kind as u8).map(|(_, bytes)| decode(kind, bytes)).collect()
+        let mut found: Vec<_> = self.all(kind as u8).collect();
+        found.sort_unstable_by_key(|(key, _)| *key);
+        found.into_iter().map(|(_, bytes)| decode(kind, bytes)).collect()
     }
 
     /// Stages the removal of a record.
@@ -474,7 +474,8 @@ mod tests {
     /// Keys and values, as found by an image that opens the store.
     fn found(store: &Store) -> Vec<(Vec<u8>, u64)> {
         let of = |(key, value): (&[u8], &[u8])| (key.to_vec(), fields::decode(value).unwrap());
-        open(store).unwrap().all(7).map(of).collect()
+        let found: BTreeMap<_, _> = open(store).unwrap().all(7).map(of).collect();
+        found.into_iter().collect()
     }
 
     #[test]
