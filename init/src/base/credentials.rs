@@ -76,7 +76,7 @@ mod tests {
     use std::os::unix::net::{UnixListener, UnixStream};
 
     #[test]
-    fn only_the_owner_of_the_namespace_is_believed_without_inspection() {
+    fn only_the_owner_of_the_user_namespace_is_trusted_without_inspection() {
         assert!(is_owner(0, 0) && is_owner(1_000, 1_000));
         assert!(!is_owner(1_000, 0) && !is_owner(0, OVERFLOW_UID));
         assert!(!is_owner(OVERFLOW_UID, OVERFLOW_UID));

@@ -285,7 +285,7 @@ mod tests {
         33 22 8:2 /\xfe /srv/a\\040\xff rw master:1 - ext4 /dev/\xff ro,seclabel\n";
 
     #[test]
-    fn who_answers_for_a_mount_is_told_by_its_type() {
+    fn server_of_a_mount_follows_from_its_type() {
         assert_eq!(ground(TABLE, "22"), Some(FsKind::Here));
         assert_eq!(ground(TABLE, "30"), Some(FsKind::Elsewhere));
         assert_eq!(ground(TABLE, "31"), Some(FsKind::Memory));
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_is_of_the_kernel_or_of_the_file_system_its_file_is_on() {
+    fn kind_of_a_descriptor_is_that_of_the_file_system_of_its_file() {
         let (read, _write) = std::io::pipe().unwrap();
         assert_eq!(ground_of(read.as_fd()), Some(FsKind::Memory));
         let file = File::open("/proc/self/stat").unwrap();
@@ -314,13 +314,13 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_escapes_is_read_as_it_is() {
+    fn escaped_mount_points_are_decoded() {
         assert_eq!(unescape(br"/mnt/a\040b\134c").as_bytes(), br"/mnt/a b\c");
         assert_eq!(unescape(br"/plain\").as_bytes(), br"/plain\");
     }
 
     #[test]
-    fn a_place_whose_name_is_no_text_hides_no_mount() {
+    fn mount_point_that_is_not_utf8_hides_no_other_mount() {
         let dir = std::env::temp_dir().join(format!("gs-mounts-{}", std::process::id()));
         let place = dir.join(std::ffi::OsStr::from_bytes(b"\xff \xfe"));
         std::fs::create_dir_all(&place).unwrap();
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_on_a_mount_that_fits_is_opened_and_one_that_leads_elsewhere_is_not() {
+    fn path_is_opened_only_if_it_stays_on_a_fitting_mount() {
         let dir = std::env::temp_dir().join(format!("gs-mounted-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         std::fs::write(dir.join("file"), "x").unwrap();
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_memory_is_told_by_the_mount_on_top() {
+    fn path_below_a_remote_mount_is_not_in_memory() {
         let memory = |path| is_in_memory_by(TABLE, path);
         assert!(memory("/srv/farther/x.pid"));
         let below = [TABLE, b"34 30 0:43 / /srv/far/below rw - tmpfs tmpfs rw\n"].concat();

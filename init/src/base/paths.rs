@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "files")]
-    fn paths_of_one_file_are_the_same() {
+    fn two_paths_of_one_file_are_equal() {
         let top = std::env::temp_dir().join(format!("groundstate-same-{}", std::process::id()));
         create_dir_all(top.join("run")).unwrap();
         symlink(top.join("run"), top.join("link")).unwrap();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_runtime_directory_is_found_from_anywhere() {
+    fn relative_runtime_directory_becomes_absolute() {
         let relative = absolute("run/groundstate".to_string());
         assert!(relative.starts_with('/') && relative.ends_with("/run/groundstate"), "{relative}");
         assert_eq!(absolute("/run/x".to_string()), "/run/x");

@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_may_hold_anything() {
+    fn process_name_with_any_characters_is_parsed() {
         let line = b"42 (a) b (c) S 1 42 41 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 998877 1 2";
         let stat = parse_stat(line).unwrap();
         assert_eq!((stat.pid, stat.parent, stat.group, stat.session), (42, 1, 42, 41));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn when_a_process_began_is_told_by_the_clock_of_the_kept_state() {
+    fn start_time_of_a_process_uses_the_clock_of_the_saved_state() {
         let before = crate::base::clock::ticks();
         assert!(stat(nix::unistd::getpid()).unwrap().began <= before);
         let child = crate::sys::process::fork(&[], || 0).unwrap();
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_there_and_its_parent_is_its_ancestor() {
+    fn own_process_is_found_and_its_parent_is_an_ancestor() {
         let own = nix::unistd::getpid();
         assert_eq!(stat(own).unwrap().parent, nix::unistd::getppid().as_raw());
         assert_eq!(ancestors(own).next(), Some(nix::unistd::getppid()));

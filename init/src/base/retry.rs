@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_pass_is_asked_for_longer_than_what_will_not() {
+    fn transient_error_is_retried_longer_than_a_permanent_one() {
         assert_eq!(asked(0, Errno::EROFS), (1, true));
         assert_eq!(asked(2, Errno::EROFS), (3, true));
         assert_eq!(asked(usize::MAX, Errno::EROFS), (3, false));

@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_signal_that_asks_for_an_end_says_which() {
+    fn each_shutdown_signal_has_its_kind_of_shutdown() {
         let ends: Vec<(i32, Shutdown)> = of_an_end()
             .filter_map(|signal| Some((signal, end_by(signal, Mode::Machine)?)))
             .collect();

@@ -363,7 +363,7 @@ mod source_put_tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn a_revision_counts_from_its_flip_on_and_a_failed_one_leaves_nothing() {
+    fn revision_becomes_valid_at_its_flip_and_a_failed_one_leaves_nothing() {
         let dir = std::env::temp_dir().join(format!("groundstate-store.{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         let store = Store::of(dir.to_str().unwrap(), &Name::new("fleet").unwrap());

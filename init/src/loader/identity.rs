@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_machine_id_is_one_and_not_the_last_one() {
+    fn new_machine_id_is_valid_and_unique() {
         let id = new_id().unwrap();
         assert!(is_id(&id), "{id}");
         assert_ne!(id, new_id().unwrap());

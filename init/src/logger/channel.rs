@@ -322,7 +322,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_trouble_is_heard_as_it_was_said() {
+    fn long_trouble_report_is_received_unchanged() {
         let (ours, theirs) = socket::pair().unwrap();
         let mut link = Link::new(Pid::from_raw(1), ours, Time::ZERO);
         let unit = "web".parse().unwrap();

@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_name_their_controllers() {
+    fn cgroup_settings_name_their_controllers() {
         let setting = |file: &str| (file.to_string(), "1".to_string());
         let settings =
             ["memory.max", "memory.high", "pids.max", "cpu.idle", "cpuset.cpus"].map(setting);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_of_what_there_is() {
+    fn percentages_are_converted_by_the_resources_of_the_machine() {
         let whole = machine_memory().unwrap();
         let half: u64 = meant("memory.max", "50%").unwrap().parse().unwrap();
         assert!(half.abs_diff(whole / 2) <= 1);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_looked_for_in_dev_and_nowhere_else() {
+    fn disk_path_outside_dev_is_refused() {
         let refused = |path: &str| numbers(path).unwrap_err().raw_os_error();
         assert_eq!(refused("/dev/null"), Some(libc::ENOTBLK));
         for elsewhere in ["/tmp/disk", "/dev/../tmp", "/dev/fd/0"] {

@@ -435,7 +435,7 @@ mod tests {
     use groundstate_units::spec::Exit;
 
     #[test]
-    fn who_ends_while_it_is_held_is_not_signalled_by_its_pid() {
+    fn process_that_exits_while_held_is_not_signalled_by_its_pid() {
         let pause = || {
             loop {
                 nix::unistd::pause();

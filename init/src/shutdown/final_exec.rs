@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_image_ends_as_this_one_would_have() {
+    fn next_image_continues_the_same_end() {
         let again = |how, haste, crashes| {
             let watchdog = None;
             let end =

@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn reaping_in_a_step_is_bounded_so_that_orphans_outlast_no_deadline() {
+    fn reaping_in_one_step_of_the_shutdown_is_bounded() {
         // In a child, whose children no other test reaps.
         let child = sys::process::fork(&[], || {
             let more = limit::REAPS_A_TURN + 1;
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn root_s_processes_whose_name_begins_with_an_at_sign_are_spared() {
+    fn processes_of_root_with_an_at_sign_are_not_killed_at_shutdown() {
         if !nix::unistd::geteuid().is_root() {
             return crate::not_run!("it takes root");
         }
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lives_on_without_its_first_thread_is_ended_too() {
+    fn process_without_its_first_thread_is_killed_at_shutdown() {
         let child = sys::process::tests::without_first_thread();
         let found = left(nix::unistd::getpid()).contains(&child);
         signal::kill(child, KILL).unwrap();

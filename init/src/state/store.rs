@@ -559,7 +559,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "memfd_create, and mmap of a file")]
-    fn the_key_of_the_longest_name_fits_a_frame() {
+    fn key_of_the_longest_name_fits_a_frame() {
         let name = Name::new(&"x".repeat(groundstate_units::limit::NAME)).unwrap();
         let mut table: Table<Name, u64> = Table::of(BTreeMap::from([(name.clone(), 1)]));
         let mut store = Store::new().unwrap();
@@ -578,7 +578,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "memfd_create, and mmap of a file")]
-    fn a_record_that_fits_no_frame_leaves_nothing_staged() {
+    fn record_that_exceeds_a_frame_leaves_nothing_staged() {
         let mut store = Store::new().unwrap();
         store.put(&key(1), &1u64);
         let staged = store.staged.bytes.clone();

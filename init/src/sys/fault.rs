@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "fork")]
-    fn a_fault_goes_on_as_the_next_image() {
+    fn fault_or_panic_executes_the_next_image() {
         let (exit, noted) = fate(|| std::process::abort());
         assert_eq!((exit, noted[0]), (Exit::Code(42), libc::SIGABRT as u8));
         let (exit, noted) = fate(by_panic);
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "fork")]
-    fn a_child_of_the_armed_process_just_ends() {
+    fn fault_in_a_child_of_the_armed_process_ends_only_the_child() {
         let (exit, _) = fate(|| {
             let child = process::fork(&[], || std::process::abort()).unwrap();
             let ended = wait::await_end(child).unwrap();

@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_child_reads_is_there_until_it_has_left_and_freed_then() {
+    fn plan_of_a_sharing_child_is_freed_after_the_child_has_left() {
         // SAFETY: the plan is this thread's.
         let (_, _, shared) = child(|plan| unsafe {
             assert_eq!(
@@ -388,7 +388,7 @@ mod tests {
 
     #[cfg(miri)]
     #[test]
-    fn a_whole_child_reads_nothing_but_its_plan() {
+    fn child_reads_only_its_plan_until_its_exec() {
         use super::super::child::tests::pretended;
 
         let (board, id, shared) = child(|plan| {

@@ -520,7 +520,7 @@ mod safe_mkdir_path_tests {
     use super::*;
 
     #[test]
-    fn directories_are_made_and_own_links_followed() {
+    fn missing_directories_are_created_and_own_links_followed() {
         let dir = std::env::temp_dir().join(format!("gs-way-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         std::os::unix::fs::symlink("real", dir.join("link")).unwrap();

@@ -266,7 +266,7 @@ fn its_own(init: &Init) -> bool {
 /// A main process that is not init's child exits and a canary gets its pid, after a request to
 /// reload or restart its unit and before init handles either. Returns false if another process took
 /// the pid first.
-fn asked_of_who_has_gone(init: &Init, verb: &'static str) -> bool {
+fn main_process_exits_after_a_request(init: &Init, verb: &'static str) -> bool {
     let (process, pid) = victim(init, Whose::Forked);
     let mut client = init.client().expect("it listens");
     client.ask("ping", &json!({})).expect("an answer");
@@ -336,7 +336,8 @@ fn exited_main_process_is_not_passed_as_mainpid() {
     let init = Boot::new(files()).start("all");
     init.when_system("running");
     for verb in ["reload-unit", "restart"] {
-        let same = (0..turns(10, 500)).filter(|_| asked_of_who_has_gone(&init, verb)).count();
+        let same =
+            (0..turns(10, 500)).filter(|_| main_process_exits_after_a_request(&init, verb)).count();
         assert!(same > 0, "{verb}: no process ever got the pid");
     }
     init.tell("kill", &json!({"targets": ["fate"], "signal": 9}));

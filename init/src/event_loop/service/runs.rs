@@ -473,7 +473,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn an_end_that_was_not_heard_before_the_stop_is_not_the_end_of_that() {
+    fn unprocessed_end_of_a_run_is_dropped_when_a_stop_is_ordered() {
         let ended = |run| Event::Ended(RunId(run), Exit::Code(0));
         let (gone, executed) = (|run| Event::Gone(RunId(run)), Event::Executed(RunId(7)));
         let mut facts: VecDeque<Event> =
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_found_however_long_what_stands_before_it() {
+    fn line_end_on_a_ready_fd_is_found_after_more_bytes_than_one_read() {
         let (read, mut write) = std::io::pipe().unwrap();
         let read = OwnedFd::from(read);
         nix::fcntl::fcntl(&read, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK))

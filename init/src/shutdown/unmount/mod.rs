@@ -650,10 +650,9 @@ mod rounds_tests {
     }
 
     #[test]
-    fn however_many_hang_none_takes_the_time_of_another() {
+    fn hanging_unmounts_of_any_number_delay_no_other() {
         // Each fork copies the page tables of all parallel tests.
-        let own =
-            "shutdown::unmount::rounds_tests::however_many_hang_none_takes_the_time_of_another";
+        let own = "shutdown::unmount::rounds_tests::hanging_unmounts_of_any_number_delay_no_other";
         if !is_alone(own) {
             return;
         }
