@@ -7,7 +7,7 @@ use groundstate_units::text::name::Name;
 use std::path::Path;
 
 /// Exists in an initramfs that switches to another root: os-release(5).
-const LEADS_ON: &str = "/etc/initrd-release";
+const SWITCHES_ROOT: &str = "/etc/initrd-release";
 
 /// The words of the command line that concern init.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl KernelLine {
     /// another root, the goal is `rd.groundstate.target`; the other key is for that root.
     pub(crate) fn read() -> KernelLine {
         let is_memory = mount_table::table().is_ok_and(|table| mount_table::is_initramfs(&table));
-        let leads_on = is_memory && Path::new(LEADS_ON).exists();
+        let leads_on = is_memory && Path::new(SWITCHES_ROOT).exists();
         let text = std::fs::read_to_string("/proc/cmdline").unwrap_or_default();
         KernelLine::parse(&text, leads_on)
     }

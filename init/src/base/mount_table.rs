@@ -15,14 +15,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// File systems whose type starts with one of these are served by another process or machine.
-const ELSEWHERES: [&str; 11] =
+const SERVED_ELSEWHERE: [&str; 11] =
     ["fuse", "nfs", "cifs", "smb", "9p", "ceph", "afs", "lustre", "virtiofs", "orangefs", "autofs"];
 /// File systems with data on disks although their device number has major 0.
-const DISKLESS: [&str; 5] = ["btrfs", "zfs", "bcachefs", "ubifs", "overlay"];
+const DISKS_WITH_MAJOR_ZERO: [&str; 5] = ["btrfs", "zfs", "bcachefs", "ubifs", "overlay"];
 /// File systems with their files in memory only.
-const MEMORIES: [&str; 2] = ["tmpfs", "ramfs"];
+const MEMORY_TYPES: [&str; 2] = ["tmpfs", "ramfs"];
 /// Control file systems: they hold no files of their own.
-const CONTROLS: [&str; 3] = ["fusectl", "nfsd", "autofs"];
+const CONTROL_TYPES: [&str; 3] = ["fusectl", "nfsd", "autofs"];
 /// Bytes of the table that are read.
 const TABLE: u64 = 4 * 1024 * 1024;
 
@@ -90,35 +90,35 @@ pub(crate) fn unescape(text: &[u8]) -> OsString {
 
 impl Mount<'_> {
     /// Returns true if the kernel itself serves the mount.
-    pub(crate) fn is_of_here(&self) -> bool {
-        !ELSEWHERES.iter().any(|elsewhere| self.kind.starts_with(elsewhere))
+    pub(crate) fn is_local(&self) -> bool {
+        !SERVED_ELSEWHERE.iter().any(|elsewhere| self.kind.starts_with(elsewhere))
     }
 
     /// Returns true if PID 1 may access the mount: the kernel serves it, or it is the root, without
     /// which nothing works anyway.
     fn is_asked(&self) -> bool {
-        self.is_of_here() || self.at == "/"
+        self.is_local() || self.at == "/"
     }
 
     /// Returns true if its files are in memory, so that no disk can block an access.
     pub(crate) fn is_memory(&self) -> bool {
-        MEMORIES.contains(&self.kind)
+        MEMORY_TYPES.contains(&self.kind)
     }
 
     /// Returns true if data may be lost unless it is unmounted: it is on a disk or served by
     /// another process.
     pub(crate) fn holds_data(&self) -> bool {
-        self.is_on_disk() || (!self.is_of_here() && !CONTROLS.contains(&self.kind))
+        self.is_on_disk() || (!self.is_local() && !CONTROL_TYPES.contains(&self.kind))
     }
 
     /// Returns true if its data is on a disk of this machine.
     pub(crate) fn is_disk(&self) -> bool {
-        self.is_of_here() && self.is_on_disk()
+        self.is_local() && self.is_on_disk()
     }
 
     fn is_on_disk(&self) -> bool {
         // Major 0 means no single device.
-        !self.device.starts_with("0:") || DISKLESS.contains(&self.kind)
+        !self.device.starts_with("0:") || DISKS_WITH_MAJOR_ZERO.contains(&self.kind)
     }
 
     /// Returns true if the path is the mount point or below it.
@@ -170,13 +170,13 @@ pub(crate) fn ground_of(fd: BorrowedFd<'_>) -> Option<FsKind> {
 fn ground(table: &[u8], id: &str) -> Option<FsKind> {
     mounts(table).find(|mount| mount.id == id).map(|mount| match () {
         () if mount.is_memory() => FsKind::Memory,
-        () if mount.is_of_here() => FsKind::Here,
+        () if mount.is_local() => FsKind::Here,
         () => FsKind::Elsewhere,
     })
 }
 
 /// Returns true if another process serves a mount at or below this path, other than the root.
-pub(crate) fn has_elsewheres_below(table: &[u8], path: &str) -> bool {
+pub(crate) fn has_remote_mount_below(table: &[u8], path: &str) -> bool {
     mounts(table)
         .any(|mount| !mount.is_asked() && std::path::Path::new(&mount.at).starts_with(path))
 }
@@ -368,11 +368,11 @@ mod tests {
         assert_eq!(asked(&mine, "/proc/none"), Err(Errno::ENOENT));
         assert_eq!(asked(&mine, "relative"), Err(Errno::EXDEV));
         let text = String::from_utf8_lossy(&mine).replace(" - proc ", " - nfs4 ");
-        assert!(has_elsewheres_below(text.as_bytes(), "/"));
+        assert!(has_remote_mount_below(text.as_bytes(), "/"));
         assert_eq!(asked(text.as_bytes(), "/proc/self/stat"), Err(Errno::EXDEV));
         assert_eq!(asked(text.as_bytes(), "/"), Ok(()));
-        assert!(!has_elsewheres_below(b"22 1 0:1 / / rw - virtiofs x rw\n", "/"));
-        assert!(has_elsewheres_below(b"22 1 0:1 / /net rw - autofs x rw\n", "/"));
+        assert!(!has_remote_mount_below(b"22 1 0:1 / / rw - virtiofs x rw\n", "/"));
+        assert!(has_remote_mount_below(b"22 1 0:1 / /net rw - autofs x rw\n", "/"));
     }
 
     #[test]

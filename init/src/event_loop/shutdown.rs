@@ -234,14 +234,14 @@ impl Init {
     pub(crate) fn emergency(&mut self) {
         let goal = self.machine.wish().goal.iter();
         let goal: Vec<String> =
-            goal.map(|name| format!("{name}: {}", self.why_not(name))).collect();
+            goal.map(|name| format!("{name}: {}", self.why_unreachable(name))).collect();
         let settings = &self.machine.generation().settings;
         let emergency = &settings.emergency_target;
         let text = format!(
             "cannot reach the goal ({}) or the emergency target ({emergency}: {}); unit \
              directories: {}",
             goal.join(", "),
-            self.why_not(emergency),
+            self.why_unreachable(emergency),
             self.paths.unit_dirs(settings).join(", ")
         );
         if self.mode != Mode::Machine {

@@ -132,7 +132,7 @@ impl<'a> Disk<'a> {
     /// Uses the present mount table.
     pub(super) fn new(progress: &'a Progress<'a>) -> Disk<'a> {
         let mounts = mount_table::table().ok();
-        let mounts = mounts.filter(|table| mount_table::has_elsewheres_below(table, "/"));
+        let mounts = mounts.filter(|table| mount_table::has_remote_mount_below(table, "/"));
         Disk { mounts, progress }
     }
 }

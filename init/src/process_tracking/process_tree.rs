@@ -52,7 +52,7 @@ impl ProcessTree {
     }
 
     /// Removes a pid that a new process has got.
-    pub(super) fn not_ours(&mut self, pid: Pid) {
+    pub(super) fn forget_reused_pid(&mut self, pid: Pid) {
         self.heads.remove(&pid.as_raw());
         self.bands.remove(&pid.as_raw());
     }

@@ -147,7 +147,7 @@ impl Runs {
     }
 
     /// Forgets `pid` as the run's main process. Commands started by init remain mapped to the run.
-    pub(crate) fn own_main_no_more(&mut self, pid: i32, run: RunId) {
+    pub(crate) fn forget_own_main(&mut self, pid: i32, run: RunId) {
         if self.get(run).is_none_or(|running| running.line(pid).is_none()) {
             take_of(&mut self.by_pid, pid, run);
         }
@@ -242,14 +242,15 @@ impl Runs {
         }
         // A main process may have exited and its pid be reused, so the process's cgroup is checked
         // first.
-        let found = || self.by_main.get(&pid).copied().filter(|run| !self.is_strangers(pid, *run));
+        let found =
+            || self.by_main.get(&pid).copied().filter(|run| !self.has_reused_pid(pid, *run));
         let run = whose().or_else(found)?;
         Some((run, None))
     }
 
     /// Returns true if the main process recorded under that pid has exited and another process has
     /// the pid.
-    fn is_strangers(&self, pid: i32, run: RunId) -> bool {
+    fn has_reused_pid(&self, pid: i32, run: RunId) -> bool {
         self.main(run).is_none_or(Main::is_gone)
             && procfs::stat(Pid::from_raw(pid)).is_some_and(|stat| !stat.ended)
     }

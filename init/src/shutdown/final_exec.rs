@@ -89,7 +89,7 @@ pub(crate) fn arm(end: &End) {
 }
 
 /// Executes a copy of the binary in memory. Returns if that is impossible.
-pub(crate) fn go_on_in_memory(end: &mut End) {
+pub(crate) fn execute_from_memory(end: &mut End) {
     let Ok(memory) = memfd::program(c"init") else { return };
     let copy = || -> io::Result<()> {
         let mut own = File::open("/proc/self/exe")?.take(limit::IMAGE);

@@ -176,7 +176,7 @@ impl End {
             self.kill_rest(patience);
             if final_exec::image_is_deleted() {
                 // A deleted file in use keeps its file system writable.
-                final_exec::go_on_in_memory(self);
+                final_exec::execute_from_memory(self);
             }
             self.unmount();
         }
@@ -323,13 +323,13 @@ pub(crate) fn end(patience: Duration, mode: Mode) -> bool {
         tell(own, signal);
     }
     if !wait_for(own, patience, None) && !wait_for(own, LAST, Some(KILL)) {
-        tell_of_the_left(own, mode);
+        report_survivors(own, mode);
     }
     true
 }
 
 /// Reports processes that survive SIGKILL.
-fn tell_of_the_left(own: Pid, mode: Mode) {
+fn report_survivors(own: Pid, mode: Mode) {
     // This child may block on the log's reader.
     let mut voice = ConsoleLog::of(mode, None);
     for pid in left(own).into_iter().take(limit::BLOCKERS_NAMED) {

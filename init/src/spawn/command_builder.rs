@@ -88,7 +88,7 @@ impl CommandBuilder {
     pub(super) fn finish(mut self) -> Result<Orders, SetupError> {
         let particular = self.run.particular.as_ref();
         if let Some(particular) = particular.filter(|p| has_work(p, self.first)) {
-            wear(particular, self.first, self.owner)?;
+            apply_settings(particular, self.first, self.owner)?;
         }
         for (index, file) in (0..).zip(&self.run.env_file) {
             match environment::read(&file.path) {
@@ -310,7 +310,7 @@ const FILE_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// Applies these settings in the child. `asks` is true for the unit's first process, which checks
 /// the conditions.
-fn wear(particular: &Particular, asks: bool, owner: Owner) -> Result<(), SetupError> {
+fn apply_settings(particular: &Particular, asks: bool, owner: Owner) -> Result<(), SetupError> {
     if asks {
         await_files(particular);
     }
@@ -393,7 +393,7 @@ fn record_login(stdio: &Stdio, begins: bool, pid: i32) {
 }
 
 /// Removes the files of a run after its end, in a child. Returns the number of failures.
-pub(crate) fn put_off(particular: &Particular, main: i32) -> u8 {
+pub(crate) fn remove_run_files(particular: &Particular, main: i32) -> u8 {
     record_login(&particular.stdio, false, main);
     let runtime = particular.directories.iter();
     let runtime = runtime.filter(|d| d.kind == groundstate_units::spec::DirectoryKind::Runtime);

@@ -107,7 +107,7 @@ extern "C" fn at_fault(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_
 fn again(next: &Next, signal: u32) {
     // Signals from here on are for the next image; earlier ones are recorded.
     block_all();
-    let noted = [u64::from(signal), signal::not_dealt_with()];
+    let noted = [u64::from(signal), signal::unhandled()];
     let notes = usize::try_from(next.notes).unwrap_or(usize::MAX);
     // SAFETY: the kernel reads the sixteen bytes.
     unsafe { raw::call(libc::SYS_pwrite64, [notes, noted.as_ptr() as usize, 16, 0, 0, 0]) };

@@ -243,7 +243,7 @@ pub(crate) fn bit(signal: i32) -> u64 {
 }
 
 /// Signals that have arrived and were not handled.
-pub(super) fn not_dealt_with() -> u64 {
+pub(super) fn unhandled() -> u64 {
     RUNG.load(Ordering::SeqCst) | TAKEN.load(Ordering::SeqCst)
 }
 

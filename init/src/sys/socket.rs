@@ -4,7 +4,7 @@
 //! Each received descriptor becomes owned at once, so none leaks whatever the caller does. Nothing
 //! here blocks.
 
-use crate::sys::no_linger::{Impatience, close_without_linger};
+use crate::sys::no_linger::{InterruptTimer, close_without_linger};
 use crate::sys::{Pid, check, device, inbox};
 use mio::net::UnixStream;
 use nix::errno::Errno;
@@ -244,7 +244,7 @@ pub(crate) fn receive_into_inbox(
         return close_without_linger(|| receive_with(socket, buffer, room, 0));
     };
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-    let _impatience = carries_descriptors(socket)?.then(Impatience::begin);
+    let _impatience = carries_descriptors(socket)?.then(InterruptTimer::begin);
     // SAFETY: the header and all it points at lie in memory that stays mapped and is used only
     // here; the kernel also writes the length of the message there.
     unsafe {

@@ -292,7 +292,7 @@ impl Images {
 
 /// Arms the fault handler with the previous binary until the new image is ready: a crash executes
 /// that binary with the same state.
-pub(crate) fn gives_way_to(previous: &OwnedFd, resume: &Resume) {
+pub(crate) fn arm_fallback(previous: &OwnedFd, resume: &Resume) {
     let resume = Resume { previous: None, gave_way: true, ..resume.clone() };
     // If this fails, a crash has no fallback.
     let words = arguments(word("--resume", &resume));

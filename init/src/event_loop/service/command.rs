@@ -310,7 +310,7 @@ impl Init {
         let particular = running.spec().and_then(|spec| spec.particular.clone());
         let Some(particular) = particular else { return vec![Effect::Look] };
         let main = running.last_main;
-        match crate::sys::process::fork(&[], || crate::spawn::put_off(&particular, main)) {
+        match crate::sys::process::fork(&[], || crate::spawn::remove_run_files(&particular, main)) {
             Ok(pid) => {
                 self.tracker.started(run, pid);
                 self.runs.own(pid.as_raw(), run, CommandKind::Clean);

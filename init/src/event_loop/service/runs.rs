@@ -243,7 +243,7 @@ impl Init {
             running.search = None;
             // If the run was already being stopped, its end completes that stop.
             if !nothing_left && !running.procedure.is_told_to_stop() {
-                unsay_end(&mut self.pending.facts, run);
+                drop_pending_end(&mut self.pending.facts, run);
             }
         }
         self.advance(run, |procedure| procedure.stop(reason, nothing_left));
@@ -252,7 +252,7 @@ impl Init {
 
 /// Removes a pending end of the run that arrived before the decision to stop it. Processed now, it
 /// would end the stop early and the next run could start beside it. The stop reports its own end.
-fn unsay_end(facts: &mut VecDeque<Event>, run: RunId) {
+fn drop_pending_end(facts: &mut VecDeque<Event>, run: RunId) {
     facts.retain(|event| !matches!(event, Event::Ended(of, _) | Event::Gone(of) if *of == run));
 }
 
@@ -478,7 +478,7 @@ mod tests {
         let (gone, executed) = (|run| Event::Gone(RunId(run)), Event::Executed(RunId(7)));
         let mut facts: VecDeque<Event> =
             [gone(7), ended(7), executed.clone(), ended(8), gone(8)].into();
-        unsay_end(&mut facts, RunId(7));
+        drop_pending_end(&mut facts, RunId(7));
         assert_eq!(facts, [executed, ended(8), gone(8)]);
     }
 

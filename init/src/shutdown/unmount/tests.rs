@@ -225,7 +225,7 @@ fn disk_below_run_is_unmounted_and_kernel_mounts_there_are_kept() {
         30 23 0:41 / /run/far rw - nfs4 server:/x rw\n\
         32 22 8:18 / /srv/\xff rw - ext4 /dev/sdb2 rw\n";
     let points = |of_others| -> Vec<String> {
-        let all = points_of(table, |mount| of_others || mount.is_of_here()).into_iter();
+        let all = points_of(table, |mount| of_others || mount.is_local()).into_iter();
         all.map(|point| point.at.to_string_lossy().into_owned()).collect()
     };
     assert_eq!(points(false), ["/srv/\u{fffd}", "/srv", "/run/media/ann/stick", "/"]);
