@@ -1,6 +1,6 @@
-//! Feeds the corpora of the fuzz targets that need init's own readers to the same functions; the
-//! others are in `tests/tests/fuzzed.rs`. Each runs in a child, because descriptors are taken over
-//! by number.
+//! Runs the fuzz targets that need init's own readers on their corpora. The other targets are in
+//! `tests/tests/fuzzed.rs`. Each input runs in a child, because descriptors are taken over by
+//! number.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

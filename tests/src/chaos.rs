@@ -25,9 +25,9 @@ use std::time::{Duration, Instant};
 pub const BARE: &str =
     "umount -l /sys/fs/cgroup/unified 2>/dev/null; umount -R -l /sys; exec \"$@\"";
 
-/// Writes numbered lines at intervals and holds a lock; some of its children outlive it. A process
-/// that a test takes for the service may be killed before it has the lock. With a second argument
-/// it writes its pid to that file.
+/// The script of a service: it writes numbered lines at intervals and holds a lock. Some of its
+/// children outlive it. A test may kill it before it has the lock. With a second argument it writes
+/// its pid to that file.
 const SERVICE: &str = r#"exec 9>DIR/$1.lock
 until flock -n 9; do
   [ $? != 1 ] || { echo "$1 $$" >>DIR/twice; break; }

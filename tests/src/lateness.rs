@@ -29,7 +29,7 @@ impl Ticks {
         !self.is_over
     }
 
-    /// A tick that is due but has not come counts as late.
+    /// The lateness so far. A tick that is due but has not come counts as late.
     fn late(&self, now: Instant) -> Duration {
         self.late + now.saturating_duration_since(self.due)
     }

@@ -47,11 +47,11 @@ pub struct Size {
 /// The numbers of requested reloads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked {
-    /// Answered with a new generation.
+    /// Reloads answered with a new generation.
     pub taken: usize,
-    /// Refused, as expected.
+    /// Reloads refused, as expected.
     pub refused: usize,
-    /// By signal, without an answer, because the previous one was in progress.
+    /// Reloads by signal, without an answer, because the previous one was in progress.
     pub by_signal: usize,
 }
 

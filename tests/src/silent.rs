@@ -60,7 +60,7 @@ impl Silent {
         Silent::mounted(whose, dir, Unanswered::Closes)
     }
 
-    /// The same, with unanswered writes instead of closes.
+    /// Like [`Silent::new`], with unanswered writes instead of closes.
     pub fn that_is_written_in_vain(whose: Process, dir: &Path) -> Option<Silent> {
         Silent::mounted(whose, dir, Unanswered::Writes)
     }

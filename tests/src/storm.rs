@@ -14,7 +14,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// Name, number, text, and expected state.
+/// The units: name, number, text, and expected state.
 const UNITS: [(&str, usize, &str, &str); 10] = [
     (
         "notified",
@@ -95,7 +95,7 @@ fn names(times: usize) -> impl Iterator<Item = (String, &'static str)> {
     UNITS.into_iter().flat_map(all)
 }
 
-/// Returns the facts that no crash changes.
+/// The facts that no crash changes.
 fn fixed(status: &Status, times: usize) -> Vec<Value> {
     let of = |(name, _): (String, _)| {
         let unit = status.unit(&name);

@@ -22,7 +22,7 @@ pub(crate) struct KernelLine {
 
 impl KernelLine {
     /// Reads /proc/cmdline. Returns the default if that fails. In an initramfs that switches to
-    /// another root, the goal is `rd.groundstate.target`; the other key is for that root.
+    /// another root, the goal is `rd.groundstate.target`; `groundstate.target` is for that root.
     pub(crate) fn read() -> KernelLine {
         let is_memory = mount_table::table().is_ok_and(|table| mount_table::is_initramfs(&table));
         let leads_on = is_memory && Path::new(SWITCHES_ROOT).exists();

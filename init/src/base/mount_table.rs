@@ -383,7 +383,7 @@ mod tests {
         assert!(mount_of(&below, "/srv/far/below/x.pid").is_some_and(|top| top.is_memory()));
         assert!(
             !is_in_memory_by(&below, "/srv/far/below/x.pid"),
-            "the way there leads through another"
+            "its path leads through a remote mount"
         );
         assert!(!memory("/srv/far/x.pid") && !memory("/var/x.pid") && !memory("relative"));
     }

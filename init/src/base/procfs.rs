@@ -85,7 +85,7 @@ fn parse_locks(text: &str) -> Option<u64> {
     }
 }
 
-/// The process's name and its state in a word for people.
+/// The process's name, and its state as a word for users.
 pub(crate) fn shown(pid: Pid) -> Option<(String, &'static str)> {
     let mut text = [0; STAT];
     let length = read(&format!("/proc/{pid}/stat"), &mut text).ok()?;
@@ -129,7 +129,8 @@ pub(crate) fn cgroup(pid: Pid) -> Option<String> {
     is_proc_ours().then(|| cgroup_at(&format!("/proc/{pid}/cgroup")))?
 }
 
-/// The cgroup of this process, which is `self` in every /proc that shows it.
+/// The cgroup of this process, by `/proc/self`, which also works in a /proc of another pid
+/// namespace.
 pub(crate) fn own_cgroup() -> Option<String> {
     cgroup_at("/proc/self/cgroup")
 }

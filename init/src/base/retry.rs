@@ -1,6 +1,6 @@
 //! Retries essential system calls during startup, so that a transient error does not leave the
-//! machine without a control socket or end its boot. No service is running yet that would have to
-//! wait. Later failures are retried by turns of the loop.
+//! machine without a control socket or end its boot. These retries may sleep, because no service is
+//! running yet. The loop retries later failures in its turns.
 
 use crate::base::clock;
 use crate::base::limit;

@@ -41,7 +41,7 @@ fn idle_client_is_evicted_only_after_its_patience() {
     let (same, another) = (stranger(1000), stranger(5000));
     let soon = begin.after(limit::CLIENT_PATIENCE);
     assert!(!control.has_room(same, soon) && !control.has_room(another, soon));
-    assert!(control.has_room(ROOT, soon), "its places are kept");
+    assert!(control.has_room(ROOT, soon), "its slots are reserved");
     assert_eq!(control.clients.len(), others, "no client was disconnected for it");
     let late = soon.after(Duration::from_nanos(1));
     for caller in [same, another] {

@@ -102,7 +102,7 @@ pub(crate) struct Init {
     written: commit::Written,
     /// Units whose event was in progress when an image crashed.
     pub(crate) suspects: Watched<Suspects>,
-    /// Fed in each turn of the loop.
+    /// The hardware watchdog, fed in each turn of the loop.
     pub(crate) watchdog: Watch,
 }
 

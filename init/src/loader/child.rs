@@ -381,7 +381,7 @@ mod source_put_tests {
         assert_eq!((present().as_deref(), store.latest()), (Some("one"), 2));
         store.flip(2).unwrap();
         assert_eq!((present().as_deref(), store.revisions()), (Some("two"), vec![2]));
-        assert!(store.write(2, &set("three")).is_err(), "a name that is taken is not written over");
+        assert!(store.write(2, &set("three")).is_err(), "an existing revision is not overwritten");
         let _ = std::fs::remove_dir_all(&dir);
     }
 }

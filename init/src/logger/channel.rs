@@ -38,7 +38,7 @@ pub(crate) struct Link {
     /// True if a message was sent since the last ping.
     #[serde(default)]
     said: bool,
-    /// True if its end of the socket is closed: it has exited or is about to.
+    /// True if the logger has closed its end of the socket: it has exited or is about to.
     #[serde(skip)]
     over: bool,
     /// The number of kills that it has survived so far.

@@ -47,13 +47,13 @@ pub(crate) struct Notify {
     #[serde(skip)]
     former: Option<OwnedFd>,
     path: String,
-    /// There may be more to read. Always true in a new image.
+    /// True if there may be more to read. Always true in a new image.
     #[serde(skip)]
     pub(crate) ready: bool,
-    /// Unusable datagrams: too long, or without credentials.
+    /// The number of unusable datagrams: too long, or without credentials.
     #[serde(default)]
     pub(crate) dropped: u64,
-    /// Read but not handled, at most one turn's share.
+    /// Datagrams that were read ahead, at most one turn's share.
     #[serde(default)]
     waiting: VecDeque<Datagram>,
     #[serde(skip)]

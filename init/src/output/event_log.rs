@@ -34,9 +34,9 @@ pub(crate) struct Entry {
 
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Said {
-    /// About init itself.
+    /// A line about init itself.
     Own(Cow<'static, str>),
-    /// About a unit.
+    /// A line about a unit.
     Unit(Change),
     /// A trigger fired and caused a change.
     Fired(Name),
@@ -147,7 +147,7 @@ impl History {
                 (cause, first) = (Some(seq), false);
             }
         }
-        // Rarely, because it checks every run.
+        // This runs rarely, because it checks every run.
         if self.of_run.len() > limit::EVENTS.max(self.up.saturating_mul(2)) {
             self.of_run.retain(|run, _| up(*run));
             self.up = self.of_run.len();

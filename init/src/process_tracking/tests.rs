@@ -333,7 +333,7 @@ fn memory_event_is_received_without_a_pending_exit() {
     assert!(tracker.short.contains(&RUN) && !tracker.has_more());
     std::fs::remove_file(&file).unwrap();
     tracker.emptied();
-    assert!(tracker.memory_watches.is_empty(), "what is gone is watched no longer");
+    assert!(tracker.memory_watches.is_empty(), "a removed file is watched no longer");
 }
 
 #[test]

@@ -261,7 +261,7 @@ impl Tracker {
     pub(crate) fn has_strayed(&self, run: RunId, pid: Pid) -> bool {
         let entered = self.runs.get(&run).is_some_and(|tracked| tracked.entered);
         let Some(hierarchy) = self.hierarchy.as_ref().filter(|_| entered) else { return false };
-        // None: the process has exited.
+        // Without a cgroup the process has exited.
         procfs::cgroup(pid).is_some_and(|path| {
             let below = hierarchy.relative(&path);
             below.and_then(|below| self.run_around(below)) != Some(run)

@@ -376,7 +376,7 @@ pub(crate) struct Search {
     pub(crate) at: Time,
     /// The pause after it.
     pub(crate) pause: Duration,
-    /// Since when the file has been invalid.
+    /// The time since which the file has been invalid.
     pub(crate) wrong_since: Option<Time>,
 }
 

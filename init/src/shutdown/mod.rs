@@ -52,12 +52,12 @@ pub(crate) struct Ending {
     haste: Option<(Haste, Time)>,
 }
 
-/// Waits that a shutdown in progress skips.
+/// The waits that a shutdown in progress skips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Haste {
-    /// Units: the remaining processes are killed. Disks are synced and unmounted.
+    /// Skips the waits for units: their processes are killed. Disks are synced and unmounted.
     Kill,
-    /// Anything: the kernel reboots at once, and unwritten data is lost.
+    /// Skips all waits: the kernel reboots at once, and unwritten data is lost.
     AtOnce,
 }
 
@@ -240,7 +240,7 @@ fn end_all(patience: Duration, watchdog: &mut Option<Watchdog>) {
 }
 
 fn kill_all(watchdog: &mut Option<Watchdog>) {
-    // As above.
+    // This fails if no process is left.
     if signal::kill_everybody(KILL).is_ok() {
         reap_for(Duration::from_millis(500), watchdog);
     }

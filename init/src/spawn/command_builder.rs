@@ -302,7 +302,8 @@ fn identity(run: &Run) -> Result<Option<&Ids>, ExecFailure> {
 // command line: conditions, directories, files and terminals, scheduling, the login record. Later
 // settings (chroot, capabilities) are in the child's [`crate::sys::child_setup::Orders`].
 
-/// A failure of a start: the step, the errno, and the place within the step (for a limit, its number).
+/// A failure of a start: the step, the errno, and the index within the step (for a limit, its
+/// number).
 pub(crate) type SetupError = (Step, i32, u32);
 
 /// Pause between two checks for an awaited file.

@@ -9,7 +9,7 @@ use std::io::Read;
 /// The default PATH.
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Never passed on from init's own environment: they describe init's own process.
+/// Variables that init never passes on, because they describe init's own process.
 const OWN: [&str; 7] = [
     "INVOCATION_ID",
     "NOTIFY_SOCKET",

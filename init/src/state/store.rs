@@ -49,7 +49,7 @@ type Place = (usize, usize);
 /// Records by key. A hash map, because each commit looks up each changed record.
 type Index = HashMap<Box<[u8]>, Place, BuildHasherDefault<DefaultHasher>>;
 
-/// See the module.
+/// The state store.
 #[derive(Debug)]
 pub(crate) struct Store {
     memory: SharedMemory,
@@ -63,7 +63,7 @@ pub(crate) struct Store {
     /// The maximum size of a half in bytes.
     limit: usize,
     staged: Staged,
-    /// A changed record could not be encoded, so the log lacks a part of the state.
+    /// True if a changed record could not be encoded, so that the log lacks a part of the state.
     is_incomplete: bool,
 }
 

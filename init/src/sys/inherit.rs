@@ -26,7 +26,7 @@ pub(crate) fn keep_all() {
     }
 }
 
-/// The same, by trying each number.
+/// Like [`keep_all`], by trying each number.
 pub(crate) fn keep_each() {
     (3..NUMBERS).for_each(keep);
 }

@@ -15,9 +15,9 @@ const NAME_AT: usize = 19;
 /// A directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry<'b> {
-    /// Without the NUL.
+    /// The name, without the NUL.
     pub(crate) name: &'b [u8],
-    /// False also if the file system does not report types.
+    /// True for a directory. False also if the file system does not report types.
     pub(crate) is_directory: bool,
 }
 

@@ -85,7 +85,7 @@ pub(crate) fn ignore(signal: Signal) -> io::Result<()> {
     Ok(())
 }
 
-/// Blocked signals that are received one by one.
+/// A set of blocked signals that are received one by one.
 pub(crate) struct Awaited(libc::sigset_t);
 
 impl Awaited {

@@ -219,7 +219,7 @@ pub(super) mod tests {
     use std::mem::ManuallyDrop;
     use std::sync::Mutex;
 
-    /// Never freed, but not a leak: `ALL` refers to it.
+    /// Keeps memory for ever. `ALL` refers to it, so it is no leak.
     fn kept<T: Send + 'static>(mut memory: Vec<T>) -> NonNull<T> {
         static ALL: Mutex<Vec<Box<dyn Any + Send>>> = Mutex::new(Vec::new());
         let first = NonNull::new(memory.as_mut_ptr()).unwrap();
@@ -235,7 +235,7 @@ pub(super) mod tests {
     }
 
     impl Stack {
-        /// The same for a stack; never to be dropped.
+        /// A stack in ordinary memory, for tests without children; never to be dropped.
         pub(in crate::sys) fn plain() -> ManuallyDrop<Stack> {
             let memory = vec![0u128; (GUARD + STACK) / size_of::<u128>()];
             ManuallyDrop::new(Stack(kept(memory).cast()))

@@ -46,7 +46,7 @@ pub(super) struct Aimed {
     print: Option<Print>,
     /// The earliest time of that state.
     printed: Time,
-    /// Its state before changes counted, until it is compared with the present one.
+    /// Its state from before the order to look, until it is compared with the present one.
     older: Option<Option<Print>>,
     /// True if it last fired although the time of the change was uncertain.
     in_doubt: bool,

@@ -170,11 +170,11 @@ pub(crate) struct Images {
     pub(crate) previous: Option<(OwnedFd, Time)>,
     /// The state store for the next image. `None` if the kernel has no memfds.
     pub(crate) store: Option<Store>,
-    /// For `stats`.
+    /// The commit counters, for `stats`.
     pub(crate) commits: Commits,
     /// Inputs since the last commit. The fault handler writes to it too.
     pub(crate) inbox: Option<File>,
-    /// Until then, another crash counts as one in a row.
+    /// The time until which another crash counts as one in a row.
     pub(crate) steady_at: Option<Time>,
     /// Number of crashes in a row.
     pub(crate) row: u32,

@@ -142,7 +142,7 @@ fn open(files: &Sandbox) {
     std::fs::set_permissions(files.path("open"), std::fs::Permissions::from_mode(0o777)).unwrap();
 }
 
-/// Records the uid of each run of a unit.
+/// A command that records the uid of each run of a unit.
 const TELLS: &str =
     "exec-start: /bin/sh -c 'id -u >>DIR/open/$GROUNDSTATE_UNIT; exec DAEMON --children 2'";
 

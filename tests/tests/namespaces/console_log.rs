@@ -17,7 +17,7 @@ fn saying_into(file: &str) -> [String; 4] {
     ["sh".to_owned(), "-c".to_owned(), words, "sh".to_owned()]
 }
 
-/// The child that writes for init, by the name it sets for itself.
+/// The child that writes init's messages, by the name it sets for itself.
 fn scribe(init: &Init) -> Process {
     let named = |p: &Process| {
         p.is_alive() && p.read("comm").is_some_and(|name| name.starts_with("groundstate-say"))

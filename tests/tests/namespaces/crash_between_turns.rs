@@ -147,7 +147,8 @@ fn restart_requested_during_a_stop_does_not_apply_to_the_next_run_after_a_crash(
     }
 }
 
-/// The unit has exited successfully and remains active without a process until it is stopped.
+/// The main process has exited successfully, and the unit remains active without a process until it
+/// is stopped.
 #[test]
 fn stop_command_that_ran_before_a_crash_is_not_run_against_the_next_run() {
     let stops = ["exec-stop: /bin/true", "exec-stop-post: /bin/true"];

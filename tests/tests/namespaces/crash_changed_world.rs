@@ -12,7 +12,7 @@ use groundstate_tests::sandbox::Sandbox;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-/// With a tmpfs at /run.
+/// A command that mounts a tmpfs at /run and then executes init.
 pub(super) const TMP: [&str; 4] = ["/bin/sh", "-c", "mount -t tmpfs none /run; exec \"$@\"", "sh"];
 
 /// An init with the unit `web`, which is not started yet.

@@ -1,4 +1,4 @@
-//! Output: where it is written, and what happens to it when the logger dies.
+//! Output of services: its destinations, and its handling when the logger dies.
 
 use super::crash::{has_survived, starts, until_traced};
 use super::crash_after_change::{keeps_no_more, limit_files};

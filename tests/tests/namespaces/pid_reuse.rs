@@ -21,7 +21,7 @@ enum Whose {
     Forked,
     /// A child of another process of the unit.
     Member,
-    /// The same in a unit that ignores SIGTERM.
+    /// A child of another process of a unit that ignores SIGTERM.
     Deaf,
 }
 

@@ -1,6 +1,6 @@
 //! Resources that init needs to continue after a crash or an upgrade: its binary and its saved
-//! state. Also crashes during the restore. The usual crash is in [`super::crash`]; what an exec
-//! resets, in [`super::exec`].
+//! state. Also crashes during the restore. The usual crash is in [`super::crash`]; the attributes
+//! that an exec resets, in [`super::exec`].
 
 use super::crash::{crashes, has_survived, starts};
 use super::upgrade::{all_types, at_work, comes_to_its_end, fixed};

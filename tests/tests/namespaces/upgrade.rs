@@ -99,7 +99,7 @@ pub(crate) fn at_work() -> Init {
     init
 }
 
-/// Facts that no upgrade and no crash changes: state, main process and its start time.
+/// Facts that neither an upgrade nor a crash changes: state, main process and its start time.
 pub(crate) fn fixed(status: &Status) -> Vec<Value> {
     let units = [
         "notified", "plain", "grep", "forked", "script", "once", "starting", "pre", "stubborn",

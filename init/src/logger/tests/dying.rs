@@ -20,7 +20,7 @@ fn service_survives_ten_killed_loggers_and_its_output_is_read() {
     for _ in 0..10 {
         // Each logger runs until it has written something new.
         while fs::metadata(init.file("web")).map_or(0, |found| found.len()) <= heard {
-            assert!(Instant::now() < end, "nothing new is heard");
+            assert!(Instant::now() < end, "no new line is logged");
             init.seen.extend(init.handle.reports(init.now()));
             std::thread::yield_now();
         }
@@ -219,7 +219,7 @@ fn logger_exits_when_pid_1_closes_the_socket_with_unread_reports() {
     drop(link);
     let end = Instant::now() + DEADLINE;
     while sys::wait::reap(old).unwrap().is_none() {
-        assert!(Instant::now() < end, "it goes on by itself");
+        assert!(Instant::now() < end, "it does not exit");
         std::thread::yield_now();
     }
 }

@@ -77,10 +77,10 @@ fn oneshot_runs_all_its_commands_and_reports_the_last_exit() {
     assert_eq!(run.begin(), [Effect::Spawn(CommandKind::Start(0))]);
     assert_eq!(run.executed(CommandKind::Start(0)), [Effect::Tell(Event::Executed(RUN))]);
     assert_eq!(run.exited(CommandKind::Start(0), WELL), [Effect::Spawn(CommandKind::Start(1))]);
-    assert_eq!(run.executed(CommandKind::Start(1)), [], "told once");
+    assert_eq!(run.executed(CommandKind::Start(1)), [], "reported once");
     assert_eq!(run.exited(CommandKind::Start(1), WELL), [Effect::Look]);
     assert_eq!(run.looked(false, false), [Effect::Tell(Event::Ended(RUN, WELL))]);
-    assert_eq!(run.looked(false, false), [], "told once");
+    assert_eq!(run.looked(false, false), [], "reported once");
     assert_eq!(run.stop(&StopReason::NotNeeded, true), [Effect::Forget]);
 }
 
@@ -106,7 +106,7 @@ fn main_process_announced_during_a_stop_gets_the_stop_signal() {
 fn stop_signals_the_main_process_first_and_the_rest_after_its_exit() {
     let mut run = running(Kind::ForegroundSupervised, [0, 1, 0, 0]);
     assert_eq!(stop(&mut run), [Effect::Signal(Whom::Main, 15)]);
-    assert_eq!(stop(&mut run), [], "told once");
+    assert_eq!(stop(&mut run), [], "reported once");
     let rest = run.exited(CommandKind::Start(0), Exit::Signal { signal: 15, core: false });
     assert_eq!(rest, [Effect::Signal(Whom::All, 15), Effect::Look]);
     let ended = Event::Ended(RUN, Exit::Signal { signal: 15, core: false });
@@ -194,7 +194,7 @@ fn failed_exec_is_reported_when_no_process_is_left() {
     run.exited(CommandKind::Pre(0), WELL);
     let failed = run.not_executed(CommandKind::Start(0), exec_failure());
     assert_eq!(failed, [Effect::Kill, Effect::Look]);
-    assert_eq!(run.looked(true, false), [], "what a line before left is being killed");
+    assert_eq!(run.looked(true, false), [], "processes left by an earlier command are being killed");
     let told = Event::StartFailed(RUN, exec_failure());
     assert_eq!(run.looked(false, false), [Effect::Tell(told), Effect::Forget]);
 }
@@ -290,7 +290,7 @@ fn abandoned_announced_reload_does_not_delay_the_next_reload() {
 fn announced_daemon_becomes_the_main_process_after_the_exit_of_its_launcher() {
     let mut run = with_post(Kind::BackgroundPidfile);
     assert_eq!(run.main_changed(), [], "its launcher is at work");
-    assert_eq!(run.ready(), [], "whatever it says");
+    assert_eq!(run.ready(), [], "its messages do not count");
     assert_eq!(run.exited(CommandKind::Start(0), WELL), [Effect::Spawn(CommandKind::Post(0))]);
     assert_eq!(run.exited(CommandKind::Post(0), WELL), [Effect::Tell(Event::Ready(RUN))]);
     assert_eq!(stop(&mut run), [Effect::Signal(Whom::Main, 15)]);
@@ -334,7 +334,7 @@ fn stop_during_the_last_command_of_a_script_signals_that_command_and_then_the_re
         run.exited(CommandKind::Start(0), WELL);
         assert_eq!(stop(&mut run), [Effect::Signal(Whom::Main, 15)]);
         let rest = [Effect::Signal(Whom::All, 15), Effect::Look];
-        assert_eq!(run.exited(CommandKind::Post(0), exit), rest, "what its script has left");
+        assert_eq!(run.exited(CommandKind::Post(0), exit), rest, "processes left by its script");
         assert_eq!(run.looked(true, false), []);
         assert_eq!(run.looked(false, false), [Effect::Tell(Event::Gone(RUN)), Effect::Forget]);
     }

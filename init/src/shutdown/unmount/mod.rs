@@ -39,7 +39,7 @@ fn pause() {
     clock::pause(limit::UNMOUNT_PAUSE);
 }
 
-/// Does all of it in a child, with a limit for each step.
+/// Runs the final unmount in a child, with a limit for each step.
 pub(crate) fn with_deadline(watchdog: &mut Option<Watchdog>) {
     let Ok(child) = process::fork(&[], all) else { return by_the_kernel(watchdog) };
     if exit_of(child, limit::FINAL_LONGEST, watchdog).is_none() {
@@ -58,7 +58,7 @@ fn by_the_kernel(watchdog: &mut Option<Watchdog>) {
     feed_until(limit::FINAL_STILL, watchdog, || (unwritten() == 0).then_some(()));
 }
 
-/// KiB that are not written yet.
+/// The KiB that are not written to disk yet.
 fn unwritten() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let number = |line: &str| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok();
@@ -407,7 +407,7 @@ impl Rounds {
         let mut is_due = true;
         loop {
             is_due |= self.collect();
-            // Not for each of many small changes.
+            // Asks again only with room for a batch, not after each of many small changes.
             if is_due && self.room() > limit::UNMOUNT_AT_ONCE / 2 {
                 is_due = self.begin_some(tasks());
             }

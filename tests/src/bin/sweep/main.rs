@@ -44,7 +44,7 @@ mod sweep {
     const AT_END: usize = 2;
     /// Calls with an error that are run together, with their faults mixed in the same lives.
     const TOGETHER: usize = 8;
-    /// One of this many faults of the sample must have been met.
+    /// At least one in this many faults of the sample must be met.
     const MET: usize = 2;
 
     /// The words of the command line.
@@ -136,7 +136,7 @@ mod sweep {
             }
             match catch_unwind(AssertUnwindSafe(|| life(&these, usual, score))) {
                 Ok(fired) => note(fired),
-                // Finds the fault responsible, and whether the failure recurs.
+                // Finds the fault that caused the failure, and whether it recurs.
                 Err(_) => one_by_one(&these, &mut failed, &mut note),
             }
         }
