@@ -1,7 +1,7 @@
 //! The command line of init. The kernel command line is in [`crate::base::kernel_cmdline`].
 //!
-//! As PID 1 no mistake here is fatal: kernels pass on words they do not know (`single`, `5`,
-//! `foo=bar`), and an exiting PID 1 panics the kernel.
+//! As PID 1 no mistake here is fatal, because an exiting PID 1 panics the kernel. Kernels pass on
+//! words that they do not know (`single`, `5`, `foo=bar`).
 
 use crate::base::paths::PathOptions;
 use crate::base::{Level, Mode};

@@ -1,8 +1,9 @@
-//! Services that depend on each other, under random failures: they are killed, stopped, restarted,
-//! unwanted and edited, the logger is killed, init is upgraded, and init crashes after random
-//! system calls. Then, at rest, each service must exist once: a lock shows that it never ran twice
-//! at the same time, and each of its lines is in the log once. The seed determines the actions, but
-//! not their timing. [`crate::sweep`] crashes init at each system call of a fixed script.
+//! Services that depend on each other, under random failures. Services are killed, stopped,
+//! restarted, unwanted and edited. The logger is killed, and init is upgraded and crashes after
+//! random system calls. Then, at rest, each service must exist once. A lock shows that it never ran
+//! twice at the same time, and each of its lines is in the log once. The seed determines the
+//! actions, but not their timing. [`crate::sweep`] crashes init at each system call of a fixed
+//! script.
 
 use crate::boot::{Boot, Init};
 use crate::crash::Steps;

@@ -1,5 +1,5 @@
-//! Many reloads: a real init with many units, some of which crash, hang or become ready all the
-//! time, and ten changes of the unit files per second. A reload touches only edited units, and init
+//! Many reloads of a real init with many units, some of which crash, hang or become ready all the
+//! time. The unit files change ten times per second. A reload touches only edited units, and init
 //! always answers and does not grow. The caller chooses the size: a test a small one, `tests/soak
 //! reload` a large one.
 

@@ -1,6 +1,6 @@
 //! A file system that does not answer when its file is read, closed or (optionally) written, or
-//! when the name `never` is looked up: fuse(4), which any user may mount. Processes block in the
-//! kernel until [`Silent`] is dropped.
+//! when the name `never` is looked up. It uses fuse(4), which any user may mount. Processes block
+//! in the kernel until [`Silent`] is dropped.
 
 use crate::deadline::until;
 use crate::process::Process;

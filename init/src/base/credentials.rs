@@ -1,10 +1,10 @@
 //! Proves that the uid and gid of a connection belong to init's user namespace.
 //!
 //! The kernel translates a peer's credentials into numbers of init's user namespace. A peer may
-//! have a number without being that user: root of another namespace that maps to the same kernel
-//! uid, or a user without a mapping, who gets the overflow uid. So a number grants more than the
-//! role *read* only if the peer is proven to be in init's own user namespace. Without a proof the
-//! answer is no.
+//! have a number without being that user. It may be root of another namespace that maps to the same
+//! kernel uid, or a user without a mapping, who gets the overflow uid. So a number grants more than
+//! the role *read* only if the peer is proven to be in init's own user namespace. Without a proof
+//! the answer is no.
 //!
 //! Within one namespace each process has a mapped uid, so there the number identifies the user.
 

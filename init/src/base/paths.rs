@@ -153,8 +153,8 @@ fn usable(dir: &str, uid: u32) -> io::Result<()> {
 }
 
 /// Checks that no other user can replace the directory or its contents. Each directory and link on
-/// its path must belong to root, to init's user or to the owner of `/`, which may be neither in a
-/// user namespace. No other user may write to it, unless it has the sticky bit.
+/// its path must belong to root, to init's user or to the owner of `/`. In a user namespace that
+/// owner may be neither of them. No other user may write to it, unless it has the sticky bit.
 fn safe(dir: &Path, uid: u32) -> io::Result<()> {
     let owner_of_root = std::fs::metadata("/")?.uid();
     for step in dir.ancestors().filter(|step| step.is_absolute()) {

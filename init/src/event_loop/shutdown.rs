@@ -132,9 +132,9 @@ fn name(how: Shutdown, mode: Mode) -> &'static str {
 // Progress messages of a boot and of a shutdown
 
 impl Init {
-    /// Names the units that block the boot, after twice the time of the message before, or the
-    /// shutdown, every few seconds: process, state, waiting time, and how to learn more or to end
-    /// the wait.
+    /// Names the units that block the boot or the shutdown: process, state, waiting time, and a
+    /// command to learn more or to end the wait. In a shutdown a message follows every few seconds;
+    /// in a boot the time doubles after each.
     pub(crate) fn name_blockers(&mut self) {
         if self.ending.tell_at.is_none_or(|at| at > self.now) {
             return;

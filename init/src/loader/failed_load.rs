@@ -106,8 +106,8 @@ impl LeftOut {
 
 // The file in progress
 //
-// The child writes the name of the file that it is reading to the memory for its result, so that
-// init can read it after the child's death. The next loader skips this file, so that a broken file
+// The child writes the name of the file that it is reading to the memory for its result. Init can
+// read the name after the child's death. The next loader skips this file, so that a broken file
 // breaks its own units only.
 
 /// Size of the entry: a length of two bytes, and a path with a few words.

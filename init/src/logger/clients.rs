@@ -2,7 +2,7 @@
 //! the answers.
 //!
 //! Users other than root are limited in connections, in work for each turn of the loop, and in
-//! simultaneous reads of old lines, so that root always gets an answer.
+//! simultaneous reads of old lines. So root always gets an answer.
 
 use crate::base::credentials;
 use crate::logger::history::Found;

@@ -2,7 +2,7 @@
 //! client reads.
 //!
 //! The lane that writes the files also opens them, in its turn. So lines read from pipes before the
-//! request are in the files, and later lines reach the client through [`super::clients`]: a
+//! request are in the files, and later lines reach the client through [`super::clients`]. A
 //! follower misses no line and gets none twice.
 
 use super::limit;

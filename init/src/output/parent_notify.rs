@@ -1,6 +1,6 @@
-//! Messages of init to its own manager on `$NOTIFY_SOCKET`, see sd_notify(3): a unix socket (of a
-//! container manager or a service manager) or vsock (of a virtual machine monitor). Best effort: it
-//! never blocks, and no other part depends on it.
+//! Messages of init to its own manager on `$NOTIFY_SOCKET`, see sd_notify(3). The socket is a unix
+//! socket of a container manager or a service manager, or vsock of a virtual machine monitor. Best
+//! effort: it never blocks, and no other part depends on it.
 //!
 //! Where vsock has no datagrams (virtio), each message needs a connection, which takes a moment.
 //! The message waits for it in a queue.

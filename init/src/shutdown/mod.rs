@@ -246,8 +246,8 @@ fn kill_all(watchdog: &mut Option<Watchdog>) {
     }
 }
 
-/// Reaps children that have exited, at most as many as in a turn: orphans may exit as fast as they are
-/// reaped, and the deadline and the watchdog must not wait for the last one.
+/// Reaps children that have exited, at most as many as in a turn. Orphans may exit as fast as they
+/// are reaped, and the deadline and the watchdog must not wait for the last one.
 fn reaped() -> impl Iterator<Item = wait::Ended> {
     std::iter::from_fn(|| wait::reap_any().ok()?).take(limit::REAPS_A_TURN)
 }
@@ -296,7 +296,7 @@ pub(crate) fn park() -> ! {
 }
 
 // Terminates the processes that remain when all units are down: SIGTERM, then SIGKILL. It spares
-// processes of root whose first argument starts with `@`: services of the root file system (mdmon,
+// processes of root whose first argument starts with `@`. Services of the root file system (mdmon,
 // iscsid, a FUSE server) mark themselves in this way.
 //
 // It runs in a child, because reading another process's command line may block for ever.

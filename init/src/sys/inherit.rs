@@ -1,4 +1,4 @@
-//! Descriptors over an exec of init itself: all stay open, the next image takes over those that its
+//! Descriptors over an exec of init itself. All stay open; the next image takes over those that its
 //! state names and closes the rest. fcntl(2), close_range(2).
 //!
 //! [`keep_all`] may run in the fault handler: it allocates nothing and calls only functions that are

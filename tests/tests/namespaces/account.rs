@@ -1,4 +1,4 @@
-//! /etc/passwd on a file system that does not answer, or that is not a regular file: a child may
+//! /etc/passwd on a file system that does not answer, or that is not a regular file. A child may
 //! block in it, PID 1 never does. Also users that are removed later, or that are in too many
 //! groups.
 

@@ -263,9 +263,9 @@ fn its_own(init: &Init) -> bool {
     has == pid
 }
 
-/// A main process that is not init's child exits and a canary gets its pid, after a request to
-/// reload or restart its unit and before init handles either. Returns false if another process took
-/// the pid first.
+/// After a request to reload or restart its unit, a main process that is not init's child exits. A
+/// canary gets its pid before init handles the exit or the request. Returns false if another
+/// process took the pid first.
 fn main_process_exits_after_a_request(init: &Init, verb: &'static str) -> bool {
     let (process, pid) = victim(init, Whose::Forked);
     let mut client = init.client().expect("it listens");

@@ -16,9 +16,9 @@ impl Init {
         let (mut has_reaped, mut strangers) = (false, false);
         self.more_to_reap = true;
         for _ in 0..limit::REAPS_A_TURN {
-            // A process that the committed state does not name must not be reaped: after a crash its
-            // exit would belong to no run, and its run would wait for ever. The exit of the loader
-            // may have started some.
+            // A process that the committed state does not name must not be reaped. After a crash
+            // its exit would belong to no run, and its run would wait for ever. The exit of the
+            // loader may have started some.
             if self.pending.effects.is_ahead {
                 self.commit();
             }

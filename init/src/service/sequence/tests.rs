@@ -194,7 +194,11 @@ fn failed_exec_is_reported_when_no_process_is_left() {
     run.exited(CommandKind::Pre(0), WELL);
     let failed = run.not_executed(CommandKind::Start(0), exec_failure());
     assert_eq!(failed, [Effect::Kill, Effect::Look]);
-    assert_eq!(run.looked(true, false), [], "processes left by an earlier command are being killed");
+    assert_eq!(
+        run.looked(true, false),
+        [],
+        "processes left by an earlier command are being killed"
+    );
     let told = Event::StartFailed(RUN, exec_failure());
     assert_eq!(run.looked(false, false), [Effect::Tell(told), Effect::Forget]);
 }

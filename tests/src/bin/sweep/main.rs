@@ -1,7 +1,7 @@
-//! `tests/soak sweep`, and a sample in `tests/run`: each system call of a real init fails once,
-//! with each of its errors (`tests/sweep.tsv`), at each of its first twenty occurrences in each
-//! part of its life. Init must recover completely. A life meets one fault at boot, some at work,
-//! and one at the end. A life that fails is repeated for each of its faults alone.
+//! `tests/soak sweep`, and a sample in `tests/run`: each system call of a real init fails once with
+//! each of its errors (`tests/sweep.tsv`). It does so at each of its first twenty occurrences in
+//! each part of init's life. Init must recover completely. A life meets one fault at boot, some at
+//! work, and one at the end. A life that fails is repeated for each of its faults alone.
 //!
 //! `sweep --sample N --seed HEX`: N faults: those that did harm once, and others chosen by the
 //! seed. `sweep --ledger FILE --commit C`: all faults that are not in the file, with a line for
