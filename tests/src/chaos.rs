@@ -177,7 +177,7 @@ pub fn disorder(size: Size) -> Seen {
     let log = init.sandbox.path("log");
     init.tell("exit", &json!({}));
     assert_eq!(init.ended().code(), Some(0));
-    seen.lines = is_told_once(&log);
+    seen.lines = check_lines_logged_once(&log);
     seen
 }
 
@@ -290,7 +290,7 @@ fn rests(init: &Init, services: usize) {
 
 /// Checks that the lines of each process are in the log without gaps or duplicates. Returns their
 /// number.
-fn is_told_once(log: &Path) -> usize {
+fn check_lines_logged_once(log: &Path) -> usize {
     let mut told: BTreeMap<(String, String), Vec<u64>> = BTreeMap::new();
     let mut folders = vec![log.to_path_buf()];
     while let Some(folder) = folders.pop() {

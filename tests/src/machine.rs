@@ -234,7 +234,7 @@ impl Machine {
     }
 
     /// Sends Ctrl-Alt-Del.
-    pub fn three_fingers(&self) {
+    pub fn press_ctrl_alt_del(&self) {
         self.order("sendkey ctrl-alt-delete");
     }
 

@@ -294,7 +294,7 @@ pub fn storm(size: Size) -> Seen {
     let pings = pinger(init.client().expect("it listens"), Arc::clone(&stop));
     let first = init.tell("ping", &json!({}))["seq"].as_u64().expect("a number");
     let begin = Instant::now();
-    let (asked, memory) = rage(&init, &mut edits, begin);
+    let (asked, memory) = reload_continuously(&init, &mut edits, begin);
     let took = begin.elapsed();
     stop.store(true, Ordering::Relaxed);
     let pings = pings.join().expect("init answered all the time");
@@ -308,7 +308,7 @@ pub fn storm(size: Size) -> Seen {
 
 /// Reloads whenever one is due. If the previous one is not answered yet, sends a signal, which
 /// joins others in one load.
-fn rage(init: &Init, edits: &mut Edits, begin: Instant) -> (Asked, (u64, u64)) {
+fn reload_continuously(init: &Init, edits: &mut Edits, begin: Instant) -> (Asked, (u64, u64)) {
     let mut asked = Asked::default();
     let mut samples = Vec::new();
     let mut client = init.client().expect("it listens");

@@ -61,7 +61,7 @@ impl Silent {
     }
 
     /// Like [`Silent::new`], with unanswered writes instead of closes.
-    pub fn that_is_written_in_vain(whose: Process, dir: &Path) -> Option<Silent> {
+    pub fn with_unanswered_writes(whose: Process, dir: &Path) -> Option<Silent> {
         Silent::mounted(whose, dir, Unanswered::Writes)
     }
 

@@ -157,17 +157,17 @@ pub(crate) enum FsKind {
 
 /// The kind of file system of a descriptor, by /proc alone. Returns `None` if that is unknown; the
 /// mount may belong to another namespace.
-pub(crate) fn ground_of(fd: BorrowedFd<'_>) -> Option<FsKind> {
+pub(crate) fn fs_kind_of(fd: BorrowedFd<'_>) -> Option<FsKind> {
     let number = fd.as_raw_fd();
     let name = readlink(format!("/proc/self/fd/{number}").as_str()).ok()?;
     if !name.as_bytes().starts_with(b"/") {
         return Some(FsKind::Memory);
     }
-    ground(&table().ok()?, &mount_under(fd)?)
+    fs_kind(&table().ok()?, &mount_under(fd)?)
 }
 
 /// The kind of the mount with this id. Returns `None` if it is not in the table.
-fn ground(table: &[u8], id: &str) -> Option<FsKind> {
+fn fs_kind(table: &[u8], id: &str) -> Option<FsKind> {
     mounts(table).find(|mount| mount.id == id).map(|mount| match () {
         () if mount.is_memory() => FsKind::Memory,
         () if mount.is_local() => FsKind::Here,
@@ -286,11 +286,11 @@ mod tests {
 
     #[test]
     fn server_of_a_mount_follows_from_its_type() {
-        assert_eq!(ground(TABLE, "22"), Some(FsKind::Here));
-        assert_eq!(ground(TABLE, "30"), Some(FsKind::Elsewhere));
-        assert_eq!(ground(TABLE, "31"), Some(FsKind::Memory));
-        assert_eq!(ground(TABLE, "32"), Some(FsKind::Elsewhere));
-        assert_eq!(ground(TABLE, "99"), None);
+        assert_eq!(fs_kind(TABLE, "22"), Some(FsKind::Here));
+        assert_eq!(fs_kind(TABLE, "30"), Some(FsKind::Elsewhere));
+        assert_eq!(fs_kind(TABLE, "31"), Some(FsKind::Memory));
+        assert_eq!(fs_kind(TABLE, "32"), Some(FsKind::Elsewhere));
+        assert_eq!(fs_kind(TABLE, "99"), None);
         let held: Vec<bool> = mounts(TABLE).map(|mount| mount.holds_data()).collect();
         assert_eq!(held, [true, false, true, false, true, true]);
         assert_eq!(mounts(TABLE).last().unwrap().at.as_bytes(), b"/srv/a \xff");
@@ -308,9 +308,9 @@ mod tests {
     #[test]
     fn kind_of_a_descriptor_is_that_of_the_file_system_of_its_file() {
         let (read, _write) = std::io::pipe().unwrap();
-        assert_eq!(ground_of(read.as_fd()), Some(FsKind::Memory));
+        assert_eq!(fs_kind_of(read.as_fd()), Some(FsKind::Memory));
         let file = File::open("/proc/self/stat").unwrap();
-        assert_eq!(ground_of(file.as_fd()), Some(FsKind::Here));
+        assert_eq!(fs_kind_of(file.as_fd()), Some(FsKind::Here));
     }
 
     #[test]

@@ -239,7 +239,7 @@ fn is_the_kernels(fd: &OwnedFd) -> bool {
 
 /// Returns true for a file system of this machine, or for none. Returns false if unknown.
 fn is_local(fd: &OwnedFd) -> bool {
-    matches!(mount_table::ground_of(fd.as_fd()), Some(FsKind::Memory | FsKind::Here))
+    matches!(mount_table::fs_kind_of(fd.as_fd()), Some(FsKind::Memory | FsKind::Here))
 }
 
 #[cfg(test)]

@@ -189,8 +189,8 @@ fn stderr_outlet() -> Outlet {
     if getsockopt(&stderr, sockopt::SockType).is_ok() {
         return Outlet::Socket;
     }
-    let ground = mount_table::ground_of(stderr.as_fd());
-    if !matches!(ground, Some(FsKind::Memory | FsKind::Here)) {
+    let kind = mount_table::fs_kind_of(stderr.as_fd());
+    if !matches!(kind, Some(FsKind::Memory | FsKind::Here)) {
         // Reopening it, or checking its type, may block too.
         return match fcntl(&stderr, FcntlArg::F_GETPIPE_SZ) {
             Ok(_) => Outlet::Shared,
@@ -199,7 +199,7 @@ fn stderr_outlet() -> Outlet {
     }
     let Ok(status) = fstat(stderr.as_fd()) else { return Outlet::None };
     if SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG {
-        if ground != Some(FsKind::Memory) {
+        if kind != Some(FsKind::Memory) {
             return through_writer();
         }
         return stderr.as_fd().try_clone_to_owned().map_or(Outlet::None, Outlet::Own);

@@ -43,7 +43,7 @@ fn init_does_not_wait_for_the_file_system_of_its_own_stderr() {
         files.unit("web", "exec-start: DAEMON");
         let place = files.path("silent");
         std::fs::create_dir(&place).unwrap();
-        let Some(silent) = Silent::that_is_written_in_vain(own, &place) else {
+        let Some(silent) = Silent::with_unanswered_writes(own, &place) else {
             return groundstate_tests::not_run!("no FUSE here");
         };
         let place = Place(place);

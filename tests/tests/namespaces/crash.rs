@@ -1,7 +1,7 @@
 //! Crashes of init: it restores its state, and services and clients do not notice.
 
 use super::hierarchy::BARE;
-use super::upgrade::{at_work, comes_to_its_end, fixed, numbers};
+use super::upgrade::{assert_work_completes, at_work, fixed, numbers};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{Call, FAULTS, Steps, crash, crash_when, is_committed};
 use groundstate_tests::deadline::until;
@@ -78,7 +78,7 @@ fn crash_of_init_changes_no_service_and_loses_no_event() {
         String::from_utf8_lossy(&log.stdout).matches("round").count()
     };
     until("every line is in the log", || (said() == 10).then_some(()));
-    comes_to_its_end(&init);
+    assert_work_completes(&init);
     assert!(
         waiter.answer().is_some_and(|answer| answer.is_ok()),
         "the waiting client gets an answer"
@@ -398,7 +398,7 @@ fn init_in_a_cgroup_of_its_own_does_not_kill_itself_after_a_crash() {
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 1);
     assert_eq!(fixed(&init.status()), fixed(&before));
-    comes_to_its_end(&init);
+    assert_work_completes(&init);
 }
 
 #[test]
@@ -414,7 +414,7 @@ fn new_binary_that_crashes_at_once_is_replaced_by_the_previous_one() {
     crash(&init, Signal::SIGABRT);
     has_survived(&init, 1);
     assert_eq!((program(), fixed(&init.status())), (old, fixed(&before)));
-    comes_to_its_end(&init);
+    assert_work_completes(&init);
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub(super) fn limit_files(init: &Init, bytes: &str) {
 }
 
 /// Waits until all changes so far are committed.
-pub(super) fn keeps_no_more(init: &Init) {
+pub(super) fn wait_for_commit(init: &Init) {
     is_committed(init);
 }
 
@@ -34,7 +34,7 @@ fn run_timeout_before_a_crash_is_remembered_after_it() {
     let mut init = Boot::new(files).start("all");
     init.when_system("running");
     init.expect_crashes();
-    keeps_no_more(&init);
+    wait_for_commit(&init);
     init.tell("want", &json!({"target": "web"}));
     let was_too_long = |status: &Status| {
         let why = status.unit("web")["reason"]["text"].as_str().unwrap_or_default();
@@ -62,11 +62,11 @@ fn readiness_by_descriptor_before_a_crash_is_remembered() {
         let mut init = Boot::new(files).start("all");
         init.expect_crashes();
         if is_started_later {
-            keeps_no_more(&init);
+            wait_for_commit(&init);
             init.tell("want", &json!({"target": "late"}));
         }
         let main = until("it runs", || init.status().main_pid("late"));
-        keeps_no_more(&init);
+        wait_for_commit(&init);
         init.sandbox.put("go", "");
         init.when_state("late", "running");
         crash(&init, Signal::SIGSEGV);
@@ -85,7 +85,7 @@ fn readiness_by_descriptor_is_still_received_after_a_crash() {
     files.unit("all", "type: virtual");
     let mut init = Boot::new(files).start("all");
     init.expect_crashes();
-    keeps_no_more(&init);
+    wait_for_commit(&init);
     init.tell("want", &json!({"target": "late"}));
     let main = until("it runs", || init.status().main_pid("late"));
     crash(&init, Signal::SIGSEGV);
@@ -109,7 +109,7 @@ fn failed_socket_keeps_its_reason_after_a_crash() {
     files.unit("all", "type: virtual");
     let mut init = Boot::new(files).start("all");
     init.expect_crashes();
-    keeps_no_more(&init);
+    wait_for_commit(&init);
     init.tell("want", &json!({"target": "door"}));
     let failed = init.when_state("door", "failed");
     // A retry would succeed.

@@ -3,7 +3,7 @@
 //! [`super::crash_start_once`].
 
 use super::crash::{BOTH, has_its_program, has_survived, starts};
-use super::crash_after_change::keeps_no_more;
+use super::crash_after_change::wait_for_commit;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{Steps, crash, crash_when, is_committed};
 use groundstate_tests::deadline::until;
@@ -23,7 +23,7 @@ pub(super) fn at_work(text: &str, wrapper: &[&str]) -> Init {
     let mut init = Boot::new(files).through(wrapper).start("all");
     init.when_system("running");
     init.expect_crashes();
-    keeps_no_more(&init);
+    wait_for_commit(&init);
     init
 }
 
@@ -126,7 +126,7 @@ fn exec_stop_post_gets_no_signal_of_the_stop_after_a_crash() {
         let init = at_work(text, wrapper);
         init.tell("want", &json!({"target": "web"}));
         init.when_state("web", "running");
-        keeps(&init);
+        wait_until_committed(&init);
         init.tell("unwant", &json!({"target": "web"}));
         until("its last command has started", || (starts(&init, "web") > 0).then_some(()));
         crash(&init, Signal::SIGSEGV);
@@ -138,7 +138,7 @@ fn exec_stop_post_gets_no_signal_of_the_stop_after_a_crash() {
 }
 
 /// Waits until all changes so far are committed.
-pub(super) fn keeps(init: &Init) {
+pub(super) fn wait_until_committed(init: &Init) {
     is_committed(init);
 }
 
@@ -161,7 +161,7 @@ fn accepted_connection_ends_with_its_service_after_a_crash() {
     let mut connection =
         std::os::unix::net::UnixStream::connect(init.sandbox.path("front.sock")).unwrap();
     init.when_state("echo@0", "starting");
-    keeps(&init);
+    wait_until_committed(&init);
     crash_when(&init, || _ = init.sandbox.put("go", ""), |call| has_its_program(&init, call));
     has_survived(&init, 1);
     init.when_state("echo@0", "running");

@@ -3,7 +3,7 @@
 //! that an exec resets, in [`super::exec`].
 
 use super::crash::{crashes, has_survived, starts};
-use super::upgrade::{all_types, at_work, comes_to_its_end, fixed};
+use super::upgrade::{all_types, assert_work_completes, at_work, fixed};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{Fault, Steps, crash, is_committed, state_memory};
 use groundstate_tests::deadline::{until, within};
@@ -163,7 +163,7 @@ fn binary_with_another_state_version_is_refused_and_one_with_the_same_works_both
         assert_eq!(init.process().link("exe").expect("a program").to_str(), Some(binary.as_str()));
         assert_eq!(fixed(&init.status()), fixed(&before));
     }
-    comes_to_its_end(&init);
+    assert_work_completes(&init);
     init.finish();
 }
 
@@ -252,7 +252,7 @@ fn new_image_that_crashes_during_its_restore_gives_way_to_the_old_one() {
     assert_eq!((crashes(&init), fixed(&init.status())), (0, fixed(&before)));
     init.tell("upgrade", &json!({}));
     assert_eq!(fixed(&init.status()), fixed(&before));
-    comes_to_its_end(&init);
+    assert_work_completes(&init);
     init.finish();
 }
 

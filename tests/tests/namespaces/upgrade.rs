@@ -113,7 +113,7 @@ pub(crate) fn fixed(status: &Status) -> Vec<Value> {
 }
 
 /// Checks that everything in progress completes as without an upgrade or crash.
-pub(crate) fn comes_to_its_end(init: &Init) {
+pub(crate) fn assert_work_completes(init: &Init) {
     init.sandbox.order("starting", "ready");
     init.sandbox.order("grep", "say here");
     init.sandbox.put("go", "");
@@ -172,7 +172,7 @@ fn twenty_upgrades_change_no_service_and_lose_no_event() {
         String::from_utf8_lossy(&log.stdout).matches("round").count()
     };
     until("every line is in the log", || (said() == ROUNDS).then_some(()));
-    comes_to_its_end(&init);
+    assert_work_completes(&init);
     let flapping = init.status().unit("flapping")["attempt"].as_u64();
     assert!(flapping > before.unit("flapping")["attempt"].as_u64(), "it was tried again");
     assert!(
@@ -237,7 +237,7 @@ fn unusable_binary_is_refused_and_changes_nothing() {
         assert!(!refused["message"].as_str().unwrap_or_default().is_empty(), "{refused}");
     }
     assert_eq!(fixed(&init.status()), fixed(&before));
-    comes_to_its_end(&init);
+    assert_work_completes(&init);
     init.finish();
 }
 
@@ -286,7 +286,7 @@ fn upgrade_to_a_binary_with_another_field_of_the_state_works_both_ways() {
             assert!(tried(&init.status()) >= failures, "{binary} forgot failures");
         }
     }
-    comes_to_its_end(&init);
+    assert_work_completes(&init);
     // A binary without a field of a unit decides differently from the binary that replays the
     // record.
     init.finish_after_crash();
