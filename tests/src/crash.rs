@@ -36,7 +36,7 @@ pub fn commit_word(init: &Init) -> u64 {
 }
 
 /// Waits until all events so far are committed: each request makes a commit, too.
-pub fn is_committed(init: &Init) {
+pub fn wait_for_commit(init: &Init) {
     let before = commit_word(init);
     until("a later turn is committed", || {
         init.status();

@@ -6,7 +6,7 @@
 
 use crate::boot::{Boot, Init};
 use crate::client::Client;
-use crate::crash::{FAULTS, crash, is_committed};
+use crate::crash::{FAULTS, crash, wait_for_commit};
 use crate::deadline::until;
 use crate::sandbox::Sandbox;
 use crate::status::Status;
@@ -172,7 +172,7 @@ impl Storm {
             (init.sandbox.trace("job.trace").len() > fired + 2).then_some(())
         });
         // A client that has connected since may be disconnected.
-        is_committed(init);
+        wait_for_commit(init);
         let (survived, started, victim) = (crashes(init), self.starts(), init.main_of("victim"));
         let speakers: Vec<usize> = (0..SPEAKERS).map(|at| (number * SPEAKERS + at) % 20).collect();
         let said = format!("round {number}");

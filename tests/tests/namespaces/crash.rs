@@ -3,7 +3,7 @@
 use super::hierarchy::BARE;
 use super::upgrade::{assert_work_completes, at_work, fixed, numbers};
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{Call, FAULTS, Steps, crash, crash_when, is_committed};
+use groundstate_tests::crash::{Call, FAULTS, Steps, crash, crash_when, wait_for_commit};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::{Sandbox, copy_of_init};
@@ -57,7 +57,7 @@ fn crash_of_init_changes_no_service_and_loses_no_event() {
     let mut waiter = init.client().unwrap();
     waiter.send("wait", &json!({}));
     // A request that arrives just before a crash may stay unanswered.
-    is_committed(&init);
+    wait_for_commit(&init);
     for (survived, fault) in (0..).zip(FAULTS.into_iter().chain(FAULTS)) {
         init.sandbox.order("plain", &format!("say round {survived}"));
         // A crash soon after the previous one is another case.
@@ -328,7 +328,7 @@ fn crash_after_a_failed_stop_command_is_survived() {
         let has_run = init.sandbox.path("stopped").exists();
         (has_run && init.processes_of("web") == [main]).then_some(())
     });
-    is_committed(&init);
+    wait_for_commit(&init);
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 1);
     assert_eq!(init.status().state("web"), "stopping", "{}", init.output());
@@ -394,7 +394,7 @@ fn init_in_a_cgroup_of_its_own_does_not_kill_itself_after_a_crash() {
             .expect("the write succeeds");
     }
     let before = init.status();
-    is_committed(&init);
+    wait_for_commit(&init);
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 1);
     assert_eq!(fixed(&init.status()), fixed(&before));

@@ -2,7 +2,7 @@
 
 use super::crash::has_survived;
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{crash, is_committed};
+use groundstate_tests::crash::{crash, wait_for_commit};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::status::Status;
@@ -16,11 +16,6 @@ pub(super) fn limit_files(init: &Init, bytes: &str) {
     let pid = format!("--pid={}", init.process().0);
     let status = Command::new("prlimit").args([pid, format!("--fsize={bytes}:unlimited")]).status();
     assert!(status.expect("prlimit is there").success());
-}
-
-/// Waits until all changes so far are committed.
-pub(super) fn wait_for_commit(init: &Init) {
-    is_committed(init);
 }
 
 #[test]

@@ -3,10 +3,9 @@
 //! apply to it. Other crashes with processes just started are in [`super::crash_mid_spawn`].
 
 use super::crash::{BOTH, has_its_program, has_survived, starts, until_traced};
-use super::crash_after_change::wait_for_commit;
-use super::crash_changed_world::{at_work, clones, wait_until_committed};
+use super::crash_changed_world::{at_work, clones};
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{Steps, crash};
+use groundstate_tests::crash::{Steps, crash, wait_for_commit};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
@@ -341,7 +340,7 @@ fn exit_caused_by_a_stop_counts_as_stop_after_a_crash() {
     init.when_state("web", "running");
     let alone = || <[Process; 1]>::try_from(init.processes_of("web")).ok();
     let [daemon] = until("it is alone", alone);
-    wait_until_committed(&init);
+    wait_for_commit(&init);
     let mut client = init.client().unwrap();
     let mut steps = Steps::of(&init);
     client.send("unwant", &json!({"target": "web"}));

@@ -3,9 +3,8 @@
 //! [`super::crash_start_once`].
 
 use super::crash::{BOTH, has_its_program, has_survived, starts};
-use super::crash_after_change::wait_for_commit;
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{Steps, crash, crash_when, is_committed};
+use groundstate_tests::crash::{Steps, crash, crash_when, wait_for_commit};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
@@ -126,7 +125,7 @@ fn exec_stop_post_gets_no_signal_of_the_stop_after_a_crash() {
         let init = at_work(text, wrapper);
         init.tell("want", &json!({"target": "web"}));
         init.when_state("web", "running");
-        wait_until_committed(&init);
+        wait_for_commit(&init);
         init.tell("unwant", &json!({"target": "web"}));
         until("its last command has started", || (starts(&init, "web") > 0).then_some(()));
         crash(&init, Signal::SIGSEGV);
@@ -135,11 +134,6 @@ fn exec_stop_post_gets_no_signal_of_the_stop_after_a_crash() {
         assert_eq!(init.sandbox.trace("web.trace").len(), 2, "{}", init.output());
         init.finish_after_crash();
     }
-}
-
-/// Waits until all changes so far are committed.
-pub(super) fn wait_until_committed(init: &Init) {
-    is_committed(init);
 }
 
 /// Continues the process if it still exists.
@@ -161,7 +155,7 @@ fn accepted_connection_ends_with_its_service_after_a_crash() {
     let mut connection =
         std::os::unix::net::UnixStream::connect(init.sandbox.path("front.sock")).unwrap();
     init.when_state("echo@0", "starting");
-    wait_until_committed(&init);
+    wait_for_commit(&init);
     crash_when(&init, || _ = init.sandbox.put("go", ""), |call| has_its_program(&init, call));
     has_survived(&init, 1);
     init.when_state("echo@0", "running");

@@ -2,13 +2,11 @@
 //! its own run. Other crashes are in [`super::crash`].
 
 use super::crash::{has_survived, starts, until_traced};
-use super::crash_after_change::wait_for_commit;
-use super::crash_changed_world::wait_until_committed;
 use super::hierarchy::BARE;
 use super::upgrade::at_work;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{
-    Call, Steps, commit_word, crash, crash_when, hold_next, is_committed,
+    Call, Steps, commit_word, crash, crash_when, hold_next, wait_for_commit,
 };
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
@@ -160,7 +158,7 @@ fn socket_received_at_the_moment_of_a_crash_is_kept() {
     let opener = steps.until_forked(|_| sockets() > before);
     drop(steps);
     let of = init.when_state("front", "starting").unit("front")["run"].as_u64();
-    wait_until_committed(&init);
+    wait_for_commit(&init);
     let has_come = |call: &Call| call.number == libc::SYS_recvmsg && call.result > 0;
     crash_when(&init, || opener.signal(Signal::SIGCONT), has_come);
     has_survived(&init, 1);
@@ -191,7 +189,7 @@ fn stop_of_a_socket_that_a_crash_interrupts_is_completed() {
     init.when_system("running");
     init.tell("want", &json!({"target": "front"}));
     init.when_state("front", "running");
-    wait_until_committed(&init);
+    wait_for_commit(&init);
     let mut client = init.client().expect("it listens");
     let mut steps = Steps::of(&init);
     client.send("unwant", &json!({"target": "front"}));
@@ -259,7 +257,7 @@ fn child_that_executes_after_the_crash_of_its_parent_is_supervised() {
     }
     let first = init.main_of("web");
     let held = hold_next(&init, "web", || first.signal(Signal::SIGKILL));
-    is_committed(&init);
+    wait_for_commit(&init);
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 1);
     assert_eq!((init.status().main_pid("web"), starts(&init, "web")), (None, 1));

@@ -6,7 +6,7 @@ use super::crash::{has_survived, starts};
 use super::crash_after_change::limit_files;
 use super::hierarchy::BARE;
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{crash, is_committed};
+use groundstate_tests::crash::{crash, wait_for_commit};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::status::Status;
@@ -47,11 +47,6 @@ fn at_work(text: &str, wrapper: &[&str]) -> Init {
     let mut init = Boot::new(files).unrecorded().through(wrapper).start("web");
     init.expect_crashes();
     init
-}
-
-/// Waits until all changes so far are committed.
-fn wait_for_commit(init: &Init) {
-    is_committed(init);
 }
 
 /// Ends the run and waits until the next one is in this state.

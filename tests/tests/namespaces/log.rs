@@ -1,9 +1,9 @@
 //! Output of services: its destinations, and its handling when the logger dies.
 
 use super::crash::{has_survived, starts, until_traced};
-use super::crash_after_change::{limit_files, wait_for_commit};
+use super::crash_after_change::limit_files;
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::crash;
+use groundstate_tests::crash::{crash, wait_for_commit};
 use groundstate_tests::deadline::until;
 use groundstate_tests::extent::turns;
 use groundstate_tests::sandbox::Sandbox;

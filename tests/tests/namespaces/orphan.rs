@@ -3,10 +3,9 @@
 //! [`super::restricted_environments`].
 
 use super::crash::{has_survived, starts, until_traced};
-use super::crash_after_change::wait_for_commit;
 use super::hierarchy::BARE;
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{Steps, commit_word, crash, crash_when};
+use groundstate_tests::crash::{Steps, commit_word, crash, crash_when, wait_for_commit};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;

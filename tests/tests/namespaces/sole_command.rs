@@ -5,7 +5,7 @@ use super::child_setup::is_root;
 use super::crash::{BOTH, crashes};
 use super::restricted_environments::after;
 use groundstate_tests::boot::{Boot, Init, Way, shell_code};
-use groundstate_tests::crash::{crash, is_committed};
+use groundstate_tests::crash::{crash, wait_for_commit};
 use groundstate_tests::deadline::until;
 use groundstate_tests::extent::turns;
 use groundstate_tests::process::Process;
@@ -191,7 +191,7 @@ fn crash_of_init_leaves_the_command_running_and_supervised() {
         init.expect_crashes();
         let main = init.main_of("command");
         until("the command runs", || init.output().contains("ready").then_some(()));
-        is_committed(&init);
+        wait_for_commit(&init);
         crash(&init, Signal::SIGSEGV);
         until("init has recovered", || (crashes(&init) == 1).then_some(()));
         assert_eq!(init.main_of("command"), main);

@@ -2,7 +2,7 @@
 
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::client::Client;
-use groundstate_tests::crash::{is_committed, state_memory};
+use groundstate_tests::crash::{state_memory, wait_for_commit};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::{Sandbox, copy_of_init, program};
 use groundstate_tests::silent::Silent;
@@ -95,7 +95,7 @@ pub(crate) fn at_work() -> Init {
     until("init has read all messages", || {
         (init.status().unit("notified")["status"] == "left").then_some(())
     });
-    is_committed(&init);
+    wait_for_commit(&init);
     init
 }
 
@@ -246,7 +246,7 @@ const FIELDS: [&str; 4] = ["wakeups", "on_the_wall", "latest", "rested_at"];
 
 /// A record of the committed state holds this text (`init/src/state/store.rs` has the layout).
 fn holds(init: &Init, text: &str) -> bool {
-    is_committed(init);
+    wait_for_commit(init);
     let (word, mut file) = state_memory(init).expect("the state is stored");
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).expect("it can be read");
