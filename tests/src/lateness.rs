@@ -71,7 +71,7 @@ impl Lateness {
     /// its limit.
     ///
     /// # Panics
-    /// With `what`, if it took longer.
+    /// If it took longer; the message starts with `what`.
     pub fn check(&self, what: &str, took: Duration, limit: Duration) {
         let late = self.so_far();
         assert!(

@@ -96,11 +96,12 @@ pub(crate) enum Outcome {
 
 /// How a load whose loader died continues.
 pub(crate) enum Next {
-    /// Queued behind the load for which it was killed.
+    /// It is queued behind the load for which it was killed.
     Wait(Purpose),
-    /// At once, without the files that caused it or one file at a time; with the reason.
+    /// It is repeated at once, without the files that caused the death or one file at a time; with
+    /// the reason.
     Again(Purpose, String),
-    /// Not at all; with the reason.
+    /// It is abandoned; with the reason.
     GiveUp(Purpose, String),
 }
 

@@ -15,7 +15,7 @@ const LEVEL_PREFIX: usize = 3;
 enum Pattern {
     /// No pattern, or it was found.
     None,
-    /// Not compiled before the first bytes.
+    /// The pattern as text, which is compiled at the first bytes.
     Text(String),
     /// Linear in the text for any pattern, with bounded memory.
     Compiled(Box<Regex>),

@@ -245,9 +245,9 @@ pub(crate) struct Prepared {
 /// The work left to the child.
 #[derive(Debug)]
 pub(super) enum Work {
-    /// Only system calls.
+    /// The child makes only system calls.
     Settled(Box<Orders>),
-    /// Work that may block on a file, and the steps that depend on it.
+    /// The forked child also does work that may block on a file, and the steps that depend on it.
     Forked(Box<CommandBuilder>),
 }
 

@@ -32,7 +32,7 @@ pub(super) unsafe fn call(number: libc::c_long, args: [usize; 6]) -> isize {
 /// The same call by `svc 0` of the AArch64 convention. There, a child never shares memory.
 ///
 /// # Safety
-/// As above.
+/// The caller keeps the contract of the system call, as above.
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 #[inline(always)]
 pub(super) unsafe fn call(number: libc::c_long, args: [usize; 6]) -> isize {

@@ -66,7 +66,7 @@ fn damaged_state_makes_init_a_caretaker() {
     }
 }
 
-/// A boot with a bug in that place of init, which acts once the file `now` exists.
+/// A boot with a bug in that place of init; the bug acts once the file `now` exists.
 fn with_bug(files: Sandbox, place: &str) -> Boot {
     let there = format!("{place} {}", files.at("now"));
     let binary = program("GROUNDSTATE_DEBUG_INIT", "init");

@@ -16,7 +16,7 @@ use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-/// With cgroups, and without.
+/// The wrappers that run init with cgroups and without.
 pub(super) const BOTH: [&[&str]; 2] = [&[], &["/bin/sh", "-c", BARE, "sh"]];
 
 /// The number of crashes that init reports as survived. Returns `None` if it does not answer or

@@ -13,7 +13,7 @@ use groundstate_tests::status::Status;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-/// With cgroups, and without.
+/// The wrappers that run init with cgroups and without.
 const BOTH: [&[&str]; 2] = [&[], &["/bin/sh", "-c", BARE, "sh"]];
 
 /// Starts the unit `web`, and defines units that can be wanted so that something changes.
