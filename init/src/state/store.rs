@@ -288,8 +288,9 @@ impl Store {
 
     /// Commits everything that was staged, at once.
     ///
-    /// # Errors The store cannot grow, and keeps the state of the previous commit. Or a record
-    /// could not be encoded, and no later commit succeeds.
+    /// # Errors
+    /// The store cannot grow, and keeps the state of the previous commit. Or a record could not be
+    /// encoded, and no later commit succeeds.
     pub(crate) fn commit(&mut self) -> io::Result<()> {
         if self.is_incomplete {
             return Err(io::Error::other("a record cannot be written"));
