@@ -1,6 +1,6 @@
-//! Feeds the corpora of the fuzz targets that need init's own readers to the same functions; the
-//! others are in `tests/tests/fuzzed.rs`. Each runs in a child, because descriptors are taken over
-//! by number.
+//! Runs the fuzz targets that need init's own readers on their corpora. The other targets are in
+//! `tests/tests/fuzzed.rs`. Each input runs in a child, because descriptors are taken over by
+//! number.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -39,7 +39,7 @@ fn survived(target: &str, work: impl FnOnce()) {
 }
 
 #[test]
-fn what_only_init_reads_goes_through_its_targets_and_a_fifth_of_it_past_the_parser() {
+fn corpus_of_inits_own_readers_is_survived_and_a_fifth_of_it_is_parsed() {
     for (target, run) in TARGETS {
         let files = corpus::files(target);
         survived(target, || {
@@ -50,7 +50,7 @@ fn what_only_init_reads_goes_through_its_targets_and_a_fifth_of_it_past_the_pars
 }
 
 #[test]
-fn cuts_and_flipped_bits_of_what_only_init_reads_are_survived() {
+fn truncated_and_bit_flipped_inputs_of_inits_own_readers_are_survived() {
     for (target, run) in TARGETS {
         let damaged: Vec<_> =
             corpus::files(target).iter().flat_map(|bytes| corpus::damaged(bytes)).collect();

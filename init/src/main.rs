@@ -58,7 +58,7 @@ fn serve(options: options::Options, limits: OwnLimits) -> ExitCode {
     if let Some(answered) = options.answer(mode) {
         return answered;
     }
-    boot::hush_panics(mode);
+    boot::install_panic_hook(mode);
     if let Some(how) = &options.end {
         return shutdown::final_exec::ends(mode, how).into();
     }
@@ -77,6 +77,6 @@ fn serve(options: options::Options, limits: OwnLimits) -> ExitCode {
             let mut end = init.run();
             end.carry_out().into()
         }
-        Err(error) => boot::impossible(mode, &error),
+        Err(error) => boot::end_failed_start(mode, &error),
     }
 }

@@ -1,7 +1,7 @@
 //! The command line of init. The kernel command line is in [`crate::base::kernel_cmdline`].
 //!
-//! As PID 1 no mistake here is fatal: kernels pass on words they do not know (`single`, `5`,
-//! `foo=bar`), and an exiting PID 1 panics the kernel.
+//! As PID 1 no mistake here is fatal, because an exiting PID 1 panics the kernel. Kernels pass on
+//! words that they do not know (`single`, `5`, `foo=bar`).
 
 use crate::base::paths::PathOptions;
 use crate::base::{Level, Mode};
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_score_of_its_own_is_a_number_or_the_one_it_has() {
+    fn oom_score_option_takes_a_number_in_range_or_keep() {
         let score = |text| parse(&["--oom-score", text]);
         assert_eq!(score("-1000").oom_score, Own::default());
         assert_eq!(score("1000").oom_score, Own::At(1000));
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_level_is_telinit_and_nothing_else_is() {
+    fn only_a_single_run_level_argument_calls_telinit() {
         let level = |words: &[&str]| run_level(words.iter().map(OsString::from));
         assert_eq!(level(&["6"]).as_deref(), Some("6"));
         assert_eq!(level(&["S"]).as_deref(), Some("S"));
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kernel_passes_on_is_noted_and_nothing_more() {
+    fn unknown_words_of_a_kernel_are_recorded_and_change_nothing() {
         let options = parse(&["single", "5", "foo=bar", "-s", "--target", "/etc", "--config"]);
         assert_eq!(options.unknown.len(), 6);
         assert_eq!(Options { unknown: Vec::new(), ..options }, Options::default());

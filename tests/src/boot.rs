@@ -22,7 +22,7 @@ use teardown::Baseline;
 pub enum Way {
     /// PID 1 of a PID and mount namespace; needs root.
     Namespace,
-    /// The same within a user namespace; needs no root.
+    /// PID 1 of these namespaces within a user namespace; needs no root.
     UserNamespace,
     /// A supervisor that adopts orphans.
     Supervisor,
@@ -339,7 +339,7 @@ impl Init {
         text.lines().map(line).collect()
     }
 
-    /// This test makes init crash on purpose.
+    /// Declares that this test makes init crash on purpose.
     pub fn expect_crashes(&mut self) {
         self.may_crash = true;
     }
@@ -359,7 +359,7 @@ impl Init {
         until("init ends", || self.child.try_wait().expect("wait"))
     }
 
-    /// The output of init and, where it echoes them, of its units.
+    /// The output of init, with the lines of units that it echoes.
     pub fn output(&self) -> String {
         // Init's writer is idle when it waits for lines. Just started, it has no name of its own
         // yet.

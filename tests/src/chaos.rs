@@ -1,8 +1,9 @@
-//! Services that depend on each other, under random failures: they are killed, stopped, restarted,
-//! unwanted and edited, the logger is killed, init is upgraded, and init crashes after random
-//! system calls. Then, at rest, each service must exist once: a lock shows that it never ran twice
-//! at the same time, and each of its lines is in the log once. The seed determines the actions, but
-//! not their timing. [`crate::sweep`] crashes init at each system call of a fixed script.
+//! Services that depend on each other, under random failures. Services are killed, stopped,
+//! restarted, unwanted and edited. The logger is killed, and init is upgraded and crashes after
+//! random system calls. Then, at rest, each service must exist once. A lock shows that it never ran
+//! twice at the same time, and each of its lines is in the log once. The seed determines the
+//! actions, but not their timing. [`crate::sweep`] crashes init at each system call of a fixed
+//! script.
 
 use crate::boot::{Boot, Init};
 use crate::crash::Steps;
@@ -25,9 +26,9 @@ use std::time::{Duration, Instant};
 pub const BARE: &str =
     "umount -l /sys/fs/cgroup/unified 2>/dev/null; umount -R -l /sys; exec \"$@\"";
 
-/// Writes numbered lines at intervals and holds a lock; some of its children outlive it. A process
-/// that a test takes for the service may be killed before it has the lock. With a second argument
-/// it writes its pid to that file.
+/// The script of a service: it writes numbered lines at intervals and holds a lock. Some of its
+/// children outlive it. A test may kill it before it has the lock. With a second argument it writes
+/// its pid to that file.
 const SERVICE: &str = r#"exec 9>DIR/$1.lock
 until flock -n 9; do
   [ $? != 1 ] || { echo "$1 $$" >>DIR/twice; break; }
@@ -176,7 +177,7 @@ pub fn disorder(size: Size) -> Seen {
     let log = init.sandbox.path("log");
     init.tell("exit", &json!({}));
     assert_eq!(init.ended().code(), Some(0));
-    seen.lines = is_told_once(&log);
+    seen.lines = check_lines_logged_once(&log);
     seen
 }
 
@@ -289,7 +290,7 @@ fn rests(init: &Init, services: usize) {
 
 /// Checks that the lines of each process are in the log without gaps or duplicates. Returns their
 /// number.
-fn is_told_once(log: &Path) -> usize {
+fn check_lines_logged_once(log: &Path) -> usize {
     let mut told: BTreeMap<(String, String), Vec<u64>> = BTreeMap::new();
     let mut folders = vec![log.to_path_buf()];
     while let Some(folder) = folders.pop() {

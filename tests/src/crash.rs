@@ -36,7 +36,7 @@ pub fn commit_word(init: &Init) -> u64 {
 }
 
 /// Waits until all events so far are committed: each request makes a commit, too.
-pub fn is_committed(init: &Init) {
+pub fn wait_for_commit(init: &Init) {
     let before = commit_word(init);
     until("a later turn is committed", || {
         init.status();
@@ -277,15 +277,15 @@ pub enum Fault {
     Null,
     /// Overflows its stack.
     Stack,
-    /// A stack pointer to an invalid address: SIGBUS.
+    /// Sets the stack pointer to an invalid address: SIGBUS.
     Nowhere,
-    /// An invalid instruction.
+    /// Executes an invalid instruction.
     Illegal,
     /// Divides by 0.
     Division,
-    /// As abort(3).
+    /// Raises SIGABRT, as abort(3) does.
     Abort,
-    /// A second fault in the handler of the first.
+    /// Causes a second fault in the handler of the first.
     Twice,
 }
 

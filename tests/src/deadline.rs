@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// The timeout for a fact that must occur, on a slow machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// The same in a soak, which does a hundred times as much.
+/// The timeout in a soak, which does a hundred times as much.
 const PATIENCE_OF_A_SOAK: Duration = Duration::from_secs(1200);
 
 /// The pause between two polls.

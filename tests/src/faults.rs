@@ -39,13 +39,13 @@ impl Part {
 /// The allowed outcome of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// As without the fault.
+    /// Init works as without the fault.
     Well,
-    /// Init may crash once and recover; then all is as without the fault.
+    /// Init may crash once and recover; then it works as without the fault.
     Crash,
-    /// Init may end at once, with an exit status that says so.
+    /// Init may end at once, with an exit status that reports it.
     Ends,
-    /// Not tested.
+    /// The fault is not tested.
     Never,
 }
 

@@ -29,7 +29,7 @@ impl Ticks {
         !self.is_over
     }
 
-    /// A tick that is due but has not come counts as late.
+    /// The lateness so far. A tick that is due but has not come counts as late.
     fn late(&self, now: Instant) -> Duration {
         self.late + now.saturating_duration_since(self.due)
     }
@@ -71,7 +71,7 @@ impl Lateness {
     /// its limit.
     ///
     /// # Panics
-    /// With `what`, if it took longer.
+    /// If it took longer; the message starts with `what`.
     pub fn check(&self, what: &str, took: Duration, limit: Duration) {
         let late = self.so_far();
         assert!(

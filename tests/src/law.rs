@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// of this many events.
 const LOOK: usize = 32;
 
-/// The record so far.
+/// The facts of a record so far.
 #[derive(Debug, Default)]
 pub struct Book {
     /// The unit of each run.

@@ -138,7 +138,7 @@ impl Machine {
         Machine::boot_beside(sandbox, &[], disk, command_line)
     }
 
-    /// The same with serial lines before the console.
+    /// Boots with further serial lines before the console.
     pub fn boot_beside(
         sandbox: Sandbox,
         before: &[&str],
@@ -148,7 +148,7 @@ impl Machine {
         Machine::boot_of(Kernel::Cloud, sandbox, before, disk, command_line)
     }
 
-    /// The same with another kernel.
+    /// Boots another kernel.
     pub fn boot_of(
         kernel: Kernel,
         sandbox: Sandbox,
@@ -234,7 +234,7 @@ impl Machine {
     }
 
     /// Sends Ctrl-Alt-Del.
-    pub fn three_fingers(&self) {
+    pub fn press_ctrl_alt_del(&self) {
         self.order("sendkey ctrl-alt-delete");
     }
 
@@ -351,7 +351,7 @@ pub fn is_clean(image: &str, console: &str) {
     );
 }
 
-/// The same for xfs.
+/// Checks the same for an xfs.
 pub fn is_clean_xfs(image: &str, console: &str) {
     let check = Command::new("/sbin/xfs_repair").args(["-f", "-n", image]).output().unwrap();
     let said = String::from_utf8_lossy(&check.stderr);

@@ -1,5 +1,5 @@
-//! Many reloads: a real init with many units, some of which crash, hang or become ready all the
-//! time, and ten changes of the unit files per second. A reload touches only edited units, and init
+//! Many reloads of a real init with many units, some of which crash, hang or become ready all the
+//! time. The unit files change ten times per second. A reload touches only edited units, and init
 //! always answers and does not grow. The caller chooses the size: a test a small one, `tests/soak
 //! reload` a large one.
 
@@ -47,11 +47,11 @@ pub struct Size {
 /// The numbers of requested reloads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked {
-    /// Answered with a new generation.
+    /// Reloads answered with a new generation.
     pub taken: usize,
-    /// Refused, as expected.
+    /// Reloads refused, as expected.
     pub refused: usize,
-    /// By signal, without an answer, because the previous one was in progress.
+    /// Reloads by signal, without an answer, because the previous one was in progress.
     pub by_signal: usize,
 }
 
@@ -294,7 +294,7 @@ pub fn storm(size: Size) -> Seen {
     let pings = pinger(init.client().expect("it listens"), Arc::clone(&stop));
     let first = init.tell("ping", &json!({}))["seq"].as_u64().expect("a number");
     let begin = Instant::now();
-    let (asked, memory) = rage(&init, &mut edits, begin);
+    let (asked, memory) = reload_continuously(&init, &mut edits, begin);
     let took = begin.elapsed();
     stop.store(true, Ordering::Relaxed);
     let pings = pings.join().expect("init answered all the time");
@@ -308,7 +308,7 @@ pub fn storm(size: Size) -> Seen {
 
 /// Reloads whenever one is due. If the previous one is not answered yet, sends a signal, which
 /// joins others in one load.
-fn rage(init: &Init, edits: &mut Edits, begin: Instant) -> (Asked, (u64, u64)) {
+fn reload_continuously(init: &Init, edits: &mut Edits, begin: Instant) -> (Asked, (u64, u64)) {
     let mut asked = Asked::default();
     let mut samples = Vec::new();
     let mut client = init.client().expect("it listens");

@@ -1,4 +1,4 @@
-//! Feeds the output of `init --record FILE` to the core again: the same events at the same times
+//! Feeds the output of `init --record FILE` to the core again. The same events at the same times
 //! must give the same actions, and the invariants of [`crate::law`] must hold. Lines are JSON
 //! objects `{"now":…,"event":…,"actions":[…],"refused":…}`.
 

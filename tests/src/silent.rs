@@ -1,6 +1,6 @@
 //! A file system that does not answer when its file is read, closed or (optionally) written, or
-//! when the name `never` is looked up: fuse(4), which any user may mount. Processes block in the
-//! kernel until [`Silent`] is dropped.
+//! when the name `never` is looked up. It uses fuse(4), which any user may mount. Processes block
+//! in the kernel until [`Silent`] is dropped.
 
 use crate::deadline::until;
 use crate::process::Process;
@@ -60,8 +60,8 @@ impl Silent {
         Silent::mounted(whose, dir, Unanswered::Closes)
     }
 
-    /// The same, with unanswered writes instead of closes.
-    pub fn that_is_written_in_vain(whose: Process, dir: &Path) -> Option<Silent> {
+    /// Like [`Silent::new`], with unanswered writes instead of closes.
+    pub fn with_unanswered_writes(whose: Process, dir: &Path) -> Option<Silent> {
         Silent::mounted(whose, dir, Unanswered::Writes)
     }
 

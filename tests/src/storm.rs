@@ -6,7 +6,7 @@
 
 use crate::boot::{Boot, Init};
 use crate::client::Client;
-use crate::crash::{FAULTS, crash, is_committed};
+use crate::crash::{FAULTS, crash, wait_for_commit};
 use crate::deadline::until;
 use crate::sandbox::Sandbox;
 use crate::status::Status;
@@ -14,7 +14,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// Name, number, text, and expected state.
+/// The units: name, number, text, and expected state.
 const UNITS: [(&str, usize, &str, &str); 10] = [
     (
         "notified",
@@ -95,7 +95,7 @@ fn names(times: usize) -> impl Iterator<Item = (String, &'static str)> {
     UNITS.into_iter().flat_map(all)
 }
 
-/// Returns the facts that no crash changes.
+/// The facts that no crash changes.
 fn fixed(status: &Status, times: usize) -> Vec<Value> {
     let of = |(name, _): (String, _)| {
         let unit = status.unit(&name);
@@ -172,7 +172,7 @@ impl Storm {
             (init.sandbox.trace("job.trace").len() > fired + 2).then_some(())
         });
         // A client that has connected since may be disconnected.
-        is_committed(init);
+        wait_for_commit(init);
         let (survived, started, victim) = (crashes(init), self.starts(), init.main_of("victim"));
         let speakers: Vec<usize> = (0..SPEAKERS).map(|at| (number * SPEAKERS + at) % 20).collect();
         let said = format!("round {number}");

@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// The script is complete after this many calls.
+/// The number of calls after which the script is complete.
 pub const CALLS: usize = 420;
 
 /// Starts the init.

@@ -94,7 +94,7 @@ fn ctrl_alt_del_reboots_the_machine() {
     let initrd = archive(&sandbox, &root);
     let mut machine = Machine::boot(sandbox, &["-initrd", &initrd], "");
     machine.says("PROBE healed");
-    machine.three_fingers();
+    machine.press_ctrl_alt_del();
     machine.goes_off();
     // qemu exits for a reboot and a power-off: the kernel's last message tells them apart.
     machine.says("reboot: Restarting system");

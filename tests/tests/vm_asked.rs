@@ -39,7 +39,7 @@ fn each_key_of_a_machine_acts_as_configured() {
         does(root, "button", "initctl reboot");
     });
     machine.says("PROBE keys");
-    machine.three_fingers();
+    machine.press_ctrl_alt_del();
     // Another goal, and no shutdown.
     machine.says("PROBE this is fingers");
     machine.says("Ctrl-Alt-Del: setting the goal to fingers");
@@ -57,7 +57,7 @@ fn disabled_key_does_nothing_and_a_key_with_an_unknown_target_is_reported() {
     let mut machine = machine(settings, |_| {});
     machine.says("keyboard-request nowhere: no unit provides it, so the key has no effect");
     machine.says("PROBE keys");
-    machine.three_fingers();
+    machine.press_ctrl_alt_del();
     machine.says("Ctrl-Alt-Del: no action configured");
     machine.order("sendkey alt-up");
     machine.says("Alt-Up: setting the goal to nowhere");

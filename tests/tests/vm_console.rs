@@ -65,7 +65,7 @@ fn stuck_serial_console_blocks_neither_boot_nor_services_nor_shutdown() {
     machine.says("PROBE up");
     machine.says("PROBE healed");
     machine.says("PROBE no crash");
-    machine.three_fingers();
+    machine.press_ctrl_alt_del();
     machine.goes_off();
     let mut said = Vec::new();
     let _ = held.read_to_end(&mut said);

@@ -65,7 +65,7 @@ fn no_shell_opens_without_sulogin_and_ctrl_alt_del_ends_the_machine() {
     let mut machine = crashing("");
     machine.says("PROBE given up");
     machine.says("cannot start a shell on the console: no sulogin is installed");
-    machine.three_fingers();
+    machine.press_ctrl_alt_del();
     machine.goes_off();
 }
 

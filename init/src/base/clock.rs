@@ -28,8 +28,8 @@ pub(crate) fn pause(span: Duration) {
 /// CLOCK_BOOTTIME in the ticks of the start times in /proc/PID/stat.
 pub(crate) fn ticks() -> u64 {
     /// USER_HZ: 100 on all architectures except alpha.
-    const A_SECOND: u64 = 100;
-    nanos(ClockId::CLOCK_BOOTTIME) / (1_000_000_000 / A_SECOND)
+    const TICKS_A_SECOND: u64 = 100;
+    nanos(ClockId::CLOCK_BOOTTIME) / (1_000_000_000 / TICKS_A_SECOND)
 }
 
 /// CLOCK_REALTIME, since 1970.

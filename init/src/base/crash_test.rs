@@ -1,5 +1,5 @@
-//! Deliberate bugs in debug builds: `initctl restart crash-test` panics where a bug of the machine
-//! would, and [`crate::restore`] recovers. Release builds do not contain this module.
+//! Deliberate bugs in debug builds: `initctl restart crash-test` panics like a bug in the state
+//! machine, and [`crate::restore`] recovers. Release builds do not contain this module.
 
 use groundstate_units::machine::event::Event;
 
@@ -25,7 +25,7 @@ pub(crate) fn strike_in_file(path: &str) {
         return;
     }
     let name = path.rsplit('/').next().unwrap_or(path);
-    // As above.
+    // Only in debug builds, like the other deliberate bugs.
     assert!(!name.contains("dies"), "a bug on purpose in {path}");
     while name.contains("hangs") {
         std::thread::yield_now();
@@ -38,6 +38,6 @@ pub(crate) fn strike_in(place: &str, this: bool) {
     let named = std::env::var(ENVIRONMENT).unwrap_or_default();
     let file = named.strip_prefix(place).and_then(|rest| rest.strip_prefix(' '));
     let is_it = this && file.is_some_and(|file| std::path::Path::new(file).exists());
-    // As above.
+    // Only in debug builds, like the other deliberate bugs.
     assert!(!is_it, "a bug on purpose in {place}");
 }

@@ -1,10 +1,10 @@
 //! Proves that the uid and gid of a connection belong to init's user namespace.
 //!
 //! The kernel translates a peer's credentials into numbers of init's user namespace. A peer may
-//! have a number without being that user: root of another namespace that maps to the same kernel
-//! uid, or a user without a mapping, who gets the overflow uid. So a number grants more than the
-//! role *read* only if the peer is proven to be in init's own user namespace. Without a proof the
-//! answer is no.
+//! have a number without being that user. It may be root of another namespace that maps to the same
+//! kernel uid, or a user without a mapping, who gets the overflow uid. So a number grants more than
+//! the role *read* only if the peer is proven to be in init's own user namespace. Without a proof
+//! the answer is no.
 //!
 //! Within one namespace each process has a mapped uid, so there the number identifies the user.
 
@@ -76,7 +76,7 @@ mod tests {
     use std::os::unix::net::{UnixListener, UnixStream};
 
     #[test]
-    fn only_the_owner_of_the_namespace_is_believed_without_inspection() {
+    fn only_the_owner_of_the_user_namespace_is_trusted_without_inspection() {
         assert!(is_owner(0, 0) && is_owner(1_000, 1_000));
         assert!(!is_owner(1_000, 0) && !is_owner(0, OVERFLOW_UID));
         assert!(!is_owner(OVERFLOW_UID, OVERFLOW_UID));

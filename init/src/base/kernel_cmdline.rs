@@ -7,7 +7,7 @@ use groundstate_units::text::name::Name;
 use std::path::Path;
 
 /// Exists in an initramfs that switches to another root: os-release(5).
-const LEADS_ON: &str = "/etc/initrd-release";
+const SWITCHES_ROOT: &str = "/etc/initrd-release";
 
 /// The words of the command line that concern init.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,10 +22,10 @@ pub(crate) struct KernelLine {
 
 impl KernelLine {
     /// Reads /proc/cmdline. Returns the default if that fails. In an initramfs that switches to
-    /// another root, the goal is `rd.groundstate.target`; the other key is for that root.
+    /// another root, the goal is `rd.groundstate.target`; `groundstate.target` is for that root.
     pub(crate) fn read() -> KernelLine {
         let is_memory = mount_table::table().is_ok_and(|table| mount_table::is_initramfs(&table));
-        let leads_on = is_memory && Path::new(LEADS_ON).exists();
+        let leads_on = is_memory && Path::new(SWITCHES_ROOT).exists();
         let text = std::fs::read_to_string("/proc/cmdline").unwrap_or_default();
         KernelLine::parse(&text, leads_on)
     }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_for_init_are_found_among_the_others() {
+    fn words_for_init_are_found_on_the_kernel_command_line() {
         let line = KernelLine::parse(
             "BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro quiet groundstate.target=rescue init=/sbin/init\n",
             false,
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_given_by_name_counts_more_than_quiet() {
+    fn explicit_log_level_overrides_quiet() {
         assert_eq!(
             KernelLine::parse("groundstate.log=debug quiet", false).level,
             Some(Level::Debug)
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_without_a_password_is_asked_for_by_its_word_alone() {
+    fn only_the_exact_word_allows_a_shell_without_a_password() {
         assert!(KernelLine::parse("groundstate.shell=open", false).has_open_shell);
         for text in [
             "groundstate.shell",
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn an_initramfs_that_leads_on_has_a_goal_of_its_own() {
+    fn initramfs_that_switches_root_has_its_own_goal() {
         let text = "groundstate.target=web rd.groundstate.target=mount emergency quiet";
         let (first, then) = (KernelLine::parse(text, true), KernelLine::parse(text, false));
         assert_eq!(first.target.as_ref().map(Name::as_str), Some("mount"));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_changes_nothing() {
+    fn unknown_words_of_the_kernel_command_line_change_nothing() {
         assert_eq!(
             KernelLine::parse(
                 "groundstate.target=../x groundstate.log=loud xquiet single=1",

@@ -1,4 +1,4 @@
-//! Every limit of the running of PID 1. Limits of the contents of units are in
+//! The limits of PID 1 at run time. Limits of the contents of units are in
 //! `groundstate_units::limit`.
 
 use std::time::Duration;
@@ -31,9 +31,10 @@ pub(crate) const UNREAD: usize = 1024 * 1024;
 /// Unread bytes that a client following the events may always have, however much others leave
 /// unread.
 pub(crate) const UNREAD_OF_A_FOLLOWER: usize = 64 * 1024;
-/// Unread bytes of all clients of one uid other than root. More stop requests of that uid.
+/// Unread bytes of all clients of one uid other than root. Above it, init reads no more requests of
+/// that uid.
 pub(crate) const UNREAD_OF_A_UID: usize = 4 * UNREAD;
-/// Unread bytes of all clients other than root. More stop their requests.
+/// Unread bytes of all clients other than root. Above it, init reads no more requests of theirs.
 pub(crate) const UNREAD_OF_OTHERS: usize = 32 * UNREAD;
 /// After this much was unread at once, init returns the memory to the kernel when all of it has
 /// been read.
@@ -124,8 +125,8 @@ pub(crate) const FINAL_STILL: Duration = Duration::from_secs(20);
 pub(crate) const FINAL_SYNC_LONGEST: Duration = Duration::from_secs(90);
 /// Time limit of the child that syncs and unmounts.
 pub(crate) const FINAL_LONGEST: Duration = Duration::from_secs(150);
-/// That child continues this long as long as something changes. After that, each step except the
-/// forced one has [`UNMOUNT_LEAST`]; up to seven steps may be left.
+/// After this time that child waits no longer, even if something still changes. Each remaining step
+/// except the forced one then has [`UNMOUNT_LEAST`]; up to seven may be left.
 pub(crate) const UNMOUNT_LONGEST: Duration = Duration::from_secs(130);
 /// Time limit of one file system, swap space or device before the others continue without it …
 pub(crate) const UNMOUNT_ONE: Duration = Duration::from_secs(5);

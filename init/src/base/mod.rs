@@ -22,7 +22,7 @@ pub(crate) enum Mode {
     Machine,
     /// PID 1 of a nested pid namespace.
     Container,
-    /// Not PID 1.
+    /// An init that is not PID 1.
     Supervisor,
 }
 
@@ -52,7 +52,7 @@ pub(crate) enum Level {
 }
 
 impl Level {
-    /// From the kernel command line.
+    /// The level with this name on the kernel command line.
     pub(crate) fn named(word: &str) -> Option<Level> {
         match word {
             "debug" => Some(Level::Debug),

@@ -15,14 +15,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// File systems whose type starts with one of these are served by another process or machine.
-const ELSEWHERES: [&str; 11] =
+const SERVED_ELSEWHERE: [&str; 11] =
     ["fuse", "nfs", "cifs", "smb", "9p", "ceph", "afs", "lustre", "virtiofs", "orangefs", "autofs"];
 /// File systems with data on disks although their device number has major 0.
-const DISKLESS: [&str; 5] = ["btrfs", "zfs", "bcachefs", "ubifs", "overlay"];
+const DISKS_WITH_MAJOR_ZERO: [&str; 5] = ["btrfs", "zfs", "bcachefs", "ubifs", "overlay"];
 /// File systems with their files in memory only.
-const MEMORIES: [&str; 2] = ["tmpfs", "ramfs"];
+const MEMORY_TYPES: [&str; 2] = ["tmpfs", "ramfs"];
 /// Control file systems: they hold no files of their own.
-const CONTROLS: [&str; 3] = ["fusectl", "nfsd", "autofs"];
+const CONTROL_TYPES: [&str; 3] = ["fusectl", "nfsd", "autofs"];
 /// Bytes of the table that are read.
 const TABLE: u64 = 4 * 1024 * 1024;
 
@@ -90,35 +90,35 @@ pub(crate) fn unescape(text: &[u8]) -> OsString {
 
 impl Mount<'_> {
     /// Returns true if the kernel itself serves the mount.
-    pub(crate) fn is_of_here(&self) -> bool {
-        !ELSEWHERES.iter().any(|elsewhere| self.kind.starts_with(elsewhere))
+    pub(crate) fn is_local(&self) -> bool {
+        !SERVED_ELSEWHERE.iter().any(|elsewhere| self.kind.starts_with(elsewhere))
     }
 
     /// Returns true if PID 1 may access the mount: the kernel serves it, or it is the root, without
     /// which nothing works anyway.
     fn is_asked(&self) -> bool {
-        self.is_of_here() || self.at == "/"
+        self.is_local() || self.at == "/"
     }
 
     /// Returns true if its files are in memory, so that no disk can block an access.
     pub(crate) fn is_memory(&self) -> bool {
-        MEMORIES.contains(&self.kind)
+        MEMORY_TYPES.contains(&self.kind)
     }
 
     /// Returns true if data may be lost unless it is unmounted: it is on a disk or served by
     /// another process.
     pub(crate) fn holds_data(&self) -> bool {
-        self.is_on_disk() || (!self.is_of_here() && !CONTROLS.contains(&self.kind))
+        self.is_on_disk() || (!self.is_local() && !CONTROL_TYPES.contains(&self.kind))
     }
 
     /// Returns true if its data is on a disk of this machine.
     pub(crate) fn is_disk(&self) -> bool {
-        self.is_of_here() && self.is_on_disk()
+        self.is_local() && self.is_on_disk()
     }
 
     fn is_on_disk(&self) -> bool {
         // Major 0 means no single device.
-        !self.device.starts_with("0:") || DISKLESS.contains(&self.kind)
+        !self.device.starts_with("0:") || DISKS_WITH_MAJOR_ZERO.contains(&self.kind)
     }
 
     /// Returns true if the path is the mount point or below it.
@@ -157,26 +157,26 @@ pub(crate) enum FsKind {
 
 /// The kind of file system of a descriptor, by /proc alone. Returns `None` if that is unknown; the
 /// mount may belong to another namespace.
-pub(crate) fn ground_of(fd: BorrowedFd<'_>) -> Option<FsKind> {
+pub(crate) fn fs_kind_of(fd: BorrowedFd<'_>) -> Option<FsKind> {
     let number = fd.as_raw_fd();
     let name = readlink(format!("/proc/self/fd/{number}").as_str()).ok()?;
     if !name.as_bytes().starts_with(b"/") {
         return Some(FsKind::Memory);
     }
-    ground(&table().ok()?, &mount_under(fd)?)
+    fs_kind(&table().ok()?, &mount_under(fd)?)
 }
 
 /// The kind of the mount with this id. Returns `None` if it is not in the table.
-fn ground(table: &[u8], id: &str) -> Option<FsKind> {
+fn fs_kind(table: &[u8], id: &str) -> Option<FsKind> {
     mounts(table).find(|mount| mount.id == id).map(|mount| match () {
         () if mount.is_memory() => FsKind::Memory,
-        () if mount.is_of_here() => FsKind::Here,
+        () if mount.is_local() => FsKind::Here,
         () => FsKind::Elsewhere,
     })
 }
 
 /// Returns true if another process serves a mount at or below this path, other than the root.
-pub(crate) fn has_elsewheres_below(table: &[u8], path: &str) -> bool {
+pub(crate) fn has_remote_mount_below(table: &[u8], path: &str) -> bool {
     mounts(table)
         .any(|mount| !mount.is_asked() && std::path::Path::new(&mount.at).starts_with(path))
 }
@@ -285,12 +285,12 @@ mod tests {
         33 22 8:2 /\xfe /srv/a\\040\xff rw master:1 - ext4 /dev/\xff ro,seclabel\n";
 
     #[test]
-    fn who_answers_for_a_mount_is_told_by_its_type() {
-        assert_eq!(ground(TABLE, "22"), Some(FsKind::Here));
-        assert_eq!(ground(TABLE, "30"), Some(FsKind::Elsewhere));
-        assert_eq!(ground(TABLE, "31"), Some(FsKind::Memory));
-        assert_eq!(ground(TABLE, "32"), Some(FsKind::Elsewhere));
-        assert_eq!(ground(TABLE, "99"), None);
+    fn server_of_a_mount_follows_from_its_type() {
+        assert_eq!(fs_kind(TABLE, "22"), Some(FsKind::Here));
+        assert_eq!(fs_kind(TABLE, "30"), Some(FsKind::Elsewhere));
+        assert_eq!(fs_kind(TABLE, "31"), Some(FsKind::Memory));
+        assert_eq!(fs_kind(TABLE, "32"), Some(FsKind::Elsewhere));
+        assert_eq!(fs_kind(TABLE, "99"), None);
         let held: Vec<bool> = mounts(TABLE).map(|mount| mount.holds_data()).collect();
         assert_eq!(held, [true, false, true, false, true, true]);
         assert_eq!(mounts(TABLE).last().unwrap().at.as_bytes(), b"/srv/a \xff");
@@ -306,21 +306,21 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_is_of_the_kernel_or_of_the_file_system_its_file_is_on() {
+    fn kind_of_a_descriptor_is_that_of_the_file_system_of_its_file() {
         let (read, _write) = std::io::pipe().unwrap();
-        assert_eq!(ground_of(read.as_fd()), Some(FsKind::Memory));
+        assert_eq!(fs_kind_of(read.as_fd()), Some(FsKind::Memory));
         let file = File::open("/proc/self/stat").unwrap();
-        assert_eq!(ground_of(file.as_fd()), Some(FsKind::Here));
+        assert_eq!(fs_kind_of(file.as_fd()), Some(FsKind::Here));
     }
 
     #[test]
-    fn what_the_kernel_escapes_is_read_as_it_is() {
+    fn escaped_mount_points_are_decoded() {
         assert_eq!(unescape(br"/mnt/a\040b\134c").as_bytes(), br"/mnt/a b\c");
         assert_eq!(unescape(br"/plain\").as_bytes(), br"/plain\");
     }
 
     #[test]
-    fn a_place_whose_name_is_no_text_hides_no_mount() {
+    fn mount_point_that_is_not_utf8_hides_no_other_mount() {
         let dir = std::env::temp_dir().join(format!("gs-mounts-{}", std::process::id()));
         let place = dir.join(std::ffi::OsStr::from_bytes(b"\xff \xfe"));
         std::fs::create_dir_all(&place).unwrap();
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_on_a_mount_that_fits_is_opened_and_one_that_leads_elsewhere_is_not() {
+    fn path_is_opened_only_if_it_stays_on_a_fitting_mount() {
         let dir = std::env::temp_dir().join(format!("gs-mounted-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         std::fs::write(dir.join("file"), "x").unwrap();
@@ -368,22 +368,22 @@ mod tests {
         assert_eq!(asked(&mine, "/proc/none"), Err(Errno::ENOENT));
         assert_eq!(asked(&mine, "relative"), Err(Errno::EXDEV));
         let text = String::from_utf8_lossy(&mine).replace(" - proc ", " - nfs4 ");
-        assert!(has_elsewheres_below(text.as_bytes(), "/"));
+        assert!(has_remote_mount_below(text.as_bytes(), "/"));
         assert_eq!(asked(text.as_bytes(), "/proc/self/stat"), Err(Errno::EXDEV));
         assert_eq!(asked(text.as_bytes(), "/"), Ok(()));
-        assert!(!has_elsewheres_below(b"22 1 0:1 / / rw - virtiofs x rw\n", "/"));
-        assert!(has_elsewheres_below(b"22 1 0:1 / /net rw - autofs x rw\n", "/"));
+        assert!(!has_remote_mount_below(b"22 1 0:1 / / rw - virtiofs x rw\n", "/"));
+        assert!(has_remote_mount_below(b"22 1 0:1 / /net rw - autofs x rw\n", "/"));
     }
 
     #[test]
-    fn what_is_in_memory_is_told_by_the_mount_on_top() {
+    fn path_below_a_remote_mount_is_not_in_memory() {
         let memory = |path| is_in_memory_by(TABLE, path);
         assert!(memory("/srv/farther/x.pid"));
         let below = [TABLE, b"34 30 0:43 / /srv/far/below rw - tmpfs tmpfs rw\n"].concat();
         assert!(mount_of(&below, "/srv/far/below/x.pid").is_some_and(|top| top.is_memory()));
         assert!(
             !is_in_memory_by(&below, "/srv/far/below/x.pid"),
-            "the way there leads through another"
+            "its path leads through a remote mount"
         );
         assert!(!memory("/srv/far/x.pid") && !memory("/var/x.pid") && !memory("relative"));
     }

@@ -88,7 +88,7 @@ mod tests {
     use groundstate_units::text::fields;
 
     #[test]
-    fn the_score_init_was_started_with_goes_along_and_is_no_limit() {
+    fn original_oom_score_is_kept_in_the_state_and_is_no_limit() {
         for score in [-1000, -1, 0, 300, 1000] {
             let mut limits = OwnLimits { given: vec![(7, 16, 16)] };
             assert_eq!(limits.score(), None);

@@ -153,8 +153,8 @@ fn usable(dir: &str, uid: u32) -> io::Result<()> {
 }
 
 /// Checks that no other user can replace the directory or its contents. Each directory and link on
-/// its path must belong to root, to init's user or to the owner of `/`, which may be neither in a
-/// user namespace. No other user may write to it, unless it has the sticky bit.
+/// its path must belong to root, to init's user or to the owner of `/`. In a user namespace that
+/// owner may be neither of them. No other user may write to it, unless it has the sticky bit.
 fn safe(dir: &Path, uid: u32) -> io::Result<()> {
     let owner_of_root = std::fs::metadata("/")?.uid();
     for step in dir.ancestors().filter(|step| step.is_absolute()) {
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "files")]
-    fn paths_of_one_file_are_the_same() {
+    fn two_paths_of_one_file_are_equal() {
         let top = std::env::temp_dir().join(format!("groundstate-same-{}", std::process::id()));
         create_dir_all(top.join("run")).unwrap();
         symlink(top.join("run"), top.join("link")).unwrap();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_runtime_directory_is_found_from_anywhere() {
+    fn relative_runtime_directory_becomes_absolute() {
         let relative = absolute("run/groundstate".to_string());
         assert!(relative.starts_with('/') && relative.ends_with("/run/groundstate"), "{relative}");
         assert_eq!(absolute("/run/x".to_string()), "/run/x");

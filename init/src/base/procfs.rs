@@ -85,7 +85,7 @@ fn parse_locks(text: &str) -> Option<u64> {
     }
 }
 
-/// The process's name and its state in a word for people.
+/// The process's name, and its state as a word for users.
 pub(crate) fn shown(pid: Pid) -> Option<(String, &'static str)> {
     let mut text = [0; STAT];
     let length = read(&format!("/proc/{pid}/stat"), &mut text).ok()?;
@@ -129,7 +129,8 @@ pub(crate) fn cgroup(pid: Pid) -> Option<String> {
     is_proc_ours().then(|| cgroup_at(&format!("/proc/{pid}/cgroup")))?
 }
 
-/// The cgroup of this process, which is `self` in every /proc that shows it.
+/// The cgroup of this process, by `/proc/self`, which also works in a /proc of another pid
+/// namespace.
 pub(crate) fn own_cgroup() -> Option<String> {
     cgroup_at("/proc/self/cgroup")
 }
@@ -214,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_may_hold_anything() {
+    fn process_name_with_any_characters_is_parsed() {
         let line = b"42 (a) b (c) S 1 42 41 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 998877 1 2";
         let stat = parse_stat(line).unwrap();
         assert_eq!((stat.pid, stat.parent, stat.group, stat.session), (42, 1, 42, 41));
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn when_a_process_began_is_told_by_the_clock_of_the_kept_state() {
+    fn start_time_of_a_process_uses_the_clock_of_the_saved_state() {
         let before = crate::base::clock::ticks();
         assert!(stat(nix::unistd::getpid()).unwrap().began <= before);
         let child = crate::sys::process::fork(&[], || 0).unwrap();
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_there_and_its_parent_is_its_ancestor() {
+    fn own_process_is_found_and_its_parent_is_an_ancestor() {
         let own = nix::unistd::getpid();
         assert_eq!(stat(own).unwrap().parent, nix::unistd::getppid().as_raw());
         assert_eq!(ancestors(own).next(), Some(nix::unistd::getppid()));

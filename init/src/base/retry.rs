@@ -1,6 +1,6 @@
 //! Retries essential system calls during startup, so that a transient error does not leave the
-//! machine without a control socket or end its boot. No service is running yet that would have to
-//! wait. Later failures are retried by turns of the loop.
+//! machine without a control socket or end its boot. These retries may sleep, because no service is
+//! running yet. The loop retries later failures in its turns.
 
 use crate::base::clock;
 use crate::base::limit;
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_pass_is_asked_for_longer_than_what_will_not() {
+    fn transient_error_is_retried_longer_than_a_permanent_one() {
         assert_eq!(asked(0, Errno::EROFS), (1, true));
         assert_eq!(asked(2, Errno::EROFS), (3, true));
         assert_eq!(asked(usize::MAX, Errno::EROFS), (3, false));

@@ -107,8 +107,9 @@ const MEANINGS: [(i32, Asked); 15] = [
     (libc::SIGVTALRM, Asked::Noted(libc::SIGVTALRM)),
 ];
 
-/// Adds signals that have no meaning here: those of limits, timers and descriptors, and all
-/// real-time ones, which would kill a process without a handler, and those that a command may get.
+/// Adds signals that have no meaning here but would kill a process without a handler: those of
+/// limits, timers and descriptors, and all real-time ones. Also adds signals that a command may
+/// get.
 fn all_meanings() -> impl Iterator<Item = (i32, Asked)> {
     let deadly = [libc::SIGXCPU, libc::SIGPROF, libc::SIGIO, libc::SIGSTKFLT];
     let named = deadly.into_iter().chain([libc::SIGCONT, libc::SIGURG]);
@@ -178,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_signal_that_asks_for_an_end_says_which() {
+    fn each_shutdown_signal_has_its_kind_of_shutdown() {
         let ends: Vec<(i32, Shutdown)> = of_an_end()
             .filter_map(|signal| Some((signal, end_by(signal, Mode::Machine)?)))
             .collect();

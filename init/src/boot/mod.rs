@@ -46,8 +46,8 @@ pub(crate) fn find_mode(container: bool) -> Mode {
 
 /// Ends a start that failed for lack of memory or descriptors. PID 1 of a machine must not exit,
 /// because the kernel would panic.
-pub(crate) fn impossible(mode: Mode, error: &std::io::Error) -> std::process::ExitCode {
-    last_word(mode, format_args!("cannot start: {error}"));
+pub(crate) fn end_failed_start(mode: Mode, error: &std::io::Error) -> std::process::ExitCode {
+    log_fatal(mode, format_args!("cannot start: {error}"));
     if mode == Mode::Machine {
         shutdown::park();
     }
@@ -58,9 +58,9 @@ pub(crate) fn impossible(mode: Mode, error: &std::io::Error) -> std::process::Ex
 /// Installs the panic hook. It logs one line without waiting for a reader and without a backtrace,
 /// whatever RUST_BACKTRACE says. Then it executes the fallback image, if one is armed. It does so
 /// in the hook, before unwinding closes inherited descriptors.
-pub(crate) fn hush_panics(mode: Mode) {
+pub(crate) fn install_panic_hook(mode: Mode) {
     std::panic::set_hook(Box::new(move |panic| {
-        last_word(mode, format_args!("{panic}"));
+        log_fatal(mode, format_args!("{panic}"));
         fault::by_panic();
         // No fallback image is armed.
         console_log::finish();
@@ -68,7 +68,7 @@ pub(crate) fn hush_panics(mode: Mode) {
 }
 
 /// Logs why an image cannot continue, synchronously.
-pub(crate) fn last_word(mode: Mode, text: fmt::Arguments<'_>) {
+pub(crate) fn log_fatal(mode: Mode, text: fmt::Arguments<'_>) {
     let mut voice =
         if mode == Mode::Machine { ConsoleLog::console() } else { ConsoleLog::stderr() };
     voice.say(clock::now(), Level::Error, text);

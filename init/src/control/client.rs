@@ -69,32 +69,32 @@ pub(crate) struct Client {
     #[serde(with = "bytes")]
     output: Vec<u8>,
     sent: usize,
-    /// When the client last sent or read bytes. A new image starts it again.
+    /// The time at which the client last sent or read bytes. A new image resets it.
     #[serde(skip)]
     pub(crate) moved: Time,
-    /// The stream may hold bytes not read yet. Always true in a new image.
+    /// True if the stream may hold unread bytes. Always true in a new image.
     #[serde(skip)]
     pub(super) readable: bool,
-    /// The poll reports when the stream can take bytes.
+    /// True if the poll reports that the stream can take bytes.
     #[serde(skip)]
     watches_writes: bool,
-    /// The client will send no more.
+    /// True if the client has closed its sending side.
     ended: bool,
-    /// Init reads no more requests; it sends the queued bytes and closes the connection.
+    /// True if init reads no more requests, sends the queued bytes, and then closes the connection.
     closing: bool,
-    /// Dropped at the end of the turn.
+    /// True if the connection is dropped at the end of the turn.
     pub(crate) dead: bool,
-    /// Disconnected at the end of the turn.
+    /// True if init disconnects the client at the end of the turn.
     #[serde(skip)]
     pub(crate) given_up: bool,
-    /// The record includes unread and unsent bytes, because init is about to re-exec.
+    /// True if the record includes unread and unsent bytes, because init is about to re-exec.
     #[serde(skip)]
     pub(crate) goes_along: bool,
-    /// Stream of events: the request id, and the last event number sent.
+    /// For a follower of events: the request id, and the last event number sent.
     pub(crate) follows: Option<(u64, u64)>,
-    /// Requests that wait for the loader.
+    /// The ids of requests that wait for the loader.
     pub(crate) pending: Vec<u64>,
-    /// Requests answered once the system has settled.
+    /// The ids of requests that init answers once the system has settled.
     pub(crate) waits: Vec<u64>,
 }
 

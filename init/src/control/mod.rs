@@ -384,9 +384,9 @@ fn watched(registry: &Registry, path: &str) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-// The form of answers: one JSON object a line.
+// Answers are JSON objects, one for each line.
 
-/// An answer, which makes the line with the id of its request; `None` if it is sent later.
+/// An answer: a function from the request id to the line. `None` means that init answers later.
 pub(crate) type Answered = Result<Option<Box<dyn FnOnce(u64) -> Vec<u8>>>, Failure>;
 
 pub(crate) fn line(answer: &impl Serialize) -> Vec<u8> {
@@ -441,7 +441,7 @@ pub(crate) fn wall(at: Duration) -> WallTime {
 
 // Checks of a request: who may make it, and which instances it names.
 
-/// Returns true if the settings name this uid as the owner of the source; for a list, of any
+/// Returns true if the settings name this uid as the owner of the source, or for a list of any
 /// source.
 #[expect(clippy::wildcard_enum_match_arm, reason = "no other verb is a source's")]
 pub(crate) fn is_owner(settings: &Settings, caller: Caller, verb: &Verb) -> bool {

@@ -34,14 +34,14 @@ fn stranger(uid: u32) -> Caller {
 const ROOT: Caller = Caller { uid: 0, pid: 0, is_proven: true, trusted: true };
 
 #[test]
-fn who_is_silent_for_long_gives_way_to_the_next_and_not_before() {
+fn idle_client_is_evicted_only_after_its_patience() {
     let others = limit::CLIENTS - limit::CLIENTS_FOR_ROOT;
     let (mut control, begin) = full("silent", Duration::ZERO);
     assert_eq!(control.clients.len(), others);
     let (same, another) = (stranger(1000), stranger(5000));
     let soon = begin.after(limit::CLIENT_PATIENCE);
     assert!(!control.has_room(same, soon) && !control.has_room(another, soon));
-    assert!(control.has_room(ROOT, soon), "its places are kept");
+    assert!(control.has_room(ROOT, soon), "its slots are reserved");
     assert_eq!(control.clients.len(), others, "no client was disconnected for it");
     let late = soon.after(Duration::from_nanos(1));
     for caller in [same, another] {
@@ -54,7 +54,7 @@ fn who_is_silent_for_long_gives_way_to_the_next_and_not_before() {
 }
 
 #[test]
-fn of_all_that_are_silent_the_one_silent_for_the_longest_gives_way() {
+fn longest_idle_client_is_evicted_first() {
     let pause = Duration::from_millis(1);
     let (mut control, now) = full("longest", pause);
     let late = now.after(limit::CLIENT_PATIENCE);
@@ -75,7 +75,7 @@ fn of_all_that_are_silent_the_one_silent_for_the_longest_gives_way() {
 }
 
 #[test]
-fn numbers_that_come_round_are_not_those_of_who_is_still_there() {
+fn client_numbers_in_use_are_skipped_after_a_wrap_around() {
     let last = token::RUNS - 1;
     let taken: BTreeMap<usize, ()> =
         [last, token::CLIENTS, token::CLIENTS + 1].map(|number| (number, ())).into();
@@ -87,7 +87,7 @@ fn numbers_that_come_round_are_not_those_of_who_is_still_there() {
 }
 
 #[test]
-fn root_is_served_first_and_then_who_was_not_served_last() {
+fn root_is_served_first_and_other_clients_in_rotation() {
     let poll = mio::Poll::new().unwrap();
     let path = std::env::temp_dir().join(format!("gs-order-{}", std::process::id()));
     let mut control = Control::listen(poll.registry(), path.to_str().unwrap(), || None).unwrap();
@@ -130,7 +130,7 @@ fn root_is_served_first_and_then_who_was_not_served_last() {
 }
 
 #[test]
-fn who_has_the_longest_path_there_is_comes_in_like_anybody_else() {
+fn client_with_the_longest_socket_path_is_accepted() {
     let poll = mio::Poll::new().unwrap();
     let directory = std::env::temp_dir();
     let path = directory.join(format!("gs-longest-path-{}", std::process::id()));

@@ -114,7 +114,7 @@ const PORTION: usize = 16 * 1024;
 
 /// All read ends, and the child that reads them.
 pub(crate) struct Drain {
-    /// By inode.
+    /// The read ends by inode.
     ends: BTreeMap<u64, OwnedFd>,
     /// They hold the same read ends, and those that found no room in the descriptor table.
     _stashes: Vec<OwnedFd>,

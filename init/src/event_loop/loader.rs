@@ -31,7 +31,7 @@ impl Init {
     /// Starts a load, or queues it behind the one in flight.
     pub(crate) fn load(&mut self, purpose: Purpose) {
         if self.loader.is_at_work() {
-            self.let_root_pass(self.rank_of(&purpose));
+            self.shorten_load_for_root(self.rank_of(&purpose));
             self.drop_unasked_loads();
             return self.load_later(purpose);
         }
@@ -196,7 +196,7 @@ impl Init {
 
     fn not_loaded(&mut self, purpose: Purpose, diagnostics: &[Diagnostic], why: &str) {
         match purpose {
-            Purpose::Boot => return self.not_booted(),
+            Purpose::Boot => return self.retry_boot(),
             Purpose::Reload { .. } => {
                 self.say_diagnostics(diagnostics);
                 self.say(Level::Error, format_args!("{why}: nothing has changed"));
@@ -226,7 +226,7 @@ impl Init {
     /// provides.
     pub(crate) fn settle_with(&mut self, generation: &Generation) {
         self.settle_in(&generation.settings);
-        self.mind_targets(generation);
+        self.warn_about_targets(generation);
     }
 
     /// Applies the settings that are about init itself.
@@ -308,7 +308,7 @@ impl Init {
 
     /// Warns about settings that name a target which no unit provides: init with such an
     /// `exit-with` never exits, and a reaction key has no effect.
-    fn mind_targets(&mut self, generation: &Generation) {
+    fn warn_about_targets(&mut self, generation: &Generation) {
         let settings = &generation.settings;
         let is_missing = |name: &Name| {
             let target = generation.find_target(name.as_str()).and_then(|id| generation.target(id));
@@ -331,7 +331,7 @@ impl Init {
 
 impl Init {
     /// Retries a boot load that failed; after the last attempt, boots with an empty generation.
-    fn not_booted(&mut self) {
+    fn retry_boot(&mut self) {
         if self.loader.retries_boot(self.now) {
             self.send_for(Purpose::Boot);
         } else {
@@ -352,7 +352,7 @@ impl Init {
         #[cfg(debug_assertions)]
         crash_test::strike_in("boot", self.basics.crashes == 0);
         if !self.machine.wish().goal.contains(&asked) && !self.ending.is_under_way() {
-            let why = self.why_not(&asked);
+            let why = self.why_unreachable(&asked);
             let emergency = self.machine.generation().settings.emergency_target.clone();
             self.say(
                 Level::Error,
@@ -362,7 +362,7 @@ impl Init {
     }
 
     /// The reason why a target cannot be the goal.
-    pub(crate) fn why_not(&self, target: &Name) -> &'static str {
+    pub(crate) fn why_unreachable(&self, target: &Name) -> &'static str {
         match self.machine.graph().meant(self.machine.generation(), target) {
             Provider::NoUnit => "no unit provides it",
             Provider::Masked => "it is masked",
@@ -383,7 +383,7 @@ impl Init {
     }
 
     /// Shortens the deadline of another user's load in flight when root asks for a load.
-    pub(crate) fn let_root_pass(&mut self, rank: Rank) {
+    pub(crate) fn shorten_load_for_root(&mut self, rank: Rank) {
         let Some(purpose) = self.loader.purpose() else { return };
         let is_passed = rank == Rank::Trusted
             && !matches!(purpose, Purpose::Boot)

@@ -102,7 +102,7 @@ pub(crate) struct Init {
     written: commit::Written,
     /// Units whose event was in progress when an image crashed.
     pub(crate) suspects: Watched<Suspects>,
-    /// Fed in each turn of the loop.
+    /// The hardware watchdog, fed in each turn of the loop.
     pub(crate) watchdog: Watch,
 }
 
@@ -178,7 +178,7 @@ impl Init {
             self.sort(&events);
             self.watchdog.feed(self.now);
             self.guarded_turn();
-            self.go_on_as_another();
+            self.execute_next_image();
             if let Some(how) = self.ending.reached {
                 return self.end_with(how);
             }
@@ -264,7 +264,7 @@ impl Init {
         self.report_ready(token);
         self.runs.main_ready(token);
         self.trigger_ready(token);
-        self.kept_ready(token);
+        self.stored_descriptor_ready(token);
         self.ready_pipe(token);
     }
 
@@ -272,7 +272,7 @@ impl Init {
     pub(crate) fn turn(&mut self) {
         let asked = self.signals.take(self.paths.command.is_some());
         self.settle();
-        for step in [Init::hear, Init::logger_reports, Init::tell_mains_ended] {
+        for step in [Init::hear, Init::logger_reports, Init::report_exited_mains] {
             step(self);
             self.settle();
         }

@@ -15,7 +15,7 @@ use crate::options::Options;
 use crate::output::console_log;
 use crate::output::console_log::ConsoleLog;
 use crate::restore::records::State;
-use crate::restore::{end_helpers, go_on_as_newer, inherited, open_store, state};
+use crate::restore::{end_helpers, execute_newer_image, inherited, open_store, state};
 use crate::service::run_table::Main;
 use crate::service::sequence::Alarm;
 use crate::spawn::Null;
@@ -24,7 +24,7 @@ use crate::sys::inbox::{Inbox, Input};
 use crate::sys::no_linger::close_without_linger;
 use crate::sys::wait::Ended;
 use crate::sys::{Pid, fault, inbox, process, signal, wait};
-use crate::upgrade::{Images, Rescue, Resume, cannot, gives_way_to, read_word};
+use crate::upgrade::{Images, Rescue, Resume, arm_fallback, cannot, read_word};
 use crate::{boot, fd};
 use groundstate_units::control::answer::Told;
 use mio::Poll;
@@ -38,9 +38,9 @@ use std::os::unix::fs::FileExt;
 /// Executes the fallback image, if one is armed, because this image cannot continue; otherwise
 /// returns the error. It is called at the point of failure, before returning closes inherited
 /// descriptors.
-fn gives_way(mode: Mode, error: impl Into<Box<dyn Error + Send + Sync>>) -> io::Error {
+fn execute_fallback(mode: Mode, error: impl Into<Box<dyn Error + Send + Sync>>) -> io::Error {
     let error = io::Error::other(error);
-    boot::last_word(mode, format_args!("this image cannot continue: {error}"));
+    boot::log_fatal(mode, format_args!("this image cannot continue: {error}"));
     fault::by_panic();
     error
 }
@@ -61,11 +61,11 @@ impl Init {
         let _ = process::set_name(c"init");
         let given: Resume = read_word(word)?;
         let previous = given.previous.and_then(inherited);
-        let store = open_store(given.store).map_err(|why| gives_way(mode, why))?;
+        let store = open_store(given.store).map_err(|why| execute_fallback(mode, why))?;
         if let Some(previous) = &previous {
-            gives_way_to(previous, &given);
+            arm_fallback(previous, &given);
         }
-        let state = State::read(&store).map_err(|why| gives_way(mode, why))?;
+        let state = State::read(&store).map_err(|why| execute_fallback(mode, why))?;
         let old_root = given.old.and_then(inherited);
         fd::close_rest();
         let mut init = Init::of(state, options, mode, Images::with(Some(store)))?;
@@ -73,7 +73,7 @@ impl Init {
             previous.map(|binary| (binary, init.now.after(limit::UPGRADE_PROBATION)));
         #[cfg(debug_assertions)]
         crash_test::strike_in("resume", !given.gave_way);
-        init.rewatch().map_err(|why| gives_way(mode, why))?;
+        init.rewatch().map_err(|why| execute_fallback(mode, why))?;
         init.chase();
         signal::ring(given.rung);
         // Deliver the signals held back so far; their handlers are installed now.
@@ -114,7 +114,7 @@ impl Init {
     pub(crate) fn rescue(options: Options, mode: Mode, word: &str) -> io::Result<Init> {
         let _ = process::set_name(c"init");
         let given: Rescue = read_word(word)?;
-        go_on_as_newer(&given);
+        execute_newer_image(&given);
         let (crashes, row) = (given.crashes, given.row);
         let file = inherited(given.inbox).map(File::from);
         let Some(file) = file else { return Err(io::Error::other("no saved state")) };
@@ -123,7 +123,7 @@ impl Init {
             signals::raise_ends(Inbox::read(&bytes, 0).rung);
             io::Error::other(why)
         })?;
-        let state = state(&store).map_err(|why| gives_way(mode, why))?;
+        let state = state(&store).map_err(|why| execute_fallback(mode, why))?;
         let committed = state.components.pending.inputs;
         let found = Inbox::read(&bytes, committed);
         if row > limit::CRASHES_IN_A_ROW {
@@ -147,7 +147,7 @@ impl Init {
             crash_test::strike_in("rescue", row == 1);
             crash_test::strike_in("each rescue", true);
         }
-        init.rewatch().map_err(|why| gives_way(mode, why))?;
+        init.rewatch().map_err(|why| execute_fallback(mode, why))?;
         signal::ring(found.rung);
         let why = match found.signal {
             0 => "a panic".to_string(),
@@ -222,7 +222,7 @@ impl Init {
         }
         self.settle();
         self.look_at_pid_files_again();
-        self.look_at_all();
+        self.check_awaited_runs();
         self.settle();
     }
 
@@ -241,9 +241,10 @@ impl Init {
 
     fn of(state: State, options: Options, mode: Mode, images: Images) -> io::Result<Init> {
         let kernel = if mode == Mode::Machine { KernelLine::read() } else { KernelLine::default() };
-        let poll = Poll::new().map_err(|why| gives_way(mode, why))?;
-        let (signals, _) = Signals::listen(poll.registry()).map_err(|why| gives_way(mode, why))?;
-        let null = Null::open().map_err(|why| gives_way(mode, why))?;
+        let poll = Poll::new().map_err(|why| execute_fallback(mode, why))?;
+        let (signals, _) =
+            Signals::listen(poll.registry()).map_err(|why| execute_fallback(mode, why))?;
+        let null = Null::open().map_err(|why| execute_fallback(mode, why))?;
         let (paths, _) = Paths::find(&options.paths);
         let voice = ConsoleLog::of(mode, options.least(kernel.level));
         let settings = state.machine.generation().settings.clone();

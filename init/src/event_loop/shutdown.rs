@@ -132,9 +132,9 @@ fn name(how: Shutdown, mode: Mode) -> &'static str {
 // Progress messages of a boot and of a shutdown
 
 impl Init {
-    /// Names the units that block the boot, after twice the time of the message before, or the
-    /// shutdown, every few seconds: process, state, waiting time, and how to learn more or to end
-    /// the wait.
+    /// Names the units that block the boot or the shutdown: process, state, waiting time, and a
+    /// command to learn more or to end the wait. In a shutdown a message follows every few seconds;
+    /// in a boot the time doubles after each.
     pub(crate) fn name_blockers(&mut self) {
         if self.ending.tell_at.is_none_or(|at| at > self.now) {
             return;
@@ -234,14 +234,14 @@ impl Init {
     pub(crate) fn emergency(&mut self) {
         let goal = self.machine.wish().goal.iter();
         let goal: Vec<String> =
-            goal.map(|name| format!("{name}: {}", self.why_not(name))).collect();
+            goal.map(|name| format!("{name}: {}", self.why_unreachable(name))).collect();
         let settings = &self.machine.generation().settings;
         let emergency = &settings.emergency_target;
         let text = format!(
             "cannot reach the goal ({}) or the emergency target ({emergency}: {}); unit \
              directories: {}",
             goal.join(", "),
-            self.why_not(emergency),
+            self.why_unreachable(emergency),
             self.paths.unit_dirs(settings).join(", ")
         );
         if self.mode != Mode::Machine {

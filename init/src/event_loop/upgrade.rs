@@ -129,7 +129,7 @@ impl Init {
 
     /// Runs between two turns: executes the binary that passed its trial. Returns only if that
     /// failed.
-    pub(crate) fn go_on_as_another(&mut self) {
+    pub(crate) fn execute_next_image(&mut self) {
         let Some(upgrade) = self.images.upgrade.as_mut() else { return };
         if upgrade.to_root && self.loader.is_at_work() {
             // The loader is reading the unit files of the old root.

@@ -62,7 +62,7 @@ pub(crate) fn close_rest() {
     begin();
     let is_quick_to_close = |fd: &OwnedFd| {
         // A listening socket is closed at once, because its address may be needed again.
-        is_the_kernels(fd) || (!is_socket(fd) && is_of_here(fd)) || listens_on_a_network(fd)
+        is_the_kernels(fd) || (!is_socket(fd) && is_local(fd)) || listens_on_a_network(fd)
     };
     let (at_once, others): (Vec<_>, Vec<_>) =
         inherit::rest().into_iter().partition(is_quick_to_close);
@@ -192,7 +192,7 @@ impl Foreign {
 
     /// Returns true if closing a copy cannot block.
     fn is_keepable(&self) -> bool {
-        is_socket(&self.fd) || is_the_kernels(&self.fd) || is_of_here(&self.fd)
+        is_socket(&self.fd) || is_the_kernels(&self.fd) || is_local(&self.fd)
     }
 }
 
@@ -225,7 +225,7 @@ fn is_socket(fd: &OwnedFd) -> bool {
 fn may_wait(fd: &OwnedFd) -> bool {
     match getsockopt(fd, sockopt::SockType) {
         Ok(_) => getsockopt(fd, sockopt::Linger).is_ok_and(|linger| linger.l_onoff != 0),
-        Err(_) => !is_of_here(fd),
+        Err(_) => !is_local(fd),
     }
 }
 
@@ -238,8 +238,8 @@ fn is_the_kernels(fd: &OwnedFd) -> bool {
 }
 
 /// Returns true for a file system of this machine, or for none. Returns false if unknown.
-fn is_of_here(fd: &OwnedFd) -> bool {
-    matches!(mount_table::ground_of(fd.as_fd()), Some(FsKind::Memory | FsKind::Here))
+fn is_local(fd: &OwnedFd) -> bool {
+    matches!(mount_table::fs_kind_of(fd.as_fd()), Some(FsKind::Memory | FsKind::Here))
 }
 
 #[cfg(test)]

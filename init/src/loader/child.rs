@@ -132,7 +132,7 @@ impl<'a> Disk<'a> {
     /// Uses the present mount table.
     pub(super) fn new(progress: &'a Progress<'a>) -> Disk<'a> {
         let mounts = mount_table::table().ok();
-        let mounts = mounts.filter(|table| mount_table::has_elsewheres_below(table, "/"));
+        let mounts = mounts.filter(|table| mount_table::has_remote_mount_below(table, "/"));
         Disk { mounts, progress }
     }
 }
@@ -363,7 +363,7 @@ mod source_put_tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn a_revision_counts_from_its_flip_on_and_a_failed_one_leaves_nothing() {
+    fn revision_becomes_valid_at_its_flip_and_a_failed_one_leaves_nothing() {
         let dir = std::env::temp_dir().join(format!("groundstate-store.{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         let store = Store::of(dir.to_str().unwrap(), &Name::new("fleet").unwrap());
@@ -381,7 +381,7 @@ mod source_put_tests {
         assert_eq!((present().as_deref(), store.latest()), (Some("one"), 2));
         store.flip(2).unwrap();
         assert_eq!((present().as_deref(), store.revisions()), (Some("two"), vec![2]));
-        assert!(store.write(2, &set("three")).is_err(), "a name that is taken is not written over");
+        assert!(store.write(2, &set("three")).is_err(), "an existing revision is not overwritten");
         let _ = std::fs::remove_dir_all(&dir);
     }
 }

@@ -106,8 +106,8 @@ impl LeftOut {
 
 // The file in progress
 //
-// The child writes the name of the file that it is reading to the memory for its result, so that
-// init can read it after the child's death. The next loader skips this file, so that a broken file
+// The child writes the name of the file that it is reading to the memory for its result. Init can
+// read the name after the child's death. The next loader skips this file, so that a broken file
 // breaks its own units only.
 
 /// Size of the entry: a length of two bytes, and a path with a few words.
@@ -198,14 +198,14 @@ mod tests {
     }
 
     #[test]
-    fn loads_without_the_files_that_failed_are_so_many_and_no_more() {
+    fn number_of_loads_without_failed_files_is_limited() {
         let mut left_out = LeftOut::default();
         let rounds = (0..1000).take_while(|n| left_out.learn(&Death::File, Some(n.to_string())));
         assert_eq!(rounds.count(), usize::from(limit::LOADER_ROUNDS));
     }
 
     #[test]
-    fn a_slow_source_waits_twice_as_long_each_time_up_to_a_limit() {
+    fn pause_of_a_slow_source_doubles_up_to_a_limit() {
         let (mut slow, now) = (SlowSources::default(), Time::default());
         let source = Name::new("fleet").unwrap();
         let mut pauses = Vec::new();
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn file_at_work_is_the_one_started_and_not_finished() {
+    fn file_in_progress_is_the_one_started_and_not_finished() {
         let memory = memfd::create(c"progress").unwrap();
         let left_out = LeftOut::default();
         let progress = Progress::new(&memory, &left_out);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_left_out_is_not_worked_on() {
+    fn skipped_file_is_not_parsed() {
         let files = BTreeMap::from([("/a.yaml".to_string(), "it is slow".to_string())]);
         let left_out = LeftOut { files, ..LeftOut::default() };
         let memory = memfd::create(c"progress").unwrap();

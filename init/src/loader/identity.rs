@@ -1,5 +1,6 @@
-//! The host name and machine-id of a machine. The loader child sets both before the first load:
-//! they must be in place before the first unit starts, and reading the root file system may block.
+//! The host name and machine-id of a machine. The loader child sets both before the first load,
+//! because the first unit needs them. PID 1 does not, because reading the root file system may
+//! block.
 
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MsFlags, mount};
@@ -49,9 +50,9 @@ fn machine_id() -> Result<(), String> {
     Ok(())
 }
 
-/// A random UUID from the kernel, see random(4). Not from /dev/urandom: early in a boot its first
-/// read blocks until the kernel has entropy (Linux 5.18 and later), and an id must be unique, not
-/// secret.
+/// A random UUID from the kernel, see random(4). It is not read from /dev/urandom, whose first read
+/// early in a boot blocks until the kernel has entropy (Linux 5.18 and later). An id must be
+/// unique, not secret.
 fn new_id() -> Result<String, String> {
     let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid");
     let uuid = uuid.map_err(|error| format!("cannot make a machine-id: {error}"))?;
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_machine_id_is_one_and_not_the_last_one() {
+    fn new_machine_id_is_valid_and_unique() {
         let id = new_id().unwrap();
         assert!(is_id(&id), "{id}");
         assert_ne!(id, new_id().unwrap());

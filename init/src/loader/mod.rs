@@ -96,11 +96,12 @@ pub(crate) enum Outcome {
 
 /// How a load whose loader died continues.
 pub(crate) enum Next {
-    /// Queued behind the load for which it was killed.
+    /// It is queued behind the load for which it was killed.
     Wait(Purpose),
-    /// At once, without the files that caused it or one file at a time; with the reason.
+    /// It is repeated at once, without the files that caused the death or one file at a time; with
+    /// the reason.
     Again(Purpose, String),
-    /// Not at all; with the reason.
+    /// It is abandoned; with the reason.
     GiveUp(Purpose, String),
 }
 
@@ -417,7 +418,7 @@ mod queue_tests {
     }
 
     #[test]
-    fn a_flood_of_readers_leaves_room_and_the_first_places() {
+    fn flood_of_read_only_loads_leaves_room_for_owners_and_root() {
         let mut queue = Queue::default();
         let asked = 2 * limit::LOADS_WAITING;
         let taken = (0..asked).filter(|n| queue.push(Rank::Reader(7), plan(*n)).is_ok()).count();
@@ -439,7 +440,7 @@ mod queue_tests {
     }
 
     #[test]
-    fn an_owner_comes_before_readers_and_after_root_and_signals_are_one_load() {
+    fn owner_comes_after_root_and_before_readers_and_signals_share_one_load() {
         let mut queue = Queue::default();
         queue.push(Rank::Reader(7), plan(1)).unwrap();
         queue.push(Rank::Owner(8), plan(2)).unwrap();

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_force_is_there_though_another_came_before_a_state_was_kept() {
+    fn generation_in_force_is_kept_when_others_arrive_before_a_commit() {
         let mut origin = Origin::default();
         origin.delivered(0, 1, memory());
         // A planned or refused generation.
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_units_of_the_committed_state_are_there_until_the_next_commit() {
+    fn generation_of_the_committed_state_is_kept_until_the_next_commit() {
         let mut origin = Origin::default();
         for number in 1..=2 {
             origin.delivered(number - 1, number, memory());

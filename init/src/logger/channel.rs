@@ -38,7 +38,7 @@ pub(crate) struct Link {
     /// True if a message was sent since the last ping.
     #[serde(default)]
     said: bool,
-    /// True if its end of the socket is closed: it has exited or is about to.
+    /// True if the logger has closed its end of the socket: it has exited or is about to.
     #[serde(skip)]
     over: bool,
     /// The number of kills that it has survived so far.
@@ -322,7 +322,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_trouble_is_heard_as_it_was_said() {
+    fn long_trouble_report_is_received_unchanged() {
         let (ours, theirs) = socket::pair().unwrap();
         let mut link = Link::new(Pid::from_raw(1), ours, Time::ZERO);
         let unit = "web".parse().unwrap();

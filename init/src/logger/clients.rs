@@ -2,7 +2,7 @@
 //! the answers.
 //!
 //! Users other than root are limited in connections, in work for each turn of the loop, and in
-//! simultaneous reads of old lines, so that root always gets an answer.
+//! simultaneous reads of old lines. So root always gets an answer.
 
 use crate::base::credentials;
 use crate::logger::history::Found;
@@ -600,7 +600,7 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     #[test]
-    fn who_has_the_longest_path_there_is_asks_like_anybody_else() {
+    fn log_client_with_the_longest_socket_path_is_answered() {
         let poll = mio::Poll::new().unwrap();
         let directory = std::env::temp_dir();
         let path = directory.join(format!("gs-logs-{}", std::process::id()));
@@ -617,7 +617,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_come_in_order_however_little_is_taken_at_once() {
+    fn answers_stay_in_order_when_read_in_small_pieces() {
         let mut answers = Answers::default();
         let web = Name::new("web").unwrap();
         let text = b"2026-11-21T05:25:46.123Z 17 a\xff\x1b\nno stored line\n2026-11-21T05:25:46.123Z - b\n";

@@ -2,7 +2,7 @@
 //! client reads.
 //!
 //! The lane that writes the files also opens them, in its turn. So lines read from pipes before the
-//! request are in the files, and later lines reach the client through [`super::clients`]: a
+//! request are in the files, and later lines reach the client through [`super::clients`]. A
 //! follower misses no line and gets none twice.
 
 use super::limit;
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_lines_are_found_across_files() {
+    fn last_lines_are_found_across_rotated_files() {
         let long = format!("{}\n", "x".repeat(3 * limit::HISTORY_BUFFER));
         for (most, want) in [
             (0, String::new()),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_counts_when_the_files_lack_its_newest_line() {
+    fn tail_in_memory_is_used_if_the_files_lack_its_newest_line() {
         let unit = Name::new("web").unwrap();
         let source = |tail: Option<&str>| Source {
             unit: unit.clone(),

@@ -4,8 +4,8 @@
 //! batches, and keeps them open if the logger dies ([`pipe_keeper`], [`pending_buffer`]). It reads
 //! no output itself. The logger ([`process`]) splits the bytes into lines and matches `ready-grep`
 //! ([`stream`]), keeps the last lines of each unit ([`units`]), and passes lines to destinations
-//! that may block ([`sinks`]): files ([`files`]), init's stdout, the console, the kernel's log and
-//! syslog. It serves `log.sock` ([`clients`], [`query`], [`history`]).
+//! that may block ([`sinks`]). These are files ([`files`]), init's stdout, the console, the
+//! kernel's log and syslog. It serves `log.sock` ([`clients`], [`query`], [`history`]).
 //!
 //! The stored form of a line is `groundstate_units::control::log_line`.
 

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_in_comes_out_and_keeps_the_writer_alive() {
+    fn stored_read_ends_come_out_and_keep_the_writers_alive() {
         let mut stash = Stash::new().unwrap();
         let mut writers = Vec::new();
         for run in 0..300 {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_in_the_middle_of_packing_or_looking_loses_none() {
+    fn crash_during_packing_or_looking_loses_no_read_end() {
         for crash_at in [0, 1, 63, 64, 65, 100, 199] {
             let mut stash = Stash::new().unwrap();
             let _writers: Vec<_> = (0..200)
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn none_is_lost_when_no_numbers_are_left_for_looking() {
+    fn no_read_end_is_lost_without_free_descriptors_for_looking() {
         for free in [0, 10, 40, 63] {
             let mut stash = Stash::new().unwrap();
             let mut writers = Vec::new();
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_one_is_packed_all_the_same() {
+    fn full_pipe_keeper_is_repacked() {
         let mut stash = Stash::new().unwrap();
         stash.most = 200;
         let mut writers = Vec::new();
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_sockets_do_not_take_stays_in_the_table() {
+    fn read_ends_that_the_sockets_refuse_stay_in_the_table() {
         let mut stash = Stash::new().unwrap();
         setsockopt(&stash.into, sockopt::SndBuf, &1usize).unwrap();
         let ends: Vec<_> = (0..200).map(end).collect();

@@ -370,7 +370,7 @@ impl Logger {
         self.send(unit, log, lines);
     }
 
-    /// The same, without the tail.
+    /// Passes `lines` to the unit's lanes and followers.
     pub(super) fn send(&mut self, unit: u64, log: Log, lines: Lines) {
         if self.clients.any_follows()
             && let Some(unit) = self.units.get_mut(unit)

@@ -596,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_lane_holds_back_then_counts_as_stuck_then_moves_again() {
+    fn full_lane_holds_back_then_is_stuck_then_moves_again() {
         let (mut poll, waker) = waker();
         let (go, gate) = sync_channel(0);
         let mut lane = Lane::start("test", waker, move |(): ()| gate.recv().unwrap()).unwrap();
@@ -661,13 +661,13 @@ mod tests {
     }
 
     #[test]
-    fn raw_echo_is_what_the_service_wrote() {
+    fn raw_echo_is_the_unchanged_output_of_the_service() {
         let text = b"2026-11-21T05:25:46.123Z 17+ \x1b[1mlong \n2026-11-21T05:25:46.123Z 17 line\n";
         assert_eq!(shown(true, text), "\u{1b}[1mlong line\n");
     }
 
     #[test]
-    fn a_reader_that_is_gone_is_not_written_to_again() {
+    fn closed_reader_of_the_echo_is_not_written_to_again() {
         let (read, write) = std::io::pipe().unwrap();
         drop(read);
         let mut terminal = Terminal { fd: Some(write.into()), raw: true, shown: Vec::new() };
@@ -676,7 +676,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_cut_at_a_character() {
+    fn record_is_truncated_at_a_character_boundary() {
         assert_eq!(cut("<30>x: ", "ääää", 12), "<30>x: ää");
         assert_eq!(cut("<30>x: ", "ä", 3), "<30>x: ");
     }

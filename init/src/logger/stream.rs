@@ -15,7 +15,7 @@ const LEVEL_PREFIX: usize = 3;
 enum Pattern {
     /// No pattern, or it was found.
     None,
-    /// Not compiled before the first bytes.
+    /// The pattern as text, which is compiled at the first bytes.
     Text(String),
     /// Linear in the text for any pattern, with bounded memory.
     Compiled(Box<Regex>),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_match_split_over_reads_is_found_once() {
+    fn ready_grep_match_split_over_reads_is_found_once() {
         let mut stream = Stream::new(Some("^conn(ec)+ted to".to_string()), LogPriority::default());
         let mut out = Vec::new();
         for piece in [&b"connecting\ncon"[..], b"n", b"ected", b" to"] {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_needs_no_newline() {
+    fn last_line_needs_no_newline() {
         let mut stream = Stream::new(Some("ready$".to_string()), LogPriority::default());
         let mut out = Vec::new();
         assert!(!stream.feed(b"now ready", &prefix(), &mut out));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn level_before_a_line_is_taken_off_however_the_line_comes_in_pieces() {
+    fn level_prefix_is_removed_from_a_line_that_arrives_in_pieces() {
         let text = "<3>bad\n<0>\n<7>x<3>y\n<8>no\n<33>no\n <3>no\n<3\n<\n\n<3>last";
         let want = [
             (Some(3), "bad"),
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn all_pieces_of_a_long_line_are_of_its_level() {
+    fn all_pieces_of_a_long_line_have_its_level() {
         let taken = LogPriority { prefix: true, ..LogPriority::default() };
         let mut stream = Stream::new(None, taken);
         let mut out = Vec::new();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_stored_in_pieces_and_its_first_piece_is_looked_at() {
+    fn long_line_is_stored_in_pieces_and_only_its_first_piece_is_matched() {
         let mut stream = Stream::new(Some("^b".to_string()), LogPriority::default());
         let mut out = Vec::new();
         let mut line = vec![b'a'; limit::LINE];
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_made_to_explode_neither_explodes_nor_matches() {
+    fn exponential_ready_grep_pattern_is_matched_in_linear_time() {
         let mut out = Vec::new();
         let mut slow = Stream::new(Some("(a*)*$|(a|aa)+!".to_string()), LogPriority::default());
         let mut line = vec![b'a'; 60_000];

@@ -529,8 +529,8 @@ impl Handle {
 
     /// The oldest runs of each unit that has too many.
     pub(super) fn surplus(&self) -> Vec<(Name, Vec<RunId>)> {
-        // Ids of helper pipes are counted down, and form two kinds, so that the streams of a
-        // running main process do not count as the oldest of its helpers.
+        // Ids of helper pipes are counted down and form two kinds. Otherwise the streams of a
+        // running main process would count as the oldest of its helpers.
         let kind = |run: RunId| (run.0 > u64::MAX / 2, run.0 & OF_A_START);
         let mut of_unit: BTreeMap<(&Name, (bool, u64)), Vec<RunId>> = BTreeMap::new();
         for log in self.runs.values() {

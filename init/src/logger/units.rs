@@ -233,7 +233,7 @@ mod tests {
     use std::fmt::Write;
 
     #[test]
-    fn the_newest_lines_stay_and_the_rest_is_counted() {
+    fn tail_keeps_the_newest_lines_and_counts_evicted_ones() {
         let mut tail = Tail::default();
         tail.push(b"one\ntwo\n", 12);
         tail.push(b"three\n", 12);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn all_tails_together_keep_their_bound() {
+    fn total_size_of_all_tails_is_bounded() {
         for units in [1, 10, 100, 1000, 4096] {
             assert!(share(units) * units <= limit::TAILS.max(limit::TAIL), "{units}");
         }

@@ -47,13 +47,13 @@ pub(crate) struct Notify {
     #[serde(skip)]
     former: Option<OwnedFd>,
     path: String,
-    /// There may be more to read. Always true in a new image.
+    /// True if there may be more to read. Always true in a new image.
     #[serde(skip)]
     pub(crate) ready: bool,
-    /// Unusable datagrams: too long, or without credentials.
+    /// The number of unusable datagrams: too long, or without credentials.
     #[serde(default)]
     pub(crate) dropped: u64,
-    /// Read but not handled, at most one turn's share.
+    /// Datagrams that were read ahead, at most one turn's share.
     #[serde(default)]
     waiting: VecDeque<Datagram>,
     #[serde(skip)]
@@ -407,7 +407,7 @@ mod tests {
     use std::os::unix::net::UnixDatagram;
 
     #[test]
-    fn what_was_fetched_early_is_heard_first_and_in_order() {
+    fn messages_that_were_read_ahead_are_received_first_and_in_order() {
         let poll = mio::Poll::new().unwrap();
         let path = std::env::temp_dir().join(format!("gs-notify-{}", std::process::id()));
         let mut notify = Notify::bind(poll.registry(), path.to_str().unwrap()).unwrap();
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_no_use_and_has_no_end_is_not_read_to_its_end() {
+    fn reading_of_endless_unusable_messages_is_bounded() {
         let (ours, theirs) = socket::pair().unwrap();
         drop(theirs);
         let mut notify = Notify::with(ours, "@unbound".to_string());
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn what_had_to_be_heard_at_once_is_made_up_for() {
+    fn messages_read_in_excess_of_the_rate_reduce_the_later_budget() {
         let (mut allowance, begin) = (Allowance::default(), Time::from_nanos(1_000_000_000));
         assert_eq!(read(&mut allowance, begin, 1), MOST);
         // Ten exits in a tenth of a second, each of which reads all messages.
@@ -483,7 +483,7 @@ mod message_tests {
     use super::*;
 
     #[test]
-    fn the_words_of_sd_notify_are_understood() {
+    fn statements_of_sd_notify_are_parsed() {
         let said = statements(
             b"READY=1\nSTATUS=up\nMAINPID=42\nWATCHDOG_USEC=5000000\nEXTEND_TIMEOUT_USEC=7\nWATCHDOG=1\n\
               RELOADING=1\nSTOPPING=1\nERRNO=2\nWATCHDOG=trigger",
@@ -505,7 +505,7 @@ mod message_tests {
     }
 
     #[test]
-    fn nonsense_is_passed_over() {
+    fn invalid_notify_statements_are_ignored() {
         for nonsense in [
             &b""[..],
             b"READY",
@@ -524,7 +524,7 @@ mod message_tests {
     }
 
     #[test]
-    fn a_status_can_neither_forge_lines_nor_drive_a_terminal() {
+    fn status_text_loses_line_ends_and_terminal_controls() {
         let long = [b"STATUS=".as_slice(), &[b'x'; 5000]].concat();
         assert_eq!(
             statements(b"STATUS=a\x1b[31mb\tc"),

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_failed_tries_of_a_unit_are_part_of_its_wait() {
+    fn failed_starts_of_a_unit_are_part_of_its_wait() {
         let mut timings = Timings::default();
         let at = Time::from_nanos;
         for (when, from, to) in [
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_start_is_kept_beside_the_latest() {
+    fn first_start_of_a_unit_is_kept_beside_the_latest() {
         let mut timings = Timings::default();
         let at = Time::from_nanos;
         for (when, from, to) in [
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_for_the_sake_of_another_was_never_started_and_has_its_time() {
+    fn unit_failed_by_its_dependency_has_a_failure_time_and_no_start_time() {
         let mut timings = Timings::default();
         let at = Time::from_nanos;
         timings.add(at(1_000), &[note("web", State::Disabled, State::Waiting)]);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_is_timed_from_its_wait_to_its_readiness() {
+    fn start_is_timed_from_its_wait_to_its_readiness() {
         let mut timings = Timings::default();
         let at = Time::from_nanos;
         timings.add(

@@ -36,7 +36,7 @@ enum Outlet {
     Kernel(OwnedFd),
     /// Inherited stderr, a file on a disk, on a remote file system, or of unknown kind: may block
     /// for ever.
-    Scribe,
+    Writer,
     /// Inherited stderr, a socket.
     Socket,
     /// Inherited stderr that could not be reopened: written to when poll(2) says it is writable.
@@ -163,7 +163,7 @@ impl ConsoleLog {
         let stderr = std::io::stderr();
         let written = match &self.outlet {
             Outlet::Own(fd) => write(fd, &self.unsaid),
-            Outlet::Scribe => say(&self.unsaid),
+            Outlet::Writer => say(&self.unsaid),
             Outlet::Socket => send(stderr.as_raw_fd(), &self.unsaid, NOW),
             Outlet::Shared => write_now(stderr.as_fd(), &self.unsaid),
             Outlet::Kernel(_) | Outlet::None => Ok(self.unsaid.len()),
@@ -189,18 +189,18 @@ fn stderr_outlet() -> Outlet {
     if getsockopt(&stderr, sockopt::SockType).is_ok() {
         return Outlet::Socket;
     }
-    let ground = mount_table::ground_of(stderr.as_fd());
-    if !matches!(ground, Some(FsKind::Memory | FsKind::Here)) {
+    let kind = mount_table::fs_kind_of(stderr.as_fd());
+    if !matches!(kind, Some(FsKind::Memory | FsKind::Here)) {
         // Reopening it, or checking its type, may block too.
         return match fcntl(&stderr, FcntlArg::F_GETPIPE_SZ) {
             Ok(_) => Outlet::Shared,
-            Err(_) => by_scribe(),
+            Err(_) => through_writer(),
         };
     }
     let Ok(status) = fstat(stderr.as_fd()) else { return Outlet::None };
     if SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG {
-        if ground != Some(FsKind::Memory) {
-            return by_scribe();
+        if kind != Some(FsKind::Memory) {
+            return through_writer();
         }
         return stderr.as_fd().try_clone_to_owned().map_or(Outlet::None, Outlet::Own);
     }
@@ -212,9 +212,9 @@ fn stderr_outlet() -> Outlet {
 }
 
 /// Makes this process log through a writer from now on.
-fn by_scribe() -> Outlet {
-    SPEAKER.get_or_init(getpid);
-    Outlet::Scribe
+fn through_writer() -> Outlet {
+    LOGGING_PROCESS.get_or_init(getpid);
+    Outlet::Writer
 }
 
 /// Writes as much as fits now to a blocking descriptor that other processes share: its buffer may
@@ -237,10 +237,10 @@ fn write_now(fd: BorrowedFd<'_>, bytes: &[u8]) -> nix::Result<usize> {
 // closer ([`crate::fd`]) that cannot be killed may still have that end open.
 
 /// Signals that the writer ignores, so that it ends with init and not before the last line.
-const NOT_HEEDED: [Signal; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGXFSZ];
+const IGNORED_BY_THE_WRITER: [Signal; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGXFSZ];
 
 /// The process that logs through the writer. Its children may block, and write to stderr directly.
-static SPEAKER: OnceLock<Pid> = OnceLock::new();
+static LOGGING_PROCESS: OnceLock<Pid> = OnceLock::new();
 
 thread_local! {
     /// The socket to the writer. `None` if no writer runs.
@@ -249,7 +249,7 @@ thread_local! {
 
 /// Starts the writer, if this process needs one. Called before the first turn of the event loop.
 pub(crate) fn begin() {
-    if SPEAKER.get().is_some() {
+    if LOGGING_PROCESS.get().is_some() {
         // If the start fails, the first line tries it again.
         let _ = say(&[]);
     }
@@ -257,7 +257,7 @@ pub(crate) fn begin() {
 
 /// Writes whole lines, at most PIPE_BUF bytes. Either all of them are taken or none.
 pub(crate) fn say(lines: &[u8]) -> nix::Result<usize> {
-    if SPEAKER.get() != Some(&getpid()) {
+    if LOGGING_PROCESS.get() != Some(&getpid()) {
         return write(std::io::stderr().as_fd(), lines);
     }
     let say = |present: &RefCell<Option<UnixStream>>| {
@@ -295,7 +295,7 @@ fn write_on(mut lines: &UnixStream) -> u8 {
     // The name is only shown by ps(1), so a failure is ignored.
     let _ = process::set_name(c"groundstate-say");
     oom_score::protect_from_oom();
-    NOT_HEEDED.into_iter().for_each(|signal| drop(signal::ignore(signal)));
+    IGNORED_BY_THE_WRITER.into_iter().for_each(|signal| drop(signal::ignore(signal)));
     let mut buffer = [0; libc::PIPE_BUF];
     loop {
         match lines.read(&mut buffer) {
@@ -311,7 +311,7 @@ fn write_on(mut lines: &UnixStream) -> u8 {
 /// Ends the writer before another image of init takes over, because that image starts its own.
 /// Returns the socket to the writer, or `None` without a writer or in a child of init.
 pub(crate) fn dismiss() -> Option<UnixStream> {
-    if SPEAKER.get() != Some(&getpid()) {
+    if LOGGING_PROCESS.get() != Some(&getpid()) {
         return None;
     }
     let socket = PRESENT.try_with(|present| present.try_borrow_mut().ok()?.take()).ok()??;
@@ -337,11 +337,11 @@ pub(crate) fn finish() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::no_linger::tests::comes_to_an_end;
+    use crate::sys::no_linger::tests::assert_ends;
 
     #[test]
     fn full_pipe_blocks_no_writer() {
-        comes_to_an_end(|| {
+        assert_ends(|| {
             let (_read, write) = std::io::pipe().unwrap();
             let _ = write_now(write.as_fd(), &[b'x'; 1 << 20]);
         });

@@ -34,9 +34,9 @@ pub(crate) struct Entry {
 
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Said {
-    /// About init itself.
+    /// A line about init itself.
     Own(Cow<'static, str>),
-    /// About a unit.
+    /// A line about a unit.
     Unit(Change),
     /// A trigger fired and caused a change.
     Fired(Name),
@@ -147,7 +147,7 @@ impl History {
                 (cause, first) = (Some(seq), false);
             }
         }
-        // Rarely, because it checks every run.
+        // This runs rarely, because it checks every run.
         if self.of_run.len() > limit::EVENTS.max(self.up.saturating_mul(2)) {
             self.of_run.retain(|run, _| up(*run));
             self.up = self.of_run.len();
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_names_the_line_it_follows_from() {
+    fn event_line_names_its_causing_line() {
         let mut history = History::default();
         add(&mut history, None, vec![note(1), note(2)]);
         add(&mut history, Some(2), vec![note(2), note(3)]);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_told_before_what_follows_from_it() {
+    fn failure_is_logged_before_its_consequences() {
         let name = |name| Name::new(name).expect("a name");
         let failed = |unit, reason| {
             let (from, to) = (State::Running, State::Failed);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_trigger_started_follows_from_its_firing() {
+    fn start_by_a_trigger_has_the_firing_as_its_cause() {
         let mut history = History::default();
         add(&mut history, None, vec![note(1)]);
         let fired = |history: &mut History, notes| {
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn old_lines_fall_out_and_the_numbers_go_on() {
+    fn old_event_lines_are_dropped_and_numbers_continue() {
         let mut history = History::default();
         for _ in 0..limit::EVENTS + 5 {
             add(&mut history, None, vec![note(1)]);
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(history.after(history.last()).count(), 0);
     }
     #[test]
-    fn of_runs_without_end_only_those_that_are_up_are_remembered() {
+    fn runs_without_a_reported_end_are_forgotten_unless_they_are_up() {
         let mut history = History::default();
         add(&mut history, None, vec![note(1)]);
         // No end is reported for a virtual unit, a trigger, or a refused start.
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn more_runs_than_lines_that_are_all_up_are_not_looked_at_with_each_line() {
+    fn many_active_runs_are_not_scanned_for_each_event_line() {
         let (mut history, looks) = (History::default(), std::cell::Cell::new(0));
         let most = 4 * limit::EVENTS;
         for run in 1..=most as u64 {

@@ -1,6 +1,6 @@
-//! Messages of init to its own manager on `$NOTIFY_SOCKET`, see sd_notify(3): a unix socket (of a
-//! container manager or a service manager) or vsock (of a virtual machine monitor). Best effort: it
-//! never blocks, and no other part depends on it.
+//! Messages of init to its own manager on `$NOTIFY_SOCKET`, see sd_notify(3). The socket is a unix
+//! socket of a container manager or a service manager, or vsock of a virtual machine monitor. Best
+//! effort: it never blocks, and no other part depends on it.
 //!
 //! Where vsock has no datagrams (virtio), each message needs a connection, which takes a moment.
 //! The message waits for it in a queue.
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_listener_hears_what_is_said() {
+    fn outer_manager_receives_each_message() {
         let name = format!("/tmp/groundstate-outer-{}", std::process::id());
         let listener = std::os::unix::net::UnixDatagram::bind(&name).expect("bound");
         let mut outer = Outer::at(Some(&name));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_none_is_silence() {
+    fn invalid_address_of_an_outer_manager_is_ignored() {
         for none in ["", "relative", "vsock:", "vsock:2", "vsock:x:1", "tcp:1"] {
             assert!(address(none).is_none(), "{none}");
         }
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_connection_yet_waits_and_is_given_up_in_time() {
+    fn message_without_a_connection_waits_and_is_dropped_in_time() {
         let mut outer = Outer::at(Some("vsock:4294967294:1"));
         for _ in 0..limit::OUTER_WAITING * 2 {
             outer.say("READY=1");

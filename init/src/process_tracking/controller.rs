@@ -136,11 +136,11 @@ fn step_aside(base: BorrowedFd<'_>, own: &str) -> io::Result<()> {
 
 /// Writes one setting of the cgroup `name`.
 pub(super) fn set(parent: BorrowedFd<'_>, name: &str, file: &str, text: &str) -> io::Result<()> {
-    group::write(parent, &format!("{name}/{file}"), &meant(file, text)?)
+    group::write(parent, &format!("{name}/{file}"), &resolved(file, text)?)
 }
 
 /// Converts percentages of the machine's resources and paths of disks to numbers.
-fn meant(file: &str, text: &str) -> io::Result<String> {
+fn resolved(file: &str, text: &str) -> io::Result<String> {
     if let Some(percentage) = text.strip_suffix('%') {
         let whole = if file.starts_with("memory.") { machine_memory()? } else { processes()? };
         let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_name_their_controllers() {
+    fn cgroup_settings_name_their_controllers() {
         let setting = |file: &str| (file.to_string(), "1".to_string());
         let settings =
             ["memory.max", "memory.high", "pids.max", "cpu.idle", "cpuset.cpus"].map(setting);
@@ -237,18 +237,18 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_of_what_there_is() {
+    fn percentages_are_converted_by_the_resources_of_the_machine() {
         let whole = machine_memory().unwrap();
-        let half: u64 = meant("memory.max", "50%").unwrap().parse().unwrap();
+        let half: u64 = resolved("memory.max", "50%").unwrap().parse().unwrap();
         assert!(half.abs_diff(whole / 2) <= 1);
-        let tenth: u64 = meant("pids.max", "12.5%").unwrap().parse().unwrap();
+        let tenth: u64 = resolved("pids.max", "12.5%").unwrap().parse().unwrap();
         assert_eq!(tenth, processes().unwrap() / 8);
-        assert_eq!(meant("memory.max", "max").unwrap(), "max");
-        assert_eq!(meant("io.max", "8:0 wbps=1").unwrap(), "8:0 wbps=1");
+        assert_eq!(resolved("memory.max", "max").unwrap(), "max");
+        assert_eq!(resolved("io.max", "8:0 wbps=1").unwrap(), "8:0 wbps=1");
     }
 
     #[test]
-    fn a_disk_is_looked_for_in_dev_and_nowhere_else() {
+    fn disk_path_outside_dev_is_refused() {
         let refused = |path: &str| numbers(path).unwrap_err().raw_os_error();
         assert_eq!(refused("/dev/null"), Some(libc::ENOTBLK));
         for elsewhere in ["/tmp/disk", "/dev/../tmp", "/dev/fd/0"] {

@@ -29,7 +29,7 @@ const NAME: usize = 200;
 /// systemd's name for it, which delegating programs know.
 const CONTROL: &str = ".control";
 
-/// Creates a cgroup. An empty one of that name is removed first: if an earlier init killed all its
+/// Creates a cgroup. An empty one of that name is removed first. If an earlier init killed all its
 /// processes by cgroup.kill, the kernel would kill a child that is cloned into it.
 pub(super) fn make(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     let make = || mkdirat(parent, name, Mode::from_bits_truncate(0o755));
@@ -81,7 +81,8 @@ pub(super) fn open(parent: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
 }
 
 /// Opens or creates the cgroup below a delegated one in which init runs its own commands for the
-/// unit: a cgroup with controllers for its children cannot contain processes.
+/// unit. The delegated cgroup may have controllers for its children, and then cannot contain
+/// processes.
 pub(super) fn make_control(parent: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
     let name = format!("{name}/{CONTROL}");
     match mkdirat(parent, name.as_str(), Mode::from_bits_truncate(0o755)) {
@@ -435,7 +436,7 @@ mod tests {
     use groundstate_units::spec::Exit;
 
     #[test]
-    fn who_ends_while_it_is_held_is_not_signalled_by_its_pid() {
+    fn process_that_exits_while_held_is_not_signalled_by_its_pid() {
         let pause = || {
             loop {
                 nix::unistd::pause();

@@ -21,7 +21,7 @@ pub(crate) use tracker::Tracker;
 pub(crate) struct Place {
     pub directory: Rc<OwnedFd>,
     /// True if no process is in it yet. A child that shares PID 1's memory is never put beside
-    /// other processes: an OOM kill of one of them could kill it, and PID 1 with it.
+    /// other processes. An OOM kill of one of them could kill it, and PID 1 with it.
     pub fresh: bool,
     /// True if its memory may be limited, by its own or a parent's setting.
     pub bounded: bool,

@@ -52,7 +52,7 @@ impl ProcessTree {
     }
 
     /// Removes a pid that a new process has got.
-    pub(super) fn not_ours(&mut self, pid: Pid) {
+    pub(super) fn forget_reused_pid(&mut self, pid: Pid) {
         self.heads.remove(&pid.as_raw());
         self.bands.remove(&pid.as_raw());
     }
@@ -209,7 +209,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn a_child_bears_its_runs_mark_and_so_does_what_it_begins() {
+    fn descendants_of_a_marked_child_have_the_mark_of_its_run() {
         let mark = of(RunId(7)).expect("no limit of locks is set");
         assert_eq!((of(RunId(1 << RUN)), on(nix::unistd::getpid())), (None, None));
         let script = format!("ulimit -x {} && setsid cat", mark.hard);

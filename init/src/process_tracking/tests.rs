@@ -101,8 +101,9 @@ fn an_orphan_belongs_to_the_run_of_a_process_that_the_previous_image_reaped() {
 }
 
 #[test]
-fn a_run_of_one_process_is_empty_when_it_is_reaped() {
-    if !is_alone("process_tracking::tests::a_run_of_one_process_is_empty_when_it_is_reaped") {
+fn run_of_one_process_is_empty_when_the_process_is_reaped() {
+    if !is_alone("process_tracking::tests::run_of_one_process_is_empty_when_the_process_is_reaped")
+    {
         return;
     }
     for mut tracker in trackers!() {
@@ -117,9 +118,9 @@ fn a_run_of_one_process_is_empty_when_it_is_reaped() {
 }
 
 #[test]
-fn what_takes_a_session_of_its_own_and_forks_twice_is_killed_too() {
+fn double_forked_process_with_its_own_session_is_killed_with_its_run() {
     if !is_alone(
-        "process_tracking::tests::what_takes_a_session_of_its_own_and_forks_twice_is_killed_too",
+        "process_tracking::tests::double_forked_process_with_its_own_session_is_killed_with_its_run",
     ) {
         return;
     }
@@ -146,8 +147,10 @@ fn what_takes_a_session_of_its_own_and_forks_twice_is_killed_too() {
 }
 
 #[test]
-fn a_signal_reaches_all_but_the_one_left_out() {
-    if !is_alone("process_tracking::tests::a_signal_reaches_all_but_the_one_left_out") {
+fn signal_reaches_all_processes_of_a_run_but_the_excluded_one() {
+    if !is_alone(
+        "process_tracking::tests::signal_reaches_all_processes_of_a_run_but_the_excluded_one",
+    ) {
         return;
     }
     for mut tracker in trackers!() {
@@ -162,8 +165,8 @@ fn a_signal_reaches_all_but_the_one_left_out() {
 }
 
 #[test]
-fn a_crowd_that_keeps_forking_is_killed_as_one() {
-    if !is_alone("process_tracking::tests::a_crowd_that_keeps_forking_is_killed_as_one") {
+fn run_that_keeps_forking_is_killed_completely() {
+    if !is_alone("process_tracking::tests::run_that_keeps_forking_is_killed_completely") {
         return;
     }
     for mut tracker in trackers!() {
@@ -206,8 +209,8 @@ fn children_in_sessions_of_their_own_are_killed_with_their_parent() {
 }
 
 #[test]
-fn one_run_is_not_the_other() {
-    if !is_alone("process_tracking::tests::one_run_is_not_the_other") {
+fn signal_to_one_run_does_not_reach_another_run() {
+    if !is_alone("process_tracking::tests::signal_to_one_run_does_not_reach_another_run") {
         return;
     }
     let other = RunId(8);
@@ -229,8 +232,8 @@ fn one_run_is_not_the_other() {
 }
 
 #[test]
-fn two_inits_below_one_cgroup_do_not_meet() {
-    if !is_alone("process_tracking::tests::two_inits_below_one_cgroup_do_not_meet") {
+fn two_inits_below_one_cgroup_use_different_directories() {
+    if !is_alone("process_tracking::tests::two_inits_below_one_cgroup_use_different_directories") {
         return;
     }
     let (mut first, why) = Tracker::new(false);
@@ -250,8 +253,8 @@ fn two_inits_below_one_cgroup_do_not_meet() {
 }
 
 #[test]
-fn cgroups_that_a_service_made_are_removed_with_its_own() {
-    if !is_alone("process_tracking::tests::cgroups_that_a_service_made_are_removed_with_its_own") {
+fn nested_cgroups_of_a_service_are_removed_with_its_own() {
+    if !is_alone("process_tracking::tests::nested_cgroups_of_a_service_are_removed_with_its_own") {
         return;
     }
     let (mut tracker, why) = Tracker::new(false);
@@ -330,7 +333,7 @@ fn memory_event_is_received_without_a_pending_exit() {
     assert!(tracker.short.contains(&RUN) && !tracker.has_more());
     std::fs::remove_file(&file).unwrap();
     tracker.emptied();
-    assert!(tracker.memory_watches.is_empty(), "what is gone is watched no longer");
+    assert!(tracker.memory_watches.is_empty(), "a removed file is watched no longer");
 }
 
 #[test]

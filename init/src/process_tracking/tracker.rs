@@ -239,12 +239,13 @@ impl Tracker {
     /// The run of a process: of a child of init, of a process in the run's cgroup, or of a
     /// descendant of its processes. Returns `None` if it belongs to no run or is gone.
     pub(crate) fn whose(&self, pid: Pid) -> Option<RunId> {
-        self.below_whom(pid).or_else(|| self.lost(pid).filter(|_| self.hierarchy.is_none()))
+        self.whose_without_marks(pid)
+            .or_else(|| self.lost(pid).filter(|_| self.hierarchy.is_none()))
     }
 
     /// Like [`Tracker::whose`], but ignores marks: a service can lower its mark to that of another
     /// run.
-    pub(crate) fn below_whom(&self, pid: Pid) -> Option<RunId> {
+    pub(crate) fn whose_without_marks(&self, pid: Pid) -> Option<RunId> {
         if let Some(run) = self.children.get(&pid.as_raw()) {
             return Some(*run);
         }
@@ -260,7 +261,7 @@ impl Tracker {
     pub(crate) fn has_strayed(&self, run: RunId, pid: Pid) -> bool {
         let entered = self.runs.get(&run).is_some_and(|tracked| tracked.entered);
         let Some(hierarchy) = self.hierarchy.as_ref().filter(|_| entered) else { return false };
-        // None: the process has exited.
+        // Without a cgroup the process has exited.
         procfs::cgroup(pid).is_some_and(|path| {
             let below = hierarchy.relative(&path);
             below.and_then(|below| self.run_around(below)) != Some(run)
@@ -561,12 +562,12 @@ impl Tracker {
         let had = |(of, family): &(&RunId, &ProcessTree)| **of != run && family.names(pid.as_raw());
         let before: Vec<RunId> = self.families.iter().filter(had).map(|(of, _)| *of).collect();
         for of in before {
-            self.families.get_mut(&of).into_iter().for_each(|family| family.not_ours(pid));
+            self.families.get_mut(&of).into_iter().for_each(|family| family.forget_reused_pid(pid));
         }
         // Otherwise the child was started earlier and is known.
         if wait::is_made(pid) {
             let family = self.families.get_or_default(run);
-            family.not_ours(pid);
+            family.forget_reused_pid(pid);
             family.add(pid);
         }
     }

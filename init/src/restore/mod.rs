@@ -49,7 +49,7 @@ pub(crate) fn check(word: &str) -> ExitCode {
 
 /// Executes the newer binary that `--rescue` names, if this image cannot read the state. The newer
 /// binary is then out of probation. Returns if this image is to continue.
-pub(crate) fn go_on_as_newer(rescue: &Rescue) {
+pub(crate) fn execute_newer_image(rescue: &Rescue) {
     let Some(newer) = rescue.newer.and_then(inherited) else { return };
     // In a child, because a failed read closes descriptors of the state.
     let reader = process::fork_whole(|| {
@@ -73,7 +73,7 @@ const KILL: u8 = 9;
 
 const LOGGER: &str = "groundstate-log";
 /// Helpers that exit by themselves after their last work.
-const COME_TO_AN_END: [&str; 3] = [LOGGER, "groundstate-say", "init: frees"];
+const SELF_ENDING: [&str; 3] = [LOGGER, "groundstate-say", "init: frees"];
 
 /// The name of a helper that the previous image forked since then, if the process is one.
 fn helper(pid: Pid, since: u64) -> Option<String> {
@@ -89,7 +89,7 @@ fn helper(pid: Pid, since: u64) -> Option<String> {
 /// of a write, so the next logger waits for its exit.
 pub(crate) fn state(store: &Store) -> Result<State, String> {
     let mut state = State::read(store)?;
-    if let Some(pid) = end_those(state.components.pending.kept, |_, name| name == LOGGER) {
+    if let Some(pid) = kill_helpers_where(state.components.pending.kept, |_, name| name == LOGGER) {
         state.logger.wait_for(pid);
     }
     Ok(state)
@@ -97,7 +97,7 @@ pub(crate) fn state(store: &Store) -> Result<State, String> {
 
 /// Kills helpers that the crashed image forked and did not commit, if `is_it` accepts them. Returns
 /// the last one.
-fn end_those(kept: u64, is_it: impl Fn(Pid, &str) -> bool) -> Option<Pid> {
+fn kill_helpers_where(kept: u64, is_it: impl Fn(Pid, &str) -> bool) -> Option<Pid> {
     let mut last = None;
     for pid in procfs::children().into_iter().map(Pid::from_raw) {
         if !wait::is_made(pid) && helper(pid, kept).is_some_and(|name| is_it(pid, &name)) {
@@ -114,7 +114,7 @@ fn end_those(kept: u64, is_it: impl Fn(Pid, &str) -> bool) -> Option<Pid> {
 /// Kills the other helpers, because their work will be repeated. `starting` are children that
 /// effects of the committed state start.
 pub(crate) fn end_helpers(starting: &BTreeSet<i32>, kept: u64) {
-    end_those(kept, |pid, name| {
-        !starting.contains(&pid.as_raw()) && !COME_TO_AN_END.contains(&name)
+    kill_helpers_where(kept, |pid, name| {
+        !starting.contains(&pid.as_raw()) && !SELF_ENDING.contains(&name)
     });
 }

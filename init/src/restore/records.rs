@@ -183,7 +183,7 @@ impl Parts {
             store.read(kind)?.ok_or_else(|| format!("{kind:?}: the record is missing"))
         }
         let mut tracker: Tracker = of(store, Kind::Tracker)?;
-        tracker.know_again(store.read_table(Kind::Tracked)?, store.read_table(Kind::ProcessTree)?);
+        tracker.take_over(store.read_table(Kind::Tracked)?, store.read_table(Kind::ProcessTree)?);
         let mut logger: logger::Handle = of(store, Kind::Logger)?;
         logger.runs = Table::of(store.read_table(Kind::Log)?);
         let history = History::of(store.read_table(Kind::Event)?);

@@ -2,7 +2,7 @@
 //! run.
 //!
 //! Init carries out a start or a signal only after committing the state that asks for it. After a
-//! crash it carries out the effects of the committed state again: a start finds its child by its
+//! crash it carries out the effects of the committed state again. A start finds its child by its
 //! serial number, and a signal may arrive twice.
 
 use crate::base::limit;

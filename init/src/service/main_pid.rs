@@ -81,7 +81,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn a_pid_that_is_no_childs_of_our_making_any_more_is_not_killed() {
+    fn pid_of_a_foreign_or_reaped_child_is_not_killed() {
         let mut other = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         kill_line(i32::try_from(other.id()).unwrap());
         drop(other.stdin.take());

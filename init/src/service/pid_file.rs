@@ -154,7 +154,7 @@ mod tests {
     use nix::sys::stat::Mode;
 
     #[test]
-    fn only_one_number_above_one_is_a_pid() {
+    fn pid_file_must_contain_one_number_above_one() {
         let table: [(&[u8], Said); 13] = [
             (b"42", Said::Pid(42)),
             (b"42\n", Said::Pid(42)),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plain_file_is_neither_followed_nor_waited_for() {
+    fn pid_file_that_is_no_regular_file_is_neither_followed_nor_waited_for() {
         let dir = std::env::temp_dir().join(format!("groundstate-pid-{}", std::process::id()));
         std::fs::create_dir_all(&dir).expect("a directory");
         let at = |name: &str| dir.join(name).to_str().expect("text").to_string();

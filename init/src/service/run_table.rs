@@ -147,7 +147,7 @@ impl Runs {
     }
 
     /// Forgets `pid` as the run's main process. Commands started by init remain mapped to the run.
-    pub(crate) fn own_main_no_more(&mut self, pid: i32, run: RunId) {
+    pub(crate) fn forget_own_main(&mut self, pid: i32, run: RunId) {
         if self.get(run).is_none_or(|running| running.line(pid).is_none()) {
             take_of(&mut self.by_pid, pid, run);
         }
@@ -242,14 +242,15 @@ impl Runs {
         }
         // A main process may have exited and its pid be reused, so the process's cgroup is checked
         // first.
-        let found = || self.by_main.get(&pid).copied().filter(|run| !self.is_strangers(pid, *run));
+        let found =
+            || self.by_main.get(&pid).copied().filter(|run| !self.has_reused_pid(pid, *run));
         let run = whose().or_else(found)?;
         Some((run, None))
     }
 
     /// Returns true if the main process recorded under that pid has exited and another process has
     /// the pid.
-    fn is_strangers(&self, pid: i32, run: RunId) -> bool {
+    fn has_reused_pid(&self, pid: i32, run: RunId) -> bool {
         self.main(run).is_none_or(Main::is_gone)
             && procfs::stat(Pid::from_raw(pid)).is_some_and(|stat| !stat.ended)
     }
@@ -375,7 +376,7 @@ pub(crate) struct Search {
     pub(crate) at: Time,
     /// The pause after it.
     pub(crate) pause: Duration,
-    /// Since when the file has been invalid.
+    /// The time since which the file has been invalid.
     pub(crate) wrong_since: Option<Time>,
 }
 
@@ -610,7 +611,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_watched_for_a_run_that_is_over() {
+    fn removed_run_leaves_no_token_or_pid_in_the_tables() {
         let (mut runs, run) = (Runs::default(), RunId(7));
         found(&mut runs, run, 42, 2);
         if let Some(running) = runs.get_mut(run) {
@@ -623,7 +624,7 @@ mod tests {
     }
 
     #[test]
-    fn unreaped_main_process_shares_its_pid_with_a_child_and_takes_nothing() {
+    fn exit_of_a_child_with_the_pid_of_an_unreaped_main_process_keeps_the_main_process() {
         let (mut runs, one, other) = (Runs::default(), RunId(7), RunId(8));
         found(&mut runs, one, 42, 2);
         let mut next = running(other, "next");
@@ -639,7 +640,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_child_is_not_that_of_a_main_process_that_had_its_pid() {
+    fn exit_of_a_child_does_not_end_a_main_process_that_had_its_pid() {
         let (mut runs, run, other) = (Runs::default(), RunId(7), RunId(8));
         found(&mut runs, run, 42, 2);
         // A command of its own, then one of another run that ends before this exit is known.
@@ -655,7 +656,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_line_that_is_the_main_process_may_hand_on_and_no_other() {
+    fn only_a_start_command_that_is_the_main_process_can_hand_on() {
         let (one, other, line) = (RunId(7), RunId(8), CommandKind::Start(0));
         let mut runs = Runs::default();
         for (kind, run) in [(Kind::ForegroundNotified, one), (Kind::BackgroundPidfile, other)] {
@@ -672,7 +673,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_main_processes_that_had_a_pid_each_is_its_own_runs() {
+    fn two_main_processes_with_one_pid_belong_to_their_own_runs() {
         let (mut runs, one, other) = (Runs::default(), RunId(7), RunId(8));
         found(&mut runs, one, 42, 2);
         found(&mut runs, other, 42, 3);
@@ -683,7 +684,7 @@ mod tests {
     }
 
     #[test]
-    fn last_words_are_of_who_was_reaped_whatever_main_process_had_its_pid_before() {
+    fn last_message_belongs_to_the_reaped_process_and_not_to_an_earlier_main_process() {
         // An unused pid (proc(5), pid_max).
         const UNUSED_PID: i32 = 5_000_000;
         let (mut runs, one, other) = (Runs::default(), RunId(7), RunId(8));
@@ -717,7 +718,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_of_each_run_stays_small() {
+    fn size_of_a_run_in_memory_is_bounded() {
         assert!(size_of::<Running>() <= 408, "{}", size_of::<Running>());
     }
 }

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_of_last_resort_has_the_console_and_comes_back_when_it_ends() {
+    fn emergency_shell_controls_the_console_and_is_restarted_when_it_exits() {
         let pty = openpty(None, None).unwrap();
         let path = ttyname(&pty.slave).unwrap().to_string_lossy().into_owned();
         let (mut terminal, console) = (File::from(pty.master), String::leak(path));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn no_console_and_no_shell_end_the_child_alone() {
+    fn missing_console_or_shell_ends_only_the_child() {
         let none_is_there = Exit::Code(NO_PROGRAM);
         for (program, console, expected) in
             [("/bin/sh", "/none/such", Exit::Code(2)), ("/none/such", "/dev/null", none_is_there)]

@@ -89,7 +89,7 @@ pub(crate) fn arm(end: &End) {
 }
 
 /// Executes a copy of the binary in memory. Returns if that is impossible.
-pub(crate) fn go_on_in_memory(end: &mut End) {
+pub(crate) fn execute_from_memory(end: &mut End) {
     let Ok(memory) = memfd::program(c"init") else { return };
     let copy = || -> io::Result<()> {
         let mut own = File::open("/proc/self/exe")?.take(limit::IMAGE);
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_image_ends_as_this_one_would_have() {
+    fn next_image_continues_the_same_end() {
         let again = |how, haste, crashes| {
             let watchdog = None;
             let end =

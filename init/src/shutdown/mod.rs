@@ -52,12 +52,12 @@ pub(crate) struct Ending {
     haste: Option<(Haste, Time)>,
 }
 
-/// Waits that a shutdown in progress skips.
+/// The waits that a shutdown in progress skips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Haste {
-    /// Units: the remaining processes are killed. Disks are synced and unmounted.
+    /// Skips the waits for units: their processes are killed. Disks are synced and unmounted.
     Kill,
-    /// Anything: the kernel reboots at once, and unwritten data is lost.
+    /// Skips all waits: the kernel reboots at once, and unwritten data is lost.
     AtOnce,
 }
 
@@ -176,7 +176,7 @@ impl End {
             self.kill_rest(patience);
             if final_exec::image_is_deleted() {
                 // A deleted file in use keeps its file system writable.
-                final_exec::go_on_in_memory(self);
+                final_exec::execute_from_memory(self);
             }
             self.unmount();
         }
@@ -240,14 +240,14 @@ fn end_all(patience: Duration, watchdog: &mut Option<Watchdog>) {
 }
 
 fn kill_all(watchdog: &mut Option<Watchdog>) {
-    // As above.
+    // This fails if no process is left.
     if signal::kill_everybody(KILL).is_ok() {
         reap_for(Duration::from_millis(500), watchdog);
     }
 }
 
-/// Reaps children that have exited, at most as many as in a turn: orphans may exit as fast as they are
-/// reaped, and the deadline and the watchdog must not wait for the last one.
+/// Reaps children that have exited, at most as many as in a turn. Orphans may exit as fast as they
+/// are reaped, and the deadline and the watchdog must not wait for the last one.
 fn reaped() -> impl Iterator<Item = wait::Ended> {
     std::iter::from_fn(|| wait::reap_any().ok()?).take(limit::REAPS_A_TURN)
 }
@@ -296,7 +296,7 @@ pub(crate) fn park() -> ! {
 }
 
 // Terminates the processes that remain when all units are down: SIGTERM, then SIGKILL. It spares
-// processes of root whose first argument starts with `@`: services of the root file system (mdmon,
+// processes of root whose first argument starts with `@`. Services of the root file system (mdmon,
 // iscsid, a FUSE server) mark themselves in this way.
 //
 // It runs in a child, because reading another process's command line may block for ever.
@@ -323,13 +323,13 @@ pub(crate) fn end(patience: Duration, mode: Mode) -> bool {
         tell(own, signal);
     }
     if !wait_for(own, patience, None) && !wait_for(own, LAST, Some(KILL)) {
-        tell_of_the_left(own, mode);
+        report_survivors(own, mode);
     }
     true
 }
 
 /// Reports processes that survive SIGKILL.
-fn tell_of_the_left(own: Pid, mode: Mode) {
+fn report_survivors(own: Pid, mode: Mode) {
     // This child may block on the log's reader.
     let mut voice = ConsoleLog::of(mode, None);
     for pid in left(own).into_iter().take(limit::BLOCKERS_NAMED) {
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn reaping_in_a_step_is_bounded_so_that_orphans_outlast_no_deadline() {
+    fn reaping_in_one_step_of_the_shutdown_is_bounded() {
         // In a child, whose children no other test reaps.
         let child = sys::process::fork(&[], || {
             let more = limit::REAPS_A_TURN + 1;
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn root_s_processes_whose_name_begins_with_an_at_sign_are_spared() {
+    fn processes_of_root_with_an_at_sign_are_not_killed_at_shutdown() {
         if !nix::unistd::geteuid().is_root() {
             return crate::not_run!("it takes root");
         }
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lives_on_without_its_first_thread_is_ended_too() {
+    fn process_without_its_first_thread_is_killed_at_shutdown() {
         let child = sys::process::tests::without_first_thread();
         let found = left(nix::unistd::getpid()).contains(&child);
         signal::kill(child, KILL).unwrap();

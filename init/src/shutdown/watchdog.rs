@@ -150,7 +150,7 @@ mod tests {
     use crate::sys::memfd;
 
     #[test]
-    fn one_that_is_busy_is_tried_again_in_time_and_one_that_is_not_there_is_not() {
+    fn busy_watchdog_is_retried_in_time_and_missing_one_is_not() {
         let (now, asked) = (Time::ZERO, Duration::from_secs(8));
         let after = |errno, asked| again(&io::Error::from_raw_os_error(errno), asked, now);
         for errno in [libc::EBUSY, libc::EMFILE, libc::ENOMEM] {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_handed_on_is_fed_by_whom_it_is_handed_to() {
+    fn watchdog_passed_to_the_next_image_is_fed_by_it() {
         let device = File::from(memfd::create(c"watchdog").unwrap());
         let seen = device.try_clone().unwrap();
         let (now, patience) = (Time::ZERO, Duration::from_secs(8));

@@ -88,7 +88,7 @@ impl CommandBuilder {
     pub(super) fn finish(mut self) -> Result<Orders, SetupError> {
         let particular = self.run.particular.as_ref();
         if let Some(particular) = particular.filter(|p| has_work(p, self.first)) {
-            wear(particular, self.first, self.owner)?;
+            apply_settings(particular, self.first, self.owner)?;
         }
         for (index, file) in (0..).zip(&self.run.env_file) {
             match environment::read(&file.path) {
@@ -245,9 +245,9 @@ pub(crate) struct Prepared {
 /// The work left to the child.
 #[derive(Debug)]
 pub(super) enum Work {
-    /// Only system calls.
+    /// The child makes only system calls.
     Settled(Box<Orders>),
-    /// Work that may block on a file, and the steps that depend on it.
+    /// The forked child also does work that may block on a file, and the steps that depend on it.
     Forked(Box<CommandBuilder>),
 }
 
@@ -302,7 +302,8 @@ fn identity(run: &Run) -> Result<Option<&Ids>, ExecFailure> {
 // command line: conditions, directories, files and terminals, scheduling, the login record. Later
 // settings (chroot, capabilities) are in the child's [`crate::sys::child_setup::Orders`].
 
-/// A failure of a start: the step, the errno, and the place within the step (for a limit, its number).
+/// A failure of a start: the step, the errno, and the index within the step (for a limit, its
+/// number).
 pub(crate) type SetupError = (Step, i32, u32);
 
 /// Pause between two checks for an awaited file.
@@ -310,7 +311,7 @@ const FILE_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// Applies these settings in the child. `asks` is true for the unit's first process, which checks
 /// the conditions.
-fn wear(particular: &Particular, asks: bool, owner: Owner) -> Result<(), SetupError> {
+fn apply_settings(particular: &Particular, asks: bool, owner: Owner) -> Result<(), SetupError> {
     if asks {
         await_files(particular);
     }
@@ -393,7 +394,7 @@ fn record_login(stdio: &Stdio, begins: bool, pid: i32) {
 }
 
 /// Removes the files of a run after its end, in a child. Returns the number of failures.
-pub(crate) fn put_off(particular: &Particular, main: i32) -> u8 {
+pub(crate) fn remove_run_files(particular: &Particular, main: i32) -> u8 {
     record_login(&particular.stdio, false, main);
     let runtime = particular.directories.iter();
     let runtime = runtime.filter(|d| d.kind == groundstate_units::spec::DirectoryKind::Runtime);

@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn all_must_hold_and_of_those_marked_one() {
+    fn all_plain_conditions_and_one_alternative_condition_must_hold() {
         let yes = condition(ConditionKind::PathExists, "/proc");
         let no = condition(ConditionKind::PathExists, "/no/such");
         let any = |of: &Condition| Condition { any: true, ..of.clone() };
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_about_this_machine_are_answered() {
+    fn each_kind_of_condition_is_checked_on_this_machine() {
         for (kind, argument, expected) in [
             (ConditionKind::PathIsDirectory, "/proc", true),
             (ConditionKind::PathIsDirectory, "/proc/self/status", false),
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_or_an_exact_assignment_is_found_on_the_kernel_command_line() {
+    fn kernel_command_line_condition_matches_a_word_or_an_exact_assignment() {
         let line = words_of_kernel_line("ro quiet root=/dev/a note=\"a b\" \"say=c d\"\n");
         for (argument, expected) in [
             ("quiet", true),
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_checked_at_the_end_of_its_links() {
+    fn path_condition_follows_links() {
         let holds = |kind, argument: &str| ask(kind, argument);
         // /proc/self is a link to a directory.
         assert!(holds(ConditionKind::PathIsDirectory, "/proc/self"));
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_found_name_by_name() {
+    fn path_pattern_is_matched_component_by_component() {
         assert!(finds("/proc/self/stat*"));
         assert!(finds("/pro[c]/self/status"));
         assert!(!finds("/proc/self/status/*"));

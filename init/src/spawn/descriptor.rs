@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn both_kinds_give_nothing_and_never_wait() {
+    fn null_device_and_its_stand_in_read_nothing_and_never_block() {
         for null in [Null::open().unwrap(), Null::stand_in().unwrap()] {
             let mut input = File::from(null.input.try_clone().unwrap());
             assert_eq!(input.read(&mut [0; 8]).unwrap(), 0);

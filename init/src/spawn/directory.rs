@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_has_its_mode_and_owner_whether_it_was_there_or_not() {
+    fn new_or_existing_directory_gets_its_mode_and_owner() {
         let scratch = Scratch::new("mode");
         let root = Uid::effective().is_root();
         let owner =
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn owner_of_all_in_an_existing_directory_is_changed_but_of_no_target_of_a_link() {
+    fn owner_change_of_an_existing_directory_reaches_its_content_and_no_link_target() {
         if !Uid::effective().is_root() {
             return crate::not_run!("it takes root");
         }
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn no_link_is_followed_and_its_end_is_left_as_it_is() {
+    fn directory_path_with_a_link_is_refused_and_the_target_is_unchanged() {
         let scratch = Scratch::new("link");
         let canary = scratch.0.join("canary");
         std::fs::create_dir(&canary).unwrap();
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_ends_at_its_own_links() {
+    fn directory_removal_does_not_follow_links() {
         let scratch = Scratch::new("remove");
         std::fs::create_dir_all(scratch.0.join("a/b/c")).unwrap();
         let canary = scratch.0.join("canary");
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn who_exchanges_a_directory_for_a_link_in_time_gains_nothing() {
+    fn directory_swapped_with_a_link_in_a_race_does_not_change_the_target() {
         let scratch = Scratch::new("race");
         let canary = scratch.0.join("canary");
         std::fs::create_dir(&canary).unwrap();

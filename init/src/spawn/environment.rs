@@ -9,7 +9,7 @@ use std::io::Read;
 /// The default PATH.
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Never passed on from init's own environment: they describe init's own process.
+/// Variables that init never passes on, because they describe init's own process.
 const OWN: [&str; 7] = [
     "INVOCATION_ID",
     "NOTIFY_SOCKET",
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_inits_own_is_passed_unless_named() {
+    fn variables_of_init_are_passed_only_if_named() {
         assert_eq!(Passed::new(&[], own()), Passed(vec![]));
         let named = Passed::new(&["TZ".to_string(), "NOTIFY_SOCKET".to_string()], own());
         assert_eq!(named.0, [("TZ".to_string(), "UTC".to_string())]);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn the_user_hides_what_was_passed_on() {
+    fn variables_of_the_user_override_passed_ones() {
         let ids = Ids {
             uid: Some(33),
             gid: Some(33),
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_lines_comments_and_blanks() {
+    fn env_file_comments_and_surrounding_blanks_are_skipped() {
         reads(
             "# c\n; d\n\n  A=1\nB = two words  \nC=\nno assignment\n1X=9\nD=a#b\n",
             &[("A", "1"), ("B", "two words"), ("C", ""), ("D", "a#b")],
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_keep_blanks_and_line_ends() {
+    fn quotes_in_an_env_file_keep_blanks_and_line_ends() {
         reads("A=' x '\nB=\" y \"\n", &[("A", " x "), ("B", " y ")]);
         reads("A='one\ntwo'\nB=3", &[("A", "one\ntwo"), ("B", "3")]);
         reads(r#"A="a\"b\\c\$d\e""#, &[("A", r#"a"b\c$d\e"#)]);
@@ -291,18 +291,18 @@ mod tests {
     }
 
     #[test]
-    fn a_backslash_joins_lines_and_escapes() {
+    fn backslash_in_an_env_file_joins_lines_and_escapes() {
         reads("A=one \\\n two\nB=x\\ty\\#\n", &[("A", "one  two"), ("B", "xty#")]);
         reads("# a comment \\\nA=1", &[("A", "1")]);
     }
 
     #[test]
-    fn nothing_is_expanded_and_nothing_is_exported() {
+    fn env_file_expands_no_variable_and_accepts_no_export() {
         reads("A=$B${C}\nexport D=1\n", &[("A", "$B${C}")]);
     }
 
     #[test]
-    fn any_text_ends() {
+    fn env_file_parser_terminates_on_any_text() {
         for text in ["", "=", "A", "A=", "A='", "A=\"", "A=\\", "\\", "A=\"\\", "\r\nA=1\r\nB=2"] {
             parse(text);
         }

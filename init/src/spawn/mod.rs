@@ -17,7 +17,9 @@ mod spawner;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub(crate) use crate::spawn::command_builder::{Base, Prepared, Request, failure, put_off};
+pub(crate) use crate::spawn::command_builder::{
+    Base, Prepared, Request, failure, remove_run_files,
+};
 pub(crate) use crate::spawn::descriptor::Null;
 pub(crate) use crate::spawn::environment::Passed;
 #[cfg(test)]

@@ -220,8 +220,9 @@ fn is_about_cgroup(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|errno| about.contains(&errno))
 }
 
-/// The frame of a child, and the descriptors that must stay open until the clone: duplicates of
-/// those that lie in the range of the targets, so that the child can install them in order.
+/// The frame of a child, and the descriptors that must stay open until the clone. These are
+/// duplicates of descriptors in the range of the targets, so that the child can install them in
+/// order.
 fn frame(prepared: &Prepared, report: Option<OwnedFd>) -> io::Result<(Frame, Vec<OwnedFd>)> {
     let mut lifted = Vec::new();
     let place = prepared.ready.as_ref().map(|(_, place)| RawFd::from(*place));
@@ -351,7 +352,7 @@ impl Report {
     }
 
     /// Returns true if a child of an earlier image has executed. For such a child the kernel does
-    /// not clear the word: it does so only while another process uses the same memory (mm_release
+    /// not clear the word. It does so only while another process uses the same memory (mm_release
     /// in kernel/fork.c), and that image is gone.
     fn has_left_another(&self) -> bool {
         self.memory.is_none() && procfs::has_executed(self.pid)

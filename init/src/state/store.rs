@@ -49,7 +49,7 @@ type Place = (usize, usize);
 /// Records by key. A hash map, because each commit looks up each changed record.
 type Index = HashMap<Box<[u8]>, Place, BuildHasherDefault<DefaultHasher>>;
 
-/// See the module.
+/// The state store.
 #[derive(Debug)]
 pub(crate) struct Store {
     memory: SharedMemory,
@@ -63,7 +63,7 @@ pub(crate) struct Store {
     /// The maximum size of a half in bytes.
     limit: usize,
     staged: Staged,
-    /// A changed record could not be encoded, so the log lacks a part of the state.
+    /// True if a changed record could not be encoded, so that the log lacks a part of the state.
     is_incomplete: bool,
 }
 
@@ -288,8 +288,9 @@ impl Store {
 
     /// Commits everything that was staged, at once.
     ///
-    /// # Errors The store cannot grow, and keeps the state of the previous commit. Or a record
-    /// could not be encoded, and no later commit succeeds.
+    /// # Errors
+    /// The store cannot grow, and keeps the state of the previous commit. Or a record could not be
+    /// encoded, and no later commit succeeds.
     pub(crate) fn commit(&mut self) -> io::Result<()> {
         if self.is_incomplete {
             return Err(io::Error::other("a record cannot be written"));
@@ -560,7 +561,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "memfd_create, and mmap of a file")]
-    fn the_key_of_the_longest_name_fits_a_frame() {
+    fn key_of_the_longest_name_fits_a_frame() {
         let name = Name::new(&"x".repeat(groundstate_units::limit::NAME)).unwrap();
         let mut table: Table<Name, u64> = Table::of(BTreeMap::from([(name.clone(), 1)]));
         let mut store = Store::new().unwrap();
@@ -579,7 +580,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "memfd_create, and mmap of a file")]
-    fn a_record_that_fits_no_frame_leaves_nothing_staged() {
+    fn record_that_exceeds_a_frame_leaves_nothing_staged() {
         let mut store = Store::new().unwrap();
         store.put(&key(1), &1u64);
         let staged = store.staged.bytes.clone();

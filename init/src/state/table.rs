@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_of_stored_entries_goes_on_in_their_order() {
+    fn queue_of_stored_entries_continues_in_order() {
         let mut queue = Queue::of(BTreeMap::from([(7, 'a'), (9, 'b')]));
         queue.extend(['c']);
         assert_eq!(queue.table().take_changes().into_iter().collect::<Vec<_>>(), [7, 9, 10]);

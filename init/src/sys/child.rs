@@ -351,9 +351,9 @@ pub(super) fn enter_cgroup(cgroup: RawFd) -> isize {
     write_to(cgroup, c"cgroup.procs", b"0")
 }
 
-/// Writes these digits to oom_score_adj. It must be done with PID 1's privileges: a privileged
-/// write also sets the lowest value allowed to an unprivileged process, which is PID 1's own
-/// before.
+/// Writes these digits to oom_score_adj. It must be done with PID 1's privileges. A privileged
+/// write also sets the lowest value that an unprivileged process may choose later; until then that
+/// is PID 1's own value.
 pub(super) fn set_score(digits: &[u8]) -> isize {
     write_to(libc::AT_FDCWD, c"/proc/self/oom_score_adj", digits)
 }

@@ -10,9 +10,9 @@ use std::os::fd::RawFd;
 pub(crate) struct Limit {
     /// RLIMIT_*.
     pub resource: u32,
-    /// u64::MAX is infinity.
+    /// The soft limit; u64::MAX is infinity.
     pub soft: u64,
-    /// u64::MAX is infinity.
+    /// The hard limit; u64::MAX is infinity.
     pub hard: u64,
 }
 
@@ -60,30 +60,30 @@ pub(crate) struct Rights {
 /// The program to run and its credentials.
 #[derive(Clone, Debug)]
 pub(crate) struct Orders {
-    /// Tried in order, as execvp(3) does: more than one for a bare name.
+    /// The programs to try in order, as execvp(3) does: more than one for a bare name.
     pub programs: Vec<CString>,
     pub argv: Vec<CString>,
-    /// `N=V`.
+    /// The environment as `N=V`.
     pub envp: Vec<CString>,
     /// True to append `LISTEN_PID=` with the child's own pid.
     pub listen_pid: bool,
-    /// Set in this order.
+    /// The limits, set in this order.
     pub limits: Vec<Limit>,
     /// Supplementary groups.
     pub groups: Option<Vec<u32>>,
-    /// All three gids.
+    /// The value of all three gids.
     pub gid: Option<u32>,
-    /// All three uids.
+    /// The value of all three uids.
     pub uid: Option<u32>,
-    /// Applied around the change of user; `None` if not requested.
+    /// The capability settings, applied around the change of user; `None` if not requested.
     pub rights: Option<Rights>,
     /// chroot(2).
     pub root: Option<CString>,
-    /// Entered as the user.
+    /// The working directory, entered as the user.
     pub dir: CString,
     /// True if `/` replaces a missing directory.
     pub dir_optional: bool,
-    /// Mode bits.
+    /// The umask.
     pub umask: u32,
 }
 

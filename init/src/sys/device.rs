@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_a_mapped_device_ends_within_its_request() {
+    fn mapped_device_name_must_fit_its_request() {
         let request = removal("vg-root").unwrap();
         assert_eq!(&request[MAPPER_NAME][..8], b"vg-root\0");
         assert_eq!(u32::from_ne_bytes(request[12..16].try_into().unwrap()), 312);

@@ -107,7 +107,7 @@ extern "C" fn at_fault(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_
 fn again(next: &Next, signal: u32) {
     // Signals from here on are for the next image; earlier ones are recorded.
     block_all();
-    let noted = [u64::from(signal), signal::not_dealt_with()];
+    let noted = [u64::from(signal), signal::unhandled()];
     let notes = usize::try_from(next.notes).unwrap_or(usize::MAX);
     // SAFETY: the kernel reads the sixteen bytes.
     unsafe { raw::call(libc::SYS_pwrite64, [notes, noted.as_ptr() as usize, 16, 0, 0, 0]) };
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "fork")]
-    fn a_fault_goes_on_as_the_next_image() {
+    fn fault_or_panic_executes_the_next_image() {
         let (exit, noted) = fate(|| std::process::abort());
         assert_eq!((exit, noted[0]), (Exit::Code(42), libc::SIGABRT as u8));
         let (exit, noted) = fate(by_panic);
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "fork")]
-    fn a_child_of_the_armed_process_just_ends() {
+    fn fault_in_a_child_of_the_armed_process_ends_only_the_child() {
         let (exit, _) = fate(|| {
             let child = process::fork(&[], || std::process::abort()).unwrap();
             let ended = wait::await_end(child).unwrap();

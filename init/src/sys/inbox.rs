@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_are_read_in_order_and_those_of_a_commit_are_not() {
+    fn uncommitted_inputs_are_read_in_order() {
         let bytes = vec![b'x'; 3 * TEXT + 1];
         let mut committed_at = 0;
         let memory = written(|| {
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_the_kernel_has_written_and_init_has_not_is_an_input() {
+    fn exit_written_only_by_the_kernel_is_an_input() {
         let memory = written(|| {
             let hand = end_in_hand().cast::<u8>();
             for (at, value) in [(8, libc::CLD_EXITED), (16, 42), (24, 5)] {
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_page_does_not_say_where_a_message_goes() {
+    fn damaged_inbox_page_does_not_redirect_a_message() {
         let mut memory = written(|| {});
         memory.0.fill(0xff);
         let base = memory.0.as_mut_ptr();

@@ -1,4 +1,4 @@
-//! Descriptors over an exec of init itself: all stay open, the next image takes over those that its
+//! Descriptors over an exec of init itself. All stay open; the next image takes over those that its
 //! state names and closes the rest. fcntl(2), close_range(2).
 //!
 //! [`keep_all`] may run in the fault handler: it allocates nothing and calls only functions that are
@@ -26,7 +26,7 @@ pub(crate) fn keep_all() {
     }
 }
 
-/// The same, by trying each number.
+/// Like [`keep_all`], by trying each number.
 pub(crate) fn keep_each() {
     (3..NUMBERS).for_each(keep);
 }
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "fork")]
-    fn what_is_taken_stays_and_the_rest_is_closed() {
+    fn taken_descriptors_stay_open_and_the_rest_is_closed() {
         let opened = || File::open("/dev/null").unwrap().into_raw_fd();
         let child = process::fork(&[], || {
             // Forgets the descriptors that other tests have taken.
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "fork")]
-    fn pidfds_of_two_processes_are_two_though_they_may_be_one_inode() {
+    fn pidfds_of_two_processes_have_two_identities() {
         let waits = || {
             process::fork(&[], || {
                 nix::unistd::pause();
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_descriptors_are_numbers() {
+    fn only_decimal_names_are_descriptor_numbers() {
         assert_eq!(number_in(b"17"), Some(17));
         assert_eq!(number_in(b"."), None);
         assert_eq!(number_in(b""), None);

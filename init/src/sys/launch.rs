@@ -5,8 +5,8 @@
 //! - [`copied`]: a fork, also for a child with its own OOM score.
 //! - [`thinking`]: a fork, for a child that runs Rust code before its exec (env-files).
 //!
-//! None uses CLONE_VFORK. It would suspend PID 1 until the exec has read the binary: for ever on a
-//! hung file system, in a frozen cgroup, or after a SIGSTOP by the unit's own user.
+//! None uses CLONE_VFORK. It would suspend PID 1 until the exec has read the binary. That may be
+//! for ever on a hung file system, in a frozen cgroup, or after a SIGSTOP by the unit's own user.
 //! [`crate::spawn`] chooses the way.
 
 use super::child::Plan;
@@ -47,9 +47,9 @@ static NO_CLONE3: AtomicBool = AtomicBool::new(false);
 static NO_JOINING: AtomicBool = AtomicBool::new(false);
 
 /// Records that a child was killed before its first step, when it was cloned into a cgroup. This
-/// happens to every such child after the kernel once killed all of PID 1's own cgroup and PID 1
-/// survived (seen with Linux 6.18, which compares kill counters). From now on children join their
-/// cgroup themselves.
+/// happens to every such child once the kernel has killed PID 1's own cgroup and PID 1 has survived
+/// (seen with Linux 6.18, which compares kill counters). From now on children join their cgroup
+/// themselves.
 pub(crate) fn died_at_birth() {
     NO_JOINING.store(true, Ordering::Relaxed);
 }
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_child_reads_is_there_until_it_has_left_and_freed_then() {
+    fn plan_of_a_sharing_child_is_freed_after_the_child_has_left() {
         // SAFETY: the plan is this thread's.
         let (_, _, shared) = child(|plan| unsafe {
             assert_eq!(
@@ -388,7 +388,7 @@ mod tests {
 
     #[cfg(miri)]
     #[test]
-    fn a_whole_child_reads_nothing_but_its_plan() {
+    fn child_reads_only_its_plan_until_its_exec() {
         use super::super::child::tests::pretended;
 
         let (board, id, shared) = child(|plan| {

@@ -15,9 +15,9 @@ const NAME_AT: usize = 19;
 /// A directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry<'b> {
-    /// Without the NUL.
+    /// The name, without the NUL.
     pub(crate) name: &'b [u8],
-    /// False also if the file system does not report types.
+    /// True for a directory. False also if the file system does not report types.
     pub(crate) is_directory: bool,
 }
 
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "getdents64")]
-    fn all_of_a_large_directory_is_seen_once() {
+    fn each_entry_of_a_large_directory_is_listed_once() {
         let dir = std::env::temp_dir().join(format!("groundstate-listing-{}", std::process::id()));
         std::fs::create_dir_all(dir.join("below")).unwrap();
         let files: BTreeSet<String> = (0..500).map(|n| format!("a file of number {n}")).collect();
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_entries_end_it() {
+    fn invalid_directory_entries_end_the_listing() {
         assert_eq!(entries(&[]).count(), 0);
         assert_eq!(entries(&[0; 18]).count(), 0);
         assert_eq!(entries(&[0; 19]).count(), 1);

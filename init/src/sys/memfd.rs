@@ -1,4 +1,4 @@
-//! Memory with a descriptor and seals: the loader passes a generation to PID 1 in it, and init runs
+//! Memory with a descriptor and seals. The loader passes a generation to PID 1 in it, and init runs
 //! from it when its file is gone. memfd_create(2), fcntl(2) "File Sealing".
 
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};

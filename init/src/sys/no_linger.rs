@@ -15,24 +15,24 @@ const SIGNAL: Signal = Signal::SIGURG;
 
 /// The timer, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Impatience(Option<i32>);
+pub(crate) struct InterruptTimer(Option<i32>);
 
 /// Runs `work` with a timer that interrupts blocking calls (EINTR). Do not use it around a clone:
 /// the frequent signals would keep the kernel from completing it.
 pub(crate) fn close_without_linger<T>(work: impl FnOnce() -> T) -> T {
-    let _impatience = Impatience::begin();
+    let _impatience = InterruptTimer::begin();
     work()
 }
 
-impl Impatience {
+impl InterruptTimer {
     /// Starts the timer for this thread.
-    pub(crate) fn begin() -> Impatience {
+    pub(crate) fn begin() -> InterruptTimer {
         // Without a timer the work is done all the same.
-        Impatience(begin().ok())
+        InterruptTimer(begin().ok())
     }
 }
 
-impl Drop for Impatience {
+impl Drop for InterruptTimer {
     fn drop(&mut self) {
         if let Some(timer) = self.0 {
             // SAFETY: timer_delete(2) takes the number of a timer of ours.
@@ -58,7 +58,7 @@ fn begin() -> io::Result<i32> {
     check(unsafe {
         libc::syscall(libc::SYS_timer_create, clock, &raw const event, &raw mut timer)
     })?;
-    let impatience = Impatience(Some(timer));
+    let impatience = InterruptTimer(Some(timer));
     let every = libc::timespec { tv_sec: 0, tv_nsec: i64::from(LONGEST.subsec_nanos()) };
     let when = libc::itimerspec { it_interval: every, it_value: every };
     let none = ptr::null_mut::<libc::itimerspec>();
@@ -92,7 +92,7 @@ pub(crate) mod tests {
 
     /// Runs the work in a process of its own and asserts that it ends.
     #[track_caller]
-    pub(crate) fn comes_to_an_end(work: impl FnOnce()) {
+    pub(crate) fn assert_ends(work: impl FnOnce()) {
         let child = process::fork_whole(|| {
             work();
             0
@@ -103,11 +103,11 @@ pub(crate) mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "fork")]
     fn close_does_not_linger_with_unread_sent_data() {
-        comes_to_an_end(|| {
+        assert_ends(|| {
             let (connection, _listener) = stuck();
             close_without_linger(|| drop(connection));
         });
-        comes_to_an_end(|| {
+        assert_ends(|| {
             let (ours, theirs) = UnixStream::pair().unwrap();
             let (connection, _listener) = stuck();
             socket::send(theirs.as_fd(), b"x", &[connection.as_fd()]).unwrap();
@@ -119,7 +119,7 @@ pub(crate) mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "fork")]
     fn truncated_descriptors_block_no_process() {
-        comes_to_an_end(|| {
+        assert_ends(|| {
             let (ours, theirs) = socket::pair().unwrap();
             let (connection, _listener) = stuck();
             socket::send(theirs.as_fd(), b"x", &[connection.as_fd()]).unwrap();

@@ -206,7 +206,7 @@ pub(crate) mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "fork")]
-    fn a_forked_child_keeps_only_what_it_is_given_and_its_panic_ends_it_alone() {
+    fn forked_child_has_only_kept_descriptors_and_its_panic_ends_only_the_child() {
         let kept = File::open("/dev/null").unwrap();
         let dropped = File::open("/dev/null").unwrap();
         let (kept_number, dropped_number) = (kept.as_raw_fd(), dropped.as_raw_fd());
@@ -225,7 +225,7 @@ mod schedule_tests {
     use super::*;
 
     #[test]
-    fn each_processor_has_its_bit() {
+    fn each_processor_has_its_own_affinity_bit() {
         assert_eq!(mask(&[]), [0]);
         assert_eq!(mask(&[63, 0, 64, 63]), [1 << 63 | 1, 1]);
         let far = mask(&[u16::MAX]);

@@ -29,10 +29,10 @@ pub(super) unsafe fn call(number: libc::c_long, args: [usize; 6]) -> isize {
     result
 }
 
-/// The same where the child never shares memory: `svc 0` of the AArch64 convention.
+/// The same call by `svc 0` of the AArch64 convention. There, a child never shares memory.
 ///
 /// # Safety
-/// As above.
+/// The caller keeps the contract of the system call, as above.
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 #[inline(always)]
 pub(super) unsafe fn call(number: libc::c_long, args: [usize; 6]) -> isize {
@@ -73,7 +73,7 @@ pub(super) mod pretended {
         KERNEL.with(|kernel| *kernel.borrow_mut() = Some(Box::new(by)));
     }
 
-    /// Returns ENOSYS without such a function.
+    /// Passes the call to that function. Returns ENOSYS without one.
     pub(in crate::sys) unsafe fn call(number: libc::c_long, args: [usize; 6]) -> isize {
         let none = -(libc::ENOSYS as isize);
         KERNEL.with(|kernel| kernel.borrow_mut().as_mut().map_or(none, |by| by((number, args))))

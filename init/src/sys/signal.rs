@@ -85,7 +85,7 @@ pub(crate) fn ignore(signal: Signal) -> io::Result<()> {
     Ok(())
 }
 
-/// Blocked signals that are received one by one.
+/// A set of blocked signals that are received one by one.
 pub(crate) struct Awaited(libc::sigset_t);
 
 impl Awaited {
@@ -243,7 +243,7 @@ pub(crate) fn bit(signal: i32) -> u64 {
 }
 
 /// Signals that have arrived and were not handled.
-pub(super) fn not_dealt_with() -> u64 {
+pub(super) fn unhandled() -> u64 {
     RUNG.load(Ordering::SeqCst) | TAKEN.load(Ordering::SeqCst)
 }
 
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "sigaction")]
-    fn what_is_ignored_is_noted_and_forgotten_again() {
+    fn ignored_signal_is_recorded_until_its_default_is_restored() {
         let signal = Signal::SIGSTKFLT;
         ignore(signal).unwrap();
         assert_ne!(ignored() & bit(libc::SIGSTKFLT), 0);
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "sigtimedwait")]
-    fn a_signal_is_waited_for_and_not_for_ever() {
+    fn wait_for_a_signal_returns_the_signal_or_times_out() {
         let awaited = Awaited::block([libc::SIGWINCH, libc::SIGRTMIN() + 3]);
         let none = awaited.next(Duration::from_millis(1)).unwrap_err();
         assert_eq!(none.kind(), io::ErrorKind::WouldBlock);
@@ -308,7 +308,7 @@ mod signal_pipe_tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "sigaction")]
-    fn what_came_is_told_once_and_the_pipe_is_empty_afterwards() {
+    fn arrived_signals_are_taken_once_and_the_pipe_is_empty_afterwards() {
         let bell = SignalPipe::hang().unwrap();
         let (one, other) = (libc::SIGRTMAX() - 1, libc::SIGRTMAX() - 2);
         bell.listen(one).unwrap();
@@ -336,7 +336,7 @@ mod signal_pipe_tests {
     }
 
     #[test]
-    fn each_signal_has_a_bit_of_its_own() {
+    fn each_signal_has_its_own_bit() {
         assert_eq!((bit(1), bit(64), bit(0), bit(65), bit(-1)), (1, 1 << 63, 0, 0, 0));
     }
 }

@@ -4,7 +4,7 @@
 //! Each received descriptor becomes owned at once, so none leaks whatever the caller does. Nothing
 //! here blocks.
 
-use crate::sys::no_linger::{Impatience, close_without_linger};
+use crate::sys::no_linger::{InterruptTimer, close_without_linger};
 use crate::sys::{Pid, check, device, inbox};
 use mio::net::UnixStream;
 use nix::errno::Errno;
@@ -244,7 +244,7 @@ pub(crate) fn receive_into_inbox(
         return close_without_linger(|| receive_with(socket, buffer, room, 0));
     };
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-    let _impatience = carries_descriptors(socket)?.then(Impatience::begin);
+    let _impatience = carries_descriptors(socket)?.then(InterruptTimer::begin);
     // SAFETY: the header and all it points at lie in memory that stays mapped and is used only
     // here; the kernel also writes the length of the message there.
     unsafe {
@@ -423,7 +423,7 @@ pub(crate) mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "getsockname")]
-    fn a_name_that_is_longer_than_what_holds_it_is_not_read() {
+    fn socket_name_longer_than_its_buffer_is_not_returned() {
         let longest = with_the_longest_path(&std::env::temp_dir());
         assert_eq!(unix_name(&longest).and_then(|name| name.path().map(Path::to_owned)), None);
         let (unnamed, _) = pair().unwrap();
@@ -463,7 +463,7 @@ pub(crate) mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "sendmsg")]
-    fn no_sender_makes_us_wait_for_its_connection() {
+    fn linger_of_a_received_connection_is_disabled() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let sent = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         setsockopt(&sent, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 3600 }).unwrap();
@@ -475,7 +475,7 @@ pub(crate) mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "setsockopt")]
-    fn a_message_without_its_descriptors_says_who_sent_it_and_that_it_was_cut() {
+    fn message_with_dropped_descriptors_keeps_its_sender_and_counts_as_truncated() {
         let (ours, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();
         setsockopt(&theirs, sockopt::PassCred, &true).unwrap();
         let null = std::fs::File::open("/dev/null").unwrap();
@@ -523,7 +523,7 @@ pub(crate) mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "setsockopt")]
-    fn the_sender_and_a_cut_off_are_told() {
+    fn truncated_datagram_is_marked_and_keeps_its_sender() {
         let (ours, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();
         setsockopt(&theirs, sockopt::PassCred, &true).unwrap();
         ours.send(b"0123456789").unwrap();
@@ -550,7 +550,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_came_along_is_read_as_the_kernel_writes_it() {
+    fn control_data_of_the_kernel_is_parsed() {
         let sender = Peer { pid: Pid::from_raw(7), uid: u32::MAX, gid: 9 };
         let bytes = [
             of(libc::SCM_CREDENTIALS, &[7, -1, 9]),
@@ -564,7 +564,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_part_that_lies_about_its_length_gives_no_more_than_is_there() {
+    fn control_data_with_a_wrong_length_is_read_within_its_bounds() {
         let numbers = [3i32, 4].map(i32::to_ne_bytes).concat();
         for length in [24, 25, 32, 1 << 20, usize::MAX - 7, usize::MAX] {
             let bytes = part(length, libc::SCM_RIGHTS, &numbers);
@@ -580,7 +580,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn any_bytes_are_read_to_their_end_and_not_beyond() {
+    fn any_control_data_is_parsed_within_its_bounds() {
         let whole =
             [of(libc::SCM_CREDENTIALS, &[7, 8, 9]), of(libc::SCM_RIGHTS, &[3, 4, 5])].concat();
         for length in 0..whole.len() {
@@ -605,7 +605,7 @@ mod peer_tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "getsockopt")]
-    fn the_groups_of_a_peer_are_those_of_its_process() {
+    fn groups_of_a_peer_are_those_of_its_process() {
         let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let own = nix::unistd::getgroups().unwrap();
         let mut own: Vec<u32> = own.iter().map(|group| group.as_raw()).collect();

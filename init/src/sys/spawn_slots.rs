@@ -219,7 +219,7 @@ pub(super) mod tests {
     use std::mem::ManuallyDrop;
     use std::sync::Mutex;
 
-    /// Never freed, but not a leak: `ALL` refers to it.
+    /// Keeps memory for ever. `ALL` refers to it, so it is no leak.
     fn kept<T: Send + 'static>(mut memory: Vec<T>) -> NonNull<T> {
         static ALL: Mutex<Vec<Box<dyn Any + Send>>> = Mutex::new(Vec::new());
         let first = NonNull::new(memory.as_mut_ptr()).unwrap();
@@ -235,7 +235,7 @@ pub(super) mod tests {
     }
 
     impl Stack {
-        /// The same for a stack; never to be dropped.
+        /// A stack in ordinary memory, for tests without children; never to be dropped.
         pub(in crate::sys) fn plain() -> ManuallyDrop<Stack> {
             let memory = vec![0u128; (GUARD + STACK) / size_of::<u128>()];
             ManuallyDrop::new(Stack(kept(memory).cast()))
@@ -243,7 +243,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_slot_is_not_given_out_again_soon() {
+    fn released_slot_rests_before_it_is_reused() {
         let mut board = SpawnSlots::plain();
         let first = board.take(0).unwrap();
         board.give_back(first);
@@ -255,7 +255,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_a_child_tells_is_read_while_it_tells_it() {
+    fn progress_is_read_while_the_child_writes_it() {
         let mut board = SpawnSlots::plain();
         let id = board.take(0).unwrap();
         std::thread::scope(|scope| {
@@ -277,7 +277,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn whatever_stands_in_a_slot_is_read_and_a_number_of_none_is_of_the_last() {
+    fn invalid_slot_content_and_invalid_slot_number_are_read_without_panic() {
         let mut board = SpawnSlots::plain();
         let id = std::iter::from_fn(|| board.take(0)).last().unwrap();
         let slot = board.slot(id);
@@ -291,7 +291,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_stack_can_be_written_from_its_first_to_its_last_byte() {
+    fn stack_is_writable_from_its_first_to_its_last_byte() {
         let stack = Stack::plain();
         let (base, size) = stack.span();
         assert_eq!((base.addr() % 16, size % 16), (0, 0));

@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "fork")]
-    fn whether_it_is_a_child_is_asked_of_the_process_and_not_of_its_pid() {
+    fn reaped_child_behind_a_pidfd_is_no_child() {
         let child = process::fork(&[], || 0).unwrap();
         let [ours, other] = [child, nix::unistd::getppid()].map(|pid| signal::pidfd(pid).unwrap());
         assert_eq!(is_child_behind(ours.as_fd()), Some(true));

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 /// How long a zone that was read stays valid.
 const ZONE_AGE: Duration = Duration::from_secs(60);
-/// The longest sleep without a due timer: about a month, in seconds.
+/// The longest sleep without a due timer, in seconds: a month.
 const FAR: i64 = 30 * 86_400;
 
 /// Without a timerfd, the smallest offset that counts as a jump of the wall clock, in microseconds.

@@ -41,7 +41,7 @@ pub(crate) enum Order {
     Keep(RunId, Box<Alarm>),
     /// Its unit was started or has ended.
     Past(RunId, History),
-    /// Watch these paths; report nothing before [`Order::Look`].
+    /// Watch these paths, and report nothing before [`Order::Look`].
     Watch(RunId, Watch),
     /// Firings count: look now and report the first reason. Only changes after this time count, so
     /// changes by the activated unit itself are ignored.

@@ -1,6 +1,6 @@
 //! Triggers, as PID 1 sees them: carries out the machine's orders about `socket`, `timer` and
 //! `path` units, and reports the outcome. Children do all work that may block on a disk or opens a
-//! network socket: one opens the sockets of a unit ([`open`]), and *lookouts* keep clocks and watch
+//! network socket. One opens the sockets of a unit ([`open`]), and *lookouts* keep clocks and watch
 //! paths. One lookout watches all paths, except those where a look may block; these have lookouts
 //! of their own.
 //!

@@ -421,8 +421,8 @@ fn pipe(opened: &OwnedFd, socket: &Socket) {
 }
 
 // Resolves a path on which a file is to be created, and creates missing directories. It opens each
-// directory in turn and follows a symbolic link only if it belongs to root or to init's own user,
-// so that no other user can redirect the creation. Runs in children of PID 1, because these calls
+// directory in turn and follows a symbolic link only if the link belongs to root or to init's own
+// user. So no other user can redirect the creation. Runs in children of PID 1, because these calls
 // may wait for a disk.
 
 /// Links on one path; the kernel's own limit (path_resolution(7)).
@@ -520,7 +520,7 @@ mod safe_mkdir_path_tests {
     use super::*;
 
     #[test]
-    fn directories_are_made_and_own_links_followed() {
+    fn missing_directories_are_created_and_own_links_followed() {
         let dir = std::env::temp_dir().join(format!("gs-way-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         std::os::unix::fs::symlink("real", dir.join("link")).unwrap();

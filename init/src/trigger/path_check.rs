@@ -46,7 +46,7 @@ pub(super) struct Aimed {
     print: Option<Print>,
     /// The earliest time of that state.
     printed: Time,
-    /// Its state before changes counted, until it is compared with the present one.
+    /// Its state from before the order to look, until it is compared with the present one.
     older: Option<Option<Print>>,
     /// True if it last fired although the time of the change was uncertain.
     in_doubt: bool,
@@ -350,7 +350,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn reasons_that_are_states_last_and_those_that_are_changes_count_once() {
+    fn path_state_fires_as_long_as_it_holds_and_path_change_fires_once() {
         let dir = std::env::temp_dir().join(format!("gs-look-{}", std::process::id()));
         fs::create_dir_all(dir.join("in")).unwrap();
         let aim = |look, path: &str| Aimed::new(look, dir.join(path).display().to_string());
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_counts_if_it_came_after_what_is_activated_has_ended_whenever_it_is_looked_for() {
+    fn path_change_counts_only_after_the_exit_of_the_activated_unit() {
         const LONG: Duration = Duration::from_secs(3_600);
         let dir = std::env::temp_dir().join(format!("gs-late-{}", std::process::id()));
         fs::create_dir_all(&dir).unwrap();
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_may_have_come_after_the_end_counts_every_other_time() {
+    fn path_change_of_uncertain_time_counts_every_other_time() {
         let path = std::env::temp_dir().display().to_string();
         let mut aimed = Aimed::new(Look::Changed, path);
         let told = [When::About, When::About, When::About, When::After, When::About, When::Before];
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_directory_that_is_there_is_watched_for_what_is_made_in_it() {
+    fn only_the_last_existing_directory_is_watched_for_new_entries() {
         let aimed = Aimed::new(Look::Exists, "/usr/none/such/x".to_string());
         let watches = aimed.watches();
         let paths: Vec<_> = watches.iter().map(|(path, _, _)| path.to_str().unwrap()).collect();
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_before_or_after_unless_it_is_too_near_to_be_told() {
+    fn change_close_to_the_compared_time_is_undecided() {
         let since = Duration::from_millis(100_500);
         let at = |millis: i64| compare((millis / 1_000, millis % 1_000 * 1_000_000), since);
         assert_eq!(at(100_500), When::After);
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_in_its_place_is_as_old_as_that_whatever_else_comes_into_the_directory() {
+    fn time_of_a_replaced_file_ignores_other_changes_in_its_directory() {
         let dir = std::env::temp_dir().join(format!("gs-busy-{}", std::process::id()));
         fs::create_dir_all(&dir).unwrap();
         let path = dir.join("x");
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_in_its_place_or_taken_away_is_told_of_by_what_leads_there() {
+    fn replaced_or_removed_file_is_dated_by_the_links_and_directory_on_its_path() {
         let dir = std::env::temp_dir().join(format!("gs-print-{}", std::process::id()));
         for place in ["old", "new"] {
             fs::create_dir_all(dir.join(place)).unwrap();

@@ -237,7 +237,7 @@ impl Triggers {
 /// The child's answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
-    /// The sockets are open and passed with the message.
+    /// The sockets are open, and the message has them.
     Opened,
     /// The socket that failed, and the errno.
     Broken(String, i32),

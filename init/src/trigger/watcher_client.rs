@@ -39,7 +39,7 @@ pub(super) fn run(socket: &OwnedFd, may_block: bool) -> u8 {
 /// Returns true if a look at one of these paths may block, by the present mount table.
 fn may_block(watch: &Watch) -> bool {
     let table = mount_table::table().ok();
-    let table = table.filter(|table| mount_table::has_elsewheres_below(table, "/"));
+    let table = table.filter(|table| mount_table::has_remote_mount_below(table, "/"));
     let Some(table) = table else { return false };
     watch.looks.iter().any(|(_, path)| {
         // A glob is expanded in each directory that it leads into.
@@ -47,7 +47,7 @@ fn may_block(watch: &Watch) -> bool {
         let fixed =
             plain.map_or(path.as_str(), |start| start.rsplit_once('/').map_or("/", |p| p.0));
         let fixed = if fixed.is_empty() { "/" } else { fixed };
-        (plain.is_some() && mount_table::has_elsewheres_below(&table, fixed))
+        (plain.is_some() && mount_table::has_remote_mount_below(&table, fixed))
             || mount_table::open_asked(&table, fixed, OFlag::O_PATH)
                 .is_err_and(|e| e == Errno::EXDEV)
     })
@@ -107,7 +107,7 @@ impl Watcher<'_> {
         }
         match poll(&mut fds, timeout) {
             Ok(_) | Err(Errno::EINTR) if look_again.is_some_and(|at| at <= clock::now()) => {
-                self.look_at_all()
+                self.check_awaited_runs()
             }
             Ok(_) | Err(Errno::EINTR) => Ok(()),
             Err(error) => Err(error.into()),
@@ -300,7 +300,7 @@ impl Watcher<'_> {
         let mut concerned = BTreeMap::new();
         for event in &events {
             if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
-                return self.look_at_all();
+                return self.check_awaited_runs();
             }
             self.concern(event, &mut concerned);
         }
@@ -331,7 +331,7 @@ impl Watcher<'_> {
         }
     }
 
-    fn look_at_all(&mut self) -> io::Result<()> {
+    fn check_awaited_runs(&mut self) -> io::Result<()> {
         for run in self.runs.keys().copied().collect::<Vec<_>>() {
             self.perhaps_changed(run);
             self.look_at(run)?;

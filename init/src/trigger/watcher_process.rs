@@ -209,7 +209,7 @@ mod tests {
     use groundstate_units::machine::event::RunId;
 
     #[test]
-    fn one_that_takes_no_orders_is_given_up_and_nothing_grows() {
+    fn lookout_that_accepts_no_orders_is_abandoned_and_its_queue_is_bounded() {
         let (ours, theirs) = raw::pair().unwrap();
         let pid = process::fork(&[theirs.as_fd()], || {
             loop {

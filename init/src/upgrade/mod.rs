@@ -170,11 +170,11 @@ pub(crate) struct Images {
     pub(crate) previous: Option<(OwnedFd, Time)>,
     /// The state store for the next image. `None` if the kernel has no memfds.
     pub(crate) store: Option<Store>,
-    /// For `stats`.
+    /// The commit counters, for `stats`.
     pub(crate) commits: Commits,
     /// Inputs since the last commit. The fault handler writes to it too.
     pub(crate) inbox: Option<File>,
-    /// Until then, another crash counts as one in a row.
+    /// The time until which another crash counts as one in a row.
     pub(crate) steady_at: Option<Time>,
     /// Number of crashes in a row.
     pub(crate) row: u32,
@@ -292,7 +292,7 @@ impl Images {
 
 /// Arms the fault handler with the previous binary until the new image is ready: a crash executes
 /// that binary with the same state.
-pub(crate) fn gives_way_to(previous: &OwnedFd, resume: &Resume) {
+pub(crate) fn arm_fallback(previous: &OwnedFd, resume: &Resume) {
     let resume = Resume { previous: None, gave_way: true, ..resume.clone() };
     // If this fails, a crash has no fallback.
     let words = arguments(word("--resume", &resume));

@@ -163,7 +163,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn what_is_emptied_ends_where_something_else_is_mounted() {
+    fn emptying_of_an_old_root_stops_at_mount_points() {
         let top = std::env::temp_dir().join(format!("gs-empty-{}", std::process::id()));
         let far = top.join("a/b/far");
         fs::create_dir_all(&far).unwrap();

@@ -55,7 +55,7 @@ impl Init {
         self.finish_and_keep();
     }
 
-    /// The same; returns the sandbox for further use.
+    /// Like [`Init::finish`]; returns the sandbox for further use.
     pub fn finish_and_keep(self) -> Sandbox {
         let recorded = self.recorded;
         let left = self.finish_after_crash_and_keep();
@@ -68,12 +68,12 @@ impl Init {
         left
     }
 
-    /// The same for an init that has crashed: its record may contain duplicates.
+    /// Like [`Init::finish`] for an init that has crashed: its record may contain duplicates.
     pub fn finish_after_crash(self) {
         self.finish_after_crash_and_keep();
     }
 
-    /// The same; returns the sandbox.
+    /// Like [`Init::finish_after_crash`]; returns the sandbox.
     pub fn finish_after_crash_and_keep(mut self) -> Sandbox {
         self.check_at_rest();
         self.tell("exit", &json!({}));
@@ -93,7 +93,7 @@ impl Init {
         self.check_with(SPARE_FILES);
     }
 
-    /// The same while units start all the time.
+    /// Checks these invariants while units start all the time.
     pub(crate) fn check_amid_starts(&self) {
         self.check_with(SPARE_FILES + STARTS_UNDER_WAY);
     }
@@ -119,7 +119,8 @@ impl Init {
         assert!(close.is_some(), "{} files, at most {most}: {:?}", files().len(), files());
     }
 
-    /// Within a second after the test, init answers in a quarter of a second.
+    /// Checks that init answers within a quarter of a second, one second after the test at the
+    /// latest.
     fn check_answers(&self) {
         let (late, begin) = (Lateness::of(self.first), Instant::now());
         loop {
@@ -163,8 +164,8 @@ impl Init {
         assert!(clean.is_some(), "{:?} is down and has a process", left());
     }
 
-    /// Each state follows from the previous one, each cause precedes its effect, and without
-    /// further events the last event agrees with the status.
+    /// Checks the events: each state follows from the previous one, and each cause precedes its
+    /// effect. Without further events the last event agrees with the status.
     fn check_events(&self) {
         let seq = || self.tell("ping", &json!({}))["seq"].clone();
         let mut wrong = None;

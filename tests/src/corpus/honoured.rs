@@ -105,9 +105,9 @@ mod tests {
         }
     }
 
-    /// If it fails: a promise that is not kept needs a gap in
-    /// `units/src/import/systemd/table/partly.rs` with the same text, and that text in the
-    /// directive's status in directives.tsv.
+    /// If it fails: a promise that is not kept needs a gap with the same text in
+    /// `units/src/import/systemd/table/partly.rs`. The directive's status in directives.tsv must
+    /// have that text too.
     #[test]
     fn promise_that_is_not_kept_is_reported_by_the_importer() {
         let (text, promises) = (table_of("directives.tsv"), table_of("promises.tsv"));

@@ -15,7 +15,7 @@ use std::process::Command;
 
 /// The path of systemd in Debian.
 const SYSTEMD: &str = "/lib/systemd/systemd";
-/// Fewer services than this prove nothing.
+/// The minimum number of services for a result that proves something.
 const LEAST: usize = 200;
 
 /// The result of one side for one service.

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// The pause between two copies made by one process.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Never returns, and ignores blocked signals.
+/// Multiplies this process. It never returns, and ignores blocked signals.
 pub(super) fn multiply() -> ! {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let mut children: Vec<Child> = Vec::new();

@@ -64,8 +64,8 @@ pub fn live(flags: Flags) -> std::io::Result<i32> {
     Life::begin(flags)?.turn(signals)
 }
 
-/// The first half of a double fork: starts the second half in a session of its own and returns once
-/// the pid file exists or the second half has exited.
+/// The first half of a double fork. It starts the second half in a session of its own, and returns
+/// once the pid file exists or the second half has exited.
 fn go_to_background(flags: &Flags) -> std::io::Result<i32> {
     let file = flags.pid_file.clone().unwrap_or_default();
     let _ = std::fs::remove_file(&file);

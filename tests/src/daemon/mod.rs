@@ -1,6 +1,6 @@
-//! A scriptable stand-in service: it becomes ready, crashes, ignores signals, forks and reloads as
-//! its flags and its control pipe say, so that a test never needs a real daemon or a sleep. Start
-//! with [`flags::HELP`]; the main loop is [`life`].
+//! A scriptable stand-in service. It becomes ready, crashes, ignores signals, forks and reloads as
+//! its flags and its control pipe say. So a test never needs a real daemon or a sleep. Start with
+//! [`flags::HELP`]; the main loop is [`life`].
 
 mod bomb;
 pub mod flags;

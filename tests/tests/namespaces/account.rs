@@ -1,4 +1,4 @@
-//! /etc/passwd on a file system that does not answer, or that is not a regular file: a child may
+//! /etc/passwd on a file system that does not answer, or that is not a regular file. A child may
 //! block in it, PID 1 never does. Also users that are removed later, or that are in too many
 //! groups.
 
@@ -142,7 +142,7 @@ fn open(files: &Sandbox) {
     std::fs::set_permissions(files.path("open"), std::fs::Permissions::from_mode(0o777)).unwrap();
 }
 
-/// Records the uid of each run of a unit.
+/// A command that records the uid of each run of a unit.
 const TELLS: &str =
     "exec-start: /bin/sh -c 'id -u >>DIR/open/$GROUNDSTATE_UNIT; exec DAEMON --children 2'";
 

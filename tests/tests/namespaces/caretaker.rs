@@ -5,7 +5,7 @@ use super::crash::starts;
 use super::saved_state::{is_steady, memories_at_rest};
 use super::upgrade::at_work;
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{crash, is_caretaker, is_committed};
+use groundstate_tests::crash::{crash, is_caretaker, wait_for_commit};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::{Sandbox, program};
@@ -66,7 +66,7 @@ fn damaged_state_makes_init_a_caretaker() {
     }
 }
 
-/// A boot with a bug in that place of init, which acts once the file `now` exists.
+/// A boot with a bug in that place of init; the bug acts once the file `now` exists.
 fn with_bug(files: Sandbox, place: &str) -> Boot {
     let there = format!("{place} {}", files.at("now"));
     let binary = program("GROUNDSTATE_DEBUG_INIT", "init");
@@ -99,7 +99,7 @@ fn three_crashes_in_a_row_make_init_a_caretaker() {
     let mut init = with_bug(two_services(), "each rescue").start("all");
     init.expect_crashes();
     let services = running_services(&init);
-    is_committed(&init);
+    wait_for_commit(&init);
     init.sandbox.put("now", "");
     crash(&init, Signal::SIGSEGV);
     is_caretaker(&init);

@@ -7,8 +7,9 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 use std::process::{Command, Stdio};
 
-/// Seconds, a day before half of what 63 bits of nanoseconds hold: the kernel refuses an offset that
-/// moves a clock past that half (`proc_timens_set_offset` in the kernel's time/namespace.c).
+/// A clock time in seconds, a day before half of the range of 63 bits of nanoseconds. The kernel
+/// refuses an offset that moves a clock past that half (`proc_timens_set_offset` in the kernel's
+/// time/namespace.c).
 const LATE: u64 = 4_611_600_000;
 
 /// The offset that moves this machine's clocks to `LATE`: a machine may have been up for days.

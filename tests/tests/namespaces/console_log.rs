@@ -17,7 +17,7 @@ fn saying_into(file: &str) -> [String; 4] {
     ["sh".to_owned(), "-c".to_owned(), words, "sh".to_owned()]
 }
 
-/// The child that writes for init, by the name it sets for itself.
+/// The child that writes init's messages, by the name it sets for itself.
 fn scribe(init: &Init) -> Process {
     let named = |p: &Process| {
         p.is_alive() && p.read("comm").is_some_and(|name| name.starts_with("groundstate-say"))
@@ -43,7 +43,7 @@ fn init_does_not_wait_for_the_file_system_of_its_own_stderr() {
         files.unit("web", "exec-start: DAEMON");
         let place = files.path("silent");
         std::fs::create_dir(&place).unwrap();
-        let Some(silent) = Silent::that_is_written_in_vain(own, &place) else {
+        let Some(silent) = Silent::with_unanswered_writes(own, &place) else {
             return groundstate_tests::not_run!("no FUSE here");
         };
         let place = Place(place);

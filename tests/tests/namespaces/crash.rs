@@ -1,9 +1,9 @@
 //! Crashes of init: it restores its state, and services and clients do not notice.
 
 use super::hierarchy::BARE;
-use super::upgrade::{at_work, comes_to_its_end, fixed, numbers};
+use super::upgrade::{assert_work_completes, at_work, fixed, numbers};
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{Call, FAULTS, Steps, crash, crash_when, is_committed};
+use groundstate_tests::crash::{Call, FAULTS, Steps, crash, crash_when, wait_for_commit};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::{Sandbox, copy_of_init};
@@ -16,7 +16,7 @@ use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-/// With cgroups, and without.
+/// The wrappers that run init with cgroups and without.
 pub(super) const BOTH: [&[&str]; 2] = [&[], &["/bin/sh", "-c", BARE, "sh"]];
 
 /// The number of crashes that init reports as survived. Returns `None` if it does not answer or
@@ -57,7 +57,7 @@ fn crash_of_init_changes_no_service_and_loses_no_event() {
     let mut waiter = init.client().unwrap();
     waiter.send("wait", &json!({}));
     // A request that arrives just before a crash may stay unanswered.
-    is_committed(&init);
+    wait_for_commit(&init);
     for (survived, fault) in (0..).zip(FAULTS.into_iter().chain(FAULTS)) {
         init.sandbox.order("plain", &format!("say round {survived}"));
         // A crash soon after the previous one is another case.
@@ -78,7 +78,7 @@ fn crash_of_init_changes_no_service_and_loses_no_event() {
         String::from_utf8_lossy(&log.stdout).matches("round").count()
     };
     until("every line is in the log", || (said() == 10).then_some(()));
-    comes_to_its_end(&init);
+    assert_work_completes(&init);
     assert!(
         waiter.answer().is_some_and(|answer| answer.is_ok()),
         "the waiting client gets an answer"
@@ -328,7 +328,7 @@ fn crash_after_a_failed_stop_command_is_survived() {
         let has_run = init.sandbox.path("stopped").exists();
         (has_run && init.processes_of("web") == [main]).then_some(())
     });
-    is_committed(&init);
+    wait_for_commit(&init);
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 1);
     assert_eq!(init.status().state("web"), "stopping", "{}", init.output());
@@ -394,11 +394,11 @@ fn init_in_a_cgroup_of_its_own_does_not_kill_itself_after_a_crash() {
             .expect("the write succeeds");
     }
     let before = init.status();
-    is_committed(&init);
+    wait_for_commit(&init);
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 1);
     assert_eq!(fixed(&init.status()), fixed(&before));
-    comes_to_its_end(&init);
+    assert_work_completes(&init);
 }
 
 #[test]
@@ -414,7 +414,7 @@ fn new_binary_that_crashes_at_once_is_replaced_by_the_previous_one() {
     crash(&init, Signal::SIGABRT);
     has_survived(&init, 1);
     assert_eq!((program(), fixed(&init.status())), (old, fixed(&before)));
-    comes_to_its_end(&init);
+    assert_work_completes(&init);
 }
 
 #[test]

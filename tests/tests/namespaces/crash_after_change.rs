@@ -2,7 +2,7 @@
 
 use super::crash::has_survived;
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{crash, is_committed};
+use groundstate_tests::crash::{crash, wait_for_commit};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::status::Status;
@@ -18,11 +18,6 @@ pub(super) fn limit_files(init: &Init, bytes: &str) {
     assert!(status.expect("prlimit is there").success());
 }
 
-/// Waits until all changes so far are committed.
-pub(super) fn keeps_no_more(init: &Init) {
-    is_committed(init);
-}
-
 #[test]
 fn run_timeout_before_a_crash_is_remembered_after_it() {
     let files = Sandbox::new();
@@ -34,7 +29,7 @@ fn run_timeout_before_a_crash_is_remembered_after_it() {
     let mut init = Boot::new(files).start("all");
     init.when_system("running");
     init.expect_crashes();
-    keeps_no_more(&init);
+    wait_for_commit(&init);
     init.tell("want", &json!({"target": "web"}));
     let was_too_long = |status: &Status| {
         let why = status.unit("web")["reason"]["text"].as_str().unwrap_or_default();
@@ -62,11 +57,11 @@ fn readiness_by_descriptor_before_a_crash_is_remembered() {
         let mut init = Boot::new(files).start("all");
         init.expect_crashes();
         if is_started_later {
-            keeps_no_more(&init);
+            wait_for_commit(&init);
             init.tell("want", &json!({"target": "late"}));
         }
         let main = until("it runs", || init.status().main_pid("late"));
-        keeps_no_more(&init);
+        wait_for_commit(&init);
         init.sandbox.put("go", "");
         init.when_state("late", "running");
         crash(&init, Signal::SIGSEGV);
@@ -85,7 +80,7 @@ fn readiness_by_descriptor_is_still_received_after_a_crash() {
     files.unit("all", "type: virtual");
     let mut init = Boot::new(files).start("all");
     init.expect_crashes();
-    keeps_no_more(&init);
+    wait_for_commit(&init);
     init.tell("want", &json!({"target": "late"}));
     let main = until("it runs", || init.status().main_pid("late"));
     crash(&init, Signal::SIGSEGV);
@@ -109,7 +104,7 @@ fn failed_socket_keeps_its_reason_after_a_crash() {
     files.unit("all", "type: virtual");
     let mut init = Boot::new(files).start("all");
     init.expect_crashes();
-    keeps_no_more(&init);
+    wait_for_commit(&init);
     init.tell("want", &json!({"target": "door"}));
     let failed = init.when_state("door", "failed");
     // A retry would succeed.

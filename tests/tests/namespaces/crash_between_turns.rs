@@ -3,10 +3,9 @@
 //! apply to it. Other crashes with processes just started are in [`super::crash_mid_spawn`].
 
 use super::crash::{BOTH, has_its_program, has_survived, starts, until_traced};
-use super::crash_after_change::keeps_no_more;
-use super::crash_changed_world::{at_work, clones, keeps};
+use super::crash_changed_world::{at_work, clones};
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{Steps, crash};
+use groundstate_tests::crash::{Steps, crash, wait_for_commit};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
@@ -14,7 +13,7 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 
 /// Sends many requests, each of which init commits.
-fn fills_its_notes(init: &Init) {
+fn send_many_requests(init: &Init) {
     for _ in 0..2200 {
         init.tell("want", &json!({"target": "all"}));
     }
@@ -33,7 +32,7 @@ fn chain_starts_once(wrapper: &[&str], before: impl FnOnce(&Init)) {
     let mut init = Boot::new(files).through(wrapper).start("all");
     init.when_system("running");
     init.expect_crashes();
-    keeps_no_more(&init);
+    wait_for_commit(&init);
     before(&init);
     let mut client = init.client().unwrap();
     let mut steps = Steps::of(&init);
@@ -58,7 +57,7 @@ fn chain_starts_once(wrapper: &[&str], before: impl FnOnce(&Init)) {
 fn chain_of_units_started_in_one_turn_starts_once_despite_a_crash() {
     for wrapper in BOTH {
         chain_starts_once(wrapper, |_| {});
-        chain_starts_once(wrapper, fills_its_notes);
+        chain_starts_once(wrapper, send_many_requests);
     }
 }
 
@@ -69,7 +68,7 @@ fn unit_restarted_several_times_before_a_crash_is_not_started_again() {
         let init = at_work(text, wrapper);
         init.tell("want", &json!({"target": "web"}));
         init.when_state("web", "running");
-        fills_its_notes(&init);
+        send_many_requests(&init);
         for times in 1..=3 {
             until("the service has started", || (starts(&init, "web") == times).then_some(()));
             init.when_state("web", "running");
@@ -97,7 +96,7 @@ fn restart_requested_before_a_start_does_not_apply_to_it_after_a_crash() {
         let mut init = Boot::new(files).through(wrapper).start("all");
         init.when_system("running");
         init.expect_crashes();
-        keeps_no_more(&init);
+        wait_for_commit(&init);
         let mut client = init.client().unwrap();
         let mut steps = Steps::of(&init);
         client.send("want", &json!({"target": "web"}));
@@ -147,7 +146,8 @@ fn restart_requested_during_a_stop_does_not_apply_to_the_next_run_after_a_crash(
     }
 }
 
-/// The unit has exited successfully and remains active without a process until it is stopped.
+/// The main process has exited successfully, and the unit remains active without a process until it
+/// is stopped.
 #[test]
 fn stop_command_that_ran_before_a_crash_is_not_run_against_the_next_run() {
     let stops = ["exec-stop: /bin/true", "exec-stop-post: /bin/true"];
@@ -228,7 +228,7 @@ fn exit_observed_after_a_crash_is_remembered_after_the_next_crash() {
         let mut init = Boot::new(files).through(wrapper).start("all");
         init.when_system("running");
         init.expect_crashes();
-        keeps_no_more(&init);
+        wait_for_commit(&init);
         for crashes in 1..=2 {
             init.when_state("web", "running");
             until("the service has started", || (starts(&init, "web") == crashes).then_some(()));
@@ -282,7 +282,7 @@ fn requests_of_one_turn_apply_to_the_right_runs_after_a_crash() {
         let mut init = Boot::new(files).through(wrapper).start("all");
         init.expect_crashes();
         init.when_system("running");
-        keeps_no_more(&init);
+        wait_for_commit(&init);
         let mut client = init.client().unwrap();
         init.process().signal(Signal::SIGSTOP);
         until("init is stopped", || (init.process().state() == Some('T')).then_some(()));
@@ -340,7 +340,7 @@ fn exit_caused_by_a_stop_counts_as_stop_after_a_crash() {
     init.when_state("web", "running");
     let alone = || <[Process; 1]>::try_from(init.processes_of("web")).ok();
     let [daemon] = until("it is alone", alone);
-    keeps(&init);
+    wait_for_commit(&init);
     let mut client = init.client().unwrap();
     let mut steps = Steps::of(&init);
     client.send("unwant", &json!({"target": "web"}));

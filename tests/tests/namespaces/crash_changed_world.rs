@@ -3,16 +3,15 @@
 //! [`super::crash_start_once`].
 
 use super::crash::{BOTH, has_its_program, has_survived, starts};
-use super::crash_after_change::keeps_no_more;
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{Steps, crash, crash_when, is_committed};
+use groundstate_tests::crash::{Steps, crash, crash_when, wait_for_commit};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-/// With a tmpfs at /run.
+/// A command that mounts a tmpfs at /run and then executes init.
 pub(super) const TMP: [&str; 4] = ["/bin/sh", "-c", "mount -t tmpfs none /run; exec \"$@\"", "sh"];
 
 /// An init with the unit `web`, which is not started yet.
@@ -23,7 +22,7 @@ pub(super) fn at_work(text: &str, wrapper: &[&str]) -> Init {
     let mut init = Boot::new(files).through(wrapper).start("all");
     init.when_system("running");
     init.expect_crashes();
-    keeps_no_more(&init);
+    wait_for_commit(&init);
     init
 }
 
@@ -126,7 +125,7 @@ fn exec_stop_post_gets_no_signal_of_the_stop_after_a_crash() {
         let init = at_work(text, wrapper);
         init.tell("want", &json!({"target": "web"}));
         init.when_state("web", "running");
-        keeps(&init);
+        wait_for_commit(&init);
         init.tell("unwant", &json!({"target": "web"}));
         until("its last command has started", || (starts(&init, "web") > 0).then_some(()));
         crash(&init, Signal::SIGSEGV);
@@ -135,11 +134,6 @@ fn exec_stop_post_gets_no_signal_of_the_stop_after_a_crash() {
         assert_eq!(init.sandbox.trace("web.trace").len(), 2, "{}", init.output());
         init.finish_after_crash();
     }
-}
-
-/// Waits until all changes so far are committed.
-pub(super) fn keeps(init: &Init) {
-    is_committed(init);
 }
 
 /// Continues the process if it still exists.
@@ -161,7 +155,7 @@ fn accepted_connection_ends_with_its_service_after_a_crash() {
     let mut connection =
         std::os::unix::net::UnixStream::connect(init.sandbox.path("front.sock")).unwrap();
     init.when_state("echo@0", "starting");
-    keeps(&init);
+    wait_for_commit(&init);
     crash_when(&init, || _ = init.sandbox.put("go", ""), |call| has_its_program(&init, call));
     has_survived(&init, 1);
     init.when_state("echo@0", "running");

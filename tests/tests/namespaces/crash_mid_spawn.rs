@@ -2,13 +2,11 @@
 //! its own run. Other crashes are in [`super::crash`].
 
 use super::crash::{has_survived, starts, until_traced};
-use super::crash_after_change::keeps_no_more;
-use super::crash_changed_world::keeps;
 use super::hierarchy::BARE;
 use super::upgrade::at_work;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{
-    Call, Steps, commit_word, crash, crash_when, hold_next, is_committed,
+    Call, Steps, commit_word, crash, crash_when, hold_next, wait_for_commit,
 };
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
@@ -43,13 +41,13 @@ fn new_run_before_a_crash_is_not_taken_for_a_leftover_of_the_old_one() {
 #[test]
 fn daemon_whose_launcher_has_exited_before_a_crash_belongs_to_its_unit() {
     for is_kept in [true, false] {
-        its_launcher_has_come_and_gone(is_kept);
+        launcher_exits_before_a_crash(is_kept);
     }
 }
 
 /// With `is_kept` the first run is committed before the restart is requested. Otherwise the first
 /// run is killed.
-fn its_launcher_has_come_and_gone(is_kept: bool) {
+fn launcher_exits_before_a_crash(is_kept: bool) {
     let files = Sandbox::new();
     let launcher =
         "DAEMON --trace DIR/old.trace --pid-file DIR/run/old.pid --children 1; sleep 0.2";
@@ -67,7 +65,7 @@ fn its_launcher_has_come_and_gone(is_kept: bool) {
         init.tell("want", &json!({"target": "more"}));
         until("its run is committed", || (epoch() > before).then_some(()));
     } else {
-        keeps_no_more(&init);
+        wait_for_commit(&init);
     }
     let mut client = init.client().expect("it listens");
     client.ask("ping", &json!({})).expect("an answer");
@@ -120,7 +118,7 @@ fn run_started_after_a_refused_start_survives_a_crash() {
         files.unit("all", "type: virtual");
         let mut init = Boot::new(files).start("all");
         init.expect_crashes();
-        keeps_no_more(&init);
+        wait_for_commit(&init);
         let (call, _) = refused.split_once(':').expect("a call");
         let no_more = ["-e", &format!("trace={call}"), "-e", &format!("inject={refused}")];
         let tracer = Tracer::attach(init.process(), &init.sandbox.path("strace"), &no_more);
@@ -160,7 +158,7 @@ fn socket_received_at_the_moment_of_a_crash_is_kept() {
     let opener = steps.until_forked(|_| sockets() > before);
     drop(steps);
     let of = init.when_state("front", "starting").unit("front")["run"].as_u64();
-    keeps(&init);
+    wait_for_commit(&init);
     let has_come = |call: &Call| call.number == libc::SYS_recvmsg && call.result > 0;
     crash_when(&init, || opener.signal(Signal::SIGCONT), has_come);
     has_survived(&init, 1);
@@ -191,7 +189,7 @@ fn stop_of_a_socket_that_a_crash_interrupts_is_completed() {
     init.when_system("running");
     init.tell("want", &json!({"target": "front"}));
     init.when_state("front", "running");
-    keeps(&init);
+    wait_for_commit(&init);
     let mut client = init.client().expect("it listens");
     let mut steps = Steps::of(&init);
     client.send("unwant", &json!({"target": "front"}));
@@ -259,7 +257,7 @@ fn child_that_executes_after_the_crash_of_its_parent_is_supervised() {
     }
     let first = init.main_of("web");
     let held = hold_next(&init, "web", || first.signal(Signal::SIGKILL));
-    is_committed(&init);
+    wait_for_commit(&init);
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 1);
     assert_eq!((init.status().main_pid("web"), starts(&init, "web")), (None, 1));

@@ -6,14 +6,14 @@ use super::crash::{has_survived, starts};
 use super::crash_after_change::limit_files;
 use super::hierarchy::BARE;
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{crash, is_committed};
+use groundstate_tests::crash::{crash, wait_for_commit};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::status::Status;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-/// With cgroups, and without.
+/// The wrappers that run init with cgroups and without.
 const BOTH: [&[&str]; 2] = [&[], &["/bin/sh", "-c", BARE, "sh"]];
 
 /// Starts the unit `web`, and defines units that can be wanted so that something changes.
@@ -49,11 +49,6 @@ fn at_work(text: &str, wrapper: &[&str]) -> Init {
     init
 }
 
-/// Waits until all changes so far are committed.
-fn keeps_no_more(init: &Init) {
-    is_committed(init);
-}
-
 /// Ends the run and waits until the next one is in this state.
 fn begins_again(init: &Init, state: &str, end: impl FnOnce(&Init)) {
     let run = |status: &Status| status.unit("web")["run"].as_u64();
@@ -79,7 +74,7 @@ fn survives_a_crash_unchanged(init: &Init, crashes: u64) {
     assert!(!init.output().contains("is killed"), "{}", init.output());
 }
 
-fn comes_to_its_end(init: Init, state: &str) {
+fn assert_work_completes(init: Init, state: &str) {
     limit_files(&init, "unlimited");
     begins_again(&init, state, kill_main);
     init.finish_after_crash();
@@ -96,7 +91,7 @@ fn kill_main(init: &Init) {
 fn comes_and_goes(text: &str, wrapper: &[&str], crashes: u64, is_there: impl Fn(&Init)) {
     let init = at_work(text, wrapper);
     init.when_state("web", "running");
-    keeps_no_more(&init);
+    wait_for_commit(&init);
     for crashes in 1..=crashes {
         for _ in 0..2 {
             is_there(&init);
@@ -104,7 +99,7 @@ fn comes_and_goes(text: &str, wrapper: &[&str], crashes: u64, is_there: impl Fn(
         }
         survives_a_crash_unchanged(&init, crashes);
     }
-    comes_to_its_end(init, "running");
+    assert_work_completes(init, "running");
 }
 
 const NAMED: &str =
@@ -125,11 +120,11 @@ fn restart_after_the_exit_of_a_foreign_main_process_happens_once_despite_a_crash
         let init = at_work(NAMED, wrapper);
         init.when_state("web", "running");
         is_named(&init);
-        keeps_no_more(&init);
+        wait_for_commit(&init);
         begins_again(&init, "running", kill_main);
         is_named(&init);
         survives_a_crash_unchanged(&init, 1);
-        comes_to_its_end(init, "running");
+        assert_work_completes(init, "running");
     }
 }
 
@@ -145,14 +140,14 @@ fn restart_after_the_last_output_was_read_happens_once_despite_a_crash() {
     let text = "ready-grep: ^here\nexec-start: DAEMON --ready-on-order --trace DIR/web.trace --control DIR/web";
     let init = at_work(text, &[]);
     until("the service has started", || (starts(&init, "web") == 1).then_some(()));
-    keeps_no_more(&init);
+    wait_for_commit(&init);
     for crashes in 1..=2 {
         begins_again(&init, "starting", kill_main);
         survives_a_crash_unchanged(&init, crashes);
     }
     init.sandbox.order("web", "say here");
     init.when_state("web", "running");
-    comes_to_its_end(init, "starting");
+    assert_work_completes(init, "starting");
 }
 
 #[test]
@@ -175,7 +170,7 @@ fn orphan_that_exited_before_a_crash_does_not_affect_a_later_run() {
         init.when_state("web", "running");
         init.tell("want", &json!({"target": "other"}));
         init.when_state("other", "running");
-        keeps_no_more(&init);
+        wait_for_commit(&init);
         for crashes in 1..=2 {
             begins_again(&init, "running", kill_main);
             if let Some(other) = other {
@@ -187,7 +182,7 @@ fn orphan_that_exited_before_a_crash_does_not_affect_a_later_run() {
             until("it is alone", || (init.processes_of("web").len() == 1).then_some(()));
             survives_a_crash_unchanged(&init, crashes);
         }
-        comes_to_its_end(init, "running");
+        assert_work_completes(init, "running");
     }
 }
 
@@ -214,14 +209,14 @@ fn readiness_by_descriptor_is_kept_after_a_crash_and_a_restart() {
     for is_started_later in [false, true] {
         let init = at_work(text, &[]);
         until("the service has started", || (starts(&init, "web") == 1).then_some(()));
-        keeps_no_more(&init);
+        wait_for_commit(&init);
         init.sandbox.put("go", "");
         init.when_state("web", "running");
         if is_started_later {
             begins_again(&init, "running", kill_main);
         }
         survives_a_crash_unchanged(&init, 1);
-        comes_to_its_end(init, "running");
+        assert_work_completes(init, "running");
     }
 }
 
@@ -244,7 +239,7 @@ fn running_reload_continues_after_two_crashes() {
         init.sandbox.put("go", "");
         init.when_state("web", "running");
         assert_eq!(init.processes_of("web"), [main], "{}", init.output());
-        comes_to_its_end(init, "running");
+        assert_work_completes(init, "running");
     }
 }
 
@@ -255,7 +250,7 @@ fn named_main_process_is_signalled_after_a_crash() {
         BOTH[1],
     );
     init.when_state("web", "running");
-    keeps_no_more(&init);
+    wait_for_commit(&init);
     is_named(&init);
     init.sandbox.put("go", "");
     until("it is alone", || (init.processes_of("web").len() == 1).then_some(()));

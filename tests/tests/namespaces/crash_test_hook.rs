@@ -11,7 +11,7 @@ fn with_bug(binary: &str) -> Init {
     with_bug_in(binary, "nowhere")
 }
 
-/// Once `DIR/now` exists, that place of init has a bug too.
+/// A boot with a second bug in that place of init, which acts once `DIR/now` exists.
 fn with_bug_in(binary: &str, place: &str) -> Init {
     let files = Sandbox::new();
     let there = format!("{place} {}", files.at("now"));

@@ -3,9 +3,9 @@
 //! and [`super::crash_changed_world`].
 
 use super::crash::{BOTH, has_survived, starts};
-use super::crash_changed_world::{TMP, at_work, keeps};
+use super::crash_changed_world::{TMP, at_work};
 use groundstate_tests::boot::Init;
-use groundstate_tests::crash::{Call, Steps, crash, crash_when};
+use groundstate_tests::crash::{Call, Steps, crash, crash_when, wait_for_commit};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use nix::sys::signal::Signal;
@@ -25,7 +25,7 @@ fn is_stopped(process: Process) -> bool {
 }
 
 /// Crashes init when it has just reaped the second launcher, which `kill` causes.
-fn crashes_behind_the_launcher(init: &Init, kill: impl FnOnce()) {
+fn crash_after_reaping_the_launcher(init: &Init, kill: impl FnOnce()) {
     let launcher = || init.sandbox.read("launcher").trim().parse::<i32>().ok();
     let first = launcher();
     let is_gone = || {
@@ -60,8 +60,8 @@ fn ambiguous_main_process_stays_unknown_after_two_crashes() {
             })
         };
         let first = two();
-        keeps(&init);
-        crashes_behind_the_launcher(&init, || first.into_iter().for_each(Process::end));
+        wait_for_commit(&init);
+        crash_after_reaping_the_launcher(&init, || first.into_iter().for_each(Process::end));
         let [one, _] = two()[..] else { panic!("not two processes") };
         assert_eq!(init.status().main_pid("web"), None);
         one.end();
@@ -83,8 +83,8 @@ fn main_process_found_after_a_crash_is_known_after_the_next_one() {
         init.tell("want", &json!({"target": "web"}));
         init.when("it has one", |s| s.state("web") == "running" && s.main_pid("web").is_some());
         let first = init.main_of("web");
-        keeps(&init);
-        crashes_behind_the_launcher(&init, || first.end());
+        wait_for_commit(&init);
+        crash_after_reaping_the_launcher(&init, || first.end());
         init.main_of("web").end();
         until("the unit is restarted", || (starts(&init, "web") == 3).then_some(()));
         init.when("it has one", |s| s.state("web") == "running" && s.main_pid("web").is_some());
@@ -107,7 +107,7 @@ fn pid_file_removed_after_a_crash_is_not_removed_again_after_the_next_one() {
     let text = "type: background-pidfile\npid-file: /run/pid\nexec-start: DAEMON --pid-file /run/pid --trace DIR/web.trace";
     let init = at_work(&format!("{AGAIN}{text}"), &TMP);
     let first = is_running(&init);
-    keeps(&init);
+    wait_for_commit(&init);
     let path = format!("/proc/{}/root/run/pid", init.process().0);
     let named = || std::fs::read_to_string(&path).ok()?.trim().parse::<i32>().ok();
     crash_when(
@@ -136,7 +136,7 @@ fn process_that_stopped_itself_stays_stopped_after_two_crashes() {
         let init = at_work(&format!("{AGAIN}exec-start: /bin/sh -c '{script}'"), wrapper);
         let first = is_running(&init);
         init.sandbox.put("go", "");
-        keeps(&init);
+        wait_for_commit(&init);
         first.signal(Signal::SIGKILL);
         until("the service has restarted", || (starts(&init, "web") == 2).then_some(()));
         let main = init.main_of("web");

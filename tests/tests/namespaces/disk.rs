@@ -272,10 +272,11 @@ fn logger_that_dies_at_each_line_affects_no_service_and_loses_no_line() {
     init.finish();
 }
 
-/// Only the runtime directory is writable, as on a machine that boots from a read-only medium.
+/// A command that leaves only the runtime directory writable, as on a machine that boots from a
+/// read-only medium.
 const READ_ONLY: &str = "mount --bind DIR DIR && mount --bind DIR/run DIR/run && \
                          mount -o remount,bind,ro DIR && mount -o remount,bind,ro / || exit 9";
-/// The log directory has neither a free block nor a free inode.
+/// A command that leaves neither a free block nor a free inode in the log directory.
 const FULL: &str = "mount -t tmpfs -o size=64k,nr_inodes=10 none DIR/log || exit 9; cat /dev/zero >DIR/log/all 2>/dev/null; \
                     n=0; while true >DIR/log/$n; do n=$((n+1)); done 2>/dev/null";
 

@@ -1,5 +1,5 @@
-//! The attributes that an exec of init resets, and those that init and its children still have
-//! afterwards.
+//! Attributes across an exec of init: those that the exec resets, and those that init and its
+//! children keep.
 
 use super::crash::has_survived;
 use super::saved_state::is_steady;

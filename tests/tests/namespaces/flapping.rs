@@ -1,4 +1,4 @@
-//! Units that crash all the time: what they may cost, and how their restarts slow down.
+//! Units that crash all the time: their cost, and how their restarts slow down.
 
 use groundstate_tests::boot::Boot;
 use groundstate_tests::deadline::until;

@@ -1,5 +1,5 @@
-//! Output faster than the logger reads it: what it costs, which units wait, and which lines are
-//! kept. Other tests of output are in [`crate::log`].
+//! Output faster than the logger reads it: its cost, which units wait, and which lines are kept.
+//! Other tests of output are in [`crate::log`].
 
 use crate::log::{logger, logs, stored};
 use groundstate_tests::boot::Boot;

@@ -1,4 +1,4 @@
-//! The goal and the overlay: which units start, stop and stay, and what init reports.
+//! The goal and the overlay: which units start, stop and keep running, and the reports of init.
 
 use groundstate_tests::boot::Boot;
 use groundstate_tests::extent::turns;

@@ -106,7 +106,7 @@ fn leave(init: &Init) {
 }
 
 /// Requests the instance while a load is in progress. Returns the answers to both requests.
-fn wish_beside(init: &Init, verb: &str, fields: &Value) -> [Result<Value, Value>; 2] {
+fn request_during_a_load(init: &Init, verb: &str, fields: &Value) -> [Result<Value, Value>; 2] {
     let (mut one, mut other) = (init.client().unwrap(), init.client().unwrap());
     let held = Held::behind(ACCOUNTS, init, || one.send(verb, fields));
     other.send("want", &json!({"target": "job@x"}));
@@ -121,20 +121,20 @@ fn wish_beside(init: &Init, verb: &str, fields: &Value) -> [Result<Value, Value>
 #[test]
 fn instance_wanted_during_a_load_without_it_exists_after_the_load() {
     let init = one_left();
-    let [other, wanted] = wish_beside(&init, "want", &json!({"target": "job@y"}));
+    let [other, wanted] = request_during_a_load(&init, "want", &json!({"target": "job@y"}));
     other.unwrap();
     assert!(wanted.unwrap()["plan"]["start"].to_string().contains("job@x"));
     init.when("both are up", |s| s.state("job@x") == "running" && s.state("job@y") == "running");
     init.when_system("running");
     leave(&init);
-    let [reload, _] = wish_beside(&init, "reload", &json!({}));
+    let [reload, _] = request_during_a_load(&init, "reload", &json!({}));
     reload.unwrap();
     init.when_state("job@x", "running");
     init.when_system("running");
     // A refused load leaves the definition.
     leave(&init);
     init.sandbox.unit("base", "exec-strat: DAEMON");
-    let [refused, _] = wish_beside(&init, "reload", &json!({}));
+    let [refused, _] = request_during_a_load(&init, "reload", &json!({}));
     refused.unwrap_err();
     init.when_state("job@x", "running");
     init.finish();

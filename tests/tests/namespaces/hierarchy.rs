@@ -185,7 +185,7 @@ fn process_that_leaves_its_cgroup_is_stopped_with_its_unit() {
         until("it is reported", || init.output().lines().any(told).then_some(()));
     }
     assert!(!init.output().contains("probe: its main process"), "{}", init.output());
-    // Init does not find the children that it started out there.
+    // Init does not find the children that this process started in the other cgroup.
     until("no process of it is left", || {
         let left: Vec<Process> = init.processes_of("deaf");
         left.iter().for_each(|process| process.end());

@@ -1,5 +1,5 @@
-//! Hostile clients of the control socket, and clients that die: together they delay no other
-//! client, leak no memory or descriptor in init, and no request is applied partly.
+//! Hostile clients of the control socket, and clients that die. Together they delay no other client
+//! and leak no memory or descriptor in init. No request is applied partly.
 
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::{PATIENCE, until, within};

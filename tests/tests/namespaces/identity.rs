@@ -32,7 +32,7 @@ fn asked_by(init: &Init, who: &[&str], requests: &[Value]) -> Vec<Value> {
     asked_at("run/control.sock", init, who, requests)
 }
 
-/// The same for another socket.
+/// The answers to these requests from another socket.
 fn asked_at(socket: &str, init: &Init, who: &[&str], requests: &[Value]) -> Vec<Value> {
     let mut child = Command::new(who[0])
         .args(&who[1..])

@@ -1,5 +1,5 @@
-//! Imported systemd units: readiness, exit and restart of a service of each type, and what a
-//! socket, a timer and a path activate, as seen in the events.
+//! Imported systemd units, as seen in the events: readiness, exit and restart of a service of each
+//! type, and the units that a socket, a timer and a path activate.
 
 use super::command::{drop_all, words};
 use super::imported::{systemd, wants};

@@ -1,5 +1,5 @@
-//! Scripts of /etc/init.d, converted by the real initctl: what the real init runs, in which order,
-//! and what their exit codes mean.
+//! Scripts of /etc/init.d, converted by the real initctl: the commands that the real init runs,
+//! their order, and the meaning of their exit codes.
 
 use super::imported::reload;
 use groundstate_tests::boot::Boot;

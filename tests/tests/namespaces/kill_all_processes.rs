@@ -7,7 +7,8 @@ use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
 use serde_json::json;
 
-/// Kills everything but itself and PID 1, `$1` times, with a pause of `$2` seconds.
+/// A script that kills all processes but itself and PID 1, `$1` times, with a pause of `$2`
+/// seconds.
 const KILLER: &str =
     "for ((i = 0; i < $1; i++)); do kill -KILL -1; sleep $2; done; echo done >DIR/done\n";
 

@@ -1,9 +1,9 @@
-//! Output: where it is written, and what happens to it when the logger dies.
+//! Output of services: its destinations, and its handling when the logger dies.
 
 use super::crash::{has_survived, starts, until_traced};
-use super::crash_after_change::{keeps_no_more, limit_files};
+use super::crash_after_change::limit_files;
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::crash;
+use groundstate_tests::crash::{crash, wait_for_commit};
 use groundstate_tests::deadline::until;
 use groundstate_tests::extent::turns;
 use groundstate_tests::sandbox::Sandbox;
@@ -368,7 +368,7 @@ fn partial_line_stays_one_line_after_a_logger_restart_and_a_crash() {
     let mut init = Boot::new(files).start("web");
     init.when_system("running");
     init.expect_crashes();
-    keeps_no_more(&init);
+    wait_for_commit(&init);
     limit_files(&init, "unlimited");
     let first = logger(&init);
     first.end();

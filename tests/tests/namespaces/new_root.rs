@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::fs;
 
-/// The same in both roots.
+/// The text of a unit that is the same in both roots.
 const KEPT: &str = "exec-start: DAEMON --trace DIR/kept.trace --control DIR/kept";
 
 /// A root at `DIR/new`: a bind mount of this machine's root, with other unit files and settings.

@@ -37,7 +37,7 @@ fn pid_1_opens_no_network_socket() {
     }
 }
 
-/// Used by no other caller.
+/// A word that no other caller uses.
 const MARK: &str = "marked-by-a-caller";
 
 #[test]

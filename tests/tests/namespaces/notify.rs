@@ -1,4 +1,4 @@
-//! The notify socket: which processes may send for a unit, and what malformed messages do.
+//! The notify socket: which processes may send for a unit, and the handling of malformed messages.
 
 use groundstate_tests::boot::Boot;
 use groundstate_tests::sandbox::Sandbox;

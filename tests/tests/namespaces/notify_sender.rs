@@ -63,7 +63,7 @@ fn scene() -> Scene {
 
 impl Scene {
     /// Waits until this many messages were refused and this many were unusable.
-    fn told_off(&self, refused: u64, unusable: u64) {
+    fn wait_until_refused(&self, refused: u64, unusable: u64) {
         let now = || ["messages-refused", "messages-unusable"].map(|what| self.init.dropped(what));
         until(&format!("{refused} are refused and {unusable} unusable: {:?}", now()), || {
             (now() == [refused, unusable]).then_some(())
@@ -126,17 +126,17 @@ fn messages_of_foreign_processes_in_the_same_namespace_are_refused_and_counted()
             scene.init.sandbox.order(&format!("open/{stranger}"), &format!("notify {word}"));
             count += 1;
         }
-        scene.told_off(count, 0);
+        scene.wait_until_refused(count, 0);
         scene.untouched("starting");
     }
     // Messages longer than the limit have no sender.
     for (stranger, unusable) in STRANGERS.iter().zip(1..) {
         let long = format!("notify STATUS={}", "x".repeat(20_000));
         scene.init.sandbox.order(&format!("open/{stranger}"), &long);
-        scene.told_off(count, unusable);
+        scene.wait_until_refused(count, unusable);
         scene.init.sandbox.order(&format!("open/{stranger}"), "notify READY=1");
         count += 1;
-        scene.told_off(count, unusable);
+        scene.wait_until_refused(count, unusable);
     }
     scene.untouched("starting");
     scene.end();
@@ -161,12 +161,12 @@ fn descriptors_of_foreign_processes_in_the_same_namespace_are_closed_and_counted
             let before = closed();
             scene.init.sandbox.order(&format!("open/{stranger}"), &format!("pass 1 3 {path}"));
             few += 1;
-            scene.told_off(few, many);
+            scene.wait_until_refused(few, many);
             assert_eq!(closed(), before + 3);
             // With this many, the kernel closes those without a free slot.
             scene.init.sandbox.order(&format!("open/{stranger}"), &format!("pass 1 253 {path}"));
             many += 1;
-            scene.told_off(few, many);
+            scene.wait_until_refused(few, many);
             assert!(closed() > before + 3);
         }
         until("all of them are closed", || {

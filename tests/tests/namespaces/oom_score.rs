@@ -53,7 +53,7 @@ struct Own {
 }
 
 /// Checks the scores of init, its logger, and their children.
-fn is_weighed(init: &Init, own: Own, when: &str) {
+fn assert_scores(init: &Init, own: Own, when: &str) {
     let logger = until("the logger has its name", || {
         let named = |p: &Process| p.read("comm").is_some_and(|n| n.starts_with("groundstate-log"));
         init.process().children().into_iter().find(named)
@@ -139,38 +139,38 @@ fn begin(way: Way, through: &[&str], arguments: &[&str]) -> Init {
 
 /// Checks the scores after the start, upgrades and a crash. Returns init's output.
 fn over_its_images(init: Init, own: Own) -> String {
-    is_weighed(&init, own, "started");
+    assert_scores(&init, own, "started");
     init.tell("upgrade", &json!({}));
-    is_weighed(&init, own, "upgraded");
+    assert_scores(&init, own, "upgraded");
     is_steady(&init);
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 1);
-    is_weighed(&init, own, "crashed");
+    assert_scores(&init, own, "crashed");
     init.tell("upgrade", &json!({}));
-    is_weighed(&init, own, "upgraded again");
+    assert_scores(&init, own, "upgraded again");
     let said = init.output();
     init.finish_after_crash();
     said
 }
 
 /// With CAP_SYS_RESOURCE init is killed last; otherwise it has the score of its children.
-fn as_it_is_started(way: Way) {
+fn check_scores_without_the_option(way: Way) {
     let last = lowest(SCORE);
     over_its_images(begin(way, &[], &[]), Own { init: last, logger: last });
 }
 
 #[test]
 fn init_of_a_container_is_killed_last_and_its_children_keep_the_initial_score() {
-    as_it_is_started(Way::Namespace);
+    check_scores_without_the_option(Way::Namespace);
 }
 
 #[test]
 fn supervisor_is_killed_last_and_its_children_keep_the_initial_score() {
-    as_it_is_started(Way::Supervisor);
+    check_scores_without_the_option(Way::Supervisor);
 }
 
 /// A score that needs no capability: init returns to the score of this process.
-fn with_one_of_its_own(way: Way) {
+fn check_scores_with_the_option(way: Way) {
     let own = score(own());
     let init = begin(way, &[], &["--oom-score", &own.to_string()]);
     over_its_images(init, Own { init: own, logger: lowest(own) });
@@ -178,12 +178,12 @@ fn with_one_of_its_own(way: Way) {
 
 #[test]
 fn oom_score_option_of_a_container_sets_the_score_of_init_and_not_of_its_children() {
-    with_one_of_its_own(Way::Namespace);
+    check_scores_with_the_option(Way::Namespace);
 }
 
 #[test]
 fn oom_score_option_of_a_supervisor_sets_its_score_and_not_that_of_its_children() {
-    with_one_of_its_own(Way::Supervisor);
+    check_scores_with_the_option(Way::Supervisor);
 }
 
 #[test]

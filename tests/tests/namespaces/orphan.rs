@@ -3,10 +3,9 @@
 //! [`super::restricted_environments`].
 
 use super::crash::{has_survived, starts, until_traced};
-use super::crash_after_change::keeps_no_more;
 use super::hierarchy::BARE;
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{Steps, commit_word, crash, crash_when};
+use groundstate_tests::crash::{Steps, commit_word, crash, crash_when, wait_for_commit};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::Sandbox;
@@ -92,7 +91,7 @@ fn orphan_started_after_the_exit_of_another_unit_survives_a_crash() {
     let mut init = Boot::new(files).through(&["/bin/sh", "-c", BARE, "sh"]).start("all");
     init.expect_crashes();
     init.when_state("web", "running");
-    keeps_no_more(&init);
+    wait_for_commit(&init);
     init.tell("want", &json!({"target": "job"}));
     init.when_state("job", "failed");
     let sent = sent_away(&init);
@@ -109,7 +108,7 @@ fn orphan_started_after_the_exit_of_another_unit_survives_a_crash() {
 #[test]
 fn orphan_of_a_service_survives_repeated_crashes() {
     let init = at_work(SENDS);
-    keeps_no_more(&init);
+    wait_for_commit(&init);
     let sent = sent_away(&init);
     let main = init.main_of("web");
     for crashes in 1..=3 {
@@ -137,7 +136,7 @@ fn orphan_of_a_process_reaped_just_before_a_crash_belongs_to_its_unit() {
     let main = init.main_of("web");
     init.sandbox.unit("next", "exec-start: DAEMON --trace DIR/next.trace");
     init.sandbox.unit("all", "type: virtual\nwaits-for: web, next");
-    keeps_no_more(&init);
+    wait_for_commit(&init);
     let mut client = init.client().unwrap();
     let mut steps = Steps::of(&init);
     client.send("reload", &json!({}));

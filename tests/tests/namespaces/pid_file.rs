@@ -57,12 +57,12 @@ fn pid_file_without_the_pid_of_a_process_of_the_unit_is_refused() {
     }
     init.tell("set-target", &json!({"targets": ["keep"]}));
     init.when("all units are down", |s| names.iter().all(|name| s.state(name) == "disabled"));
-    is_unhurt(&init);
+    assert_never_signalled(&init);
     init.finish();
 }
 
 /// Checks that the canary runs and has never received a signal.
-pub(super) fn is_unhurt(init: &Init) {
+pub(super) fn assert_never_signalled(init: &Init) {
     until("it says that it is ready", || {
         init.sandbox.trace("canary").contains(&"ready".to_owned()).then_some(())
     });
@@ -85,7 +85,7 @@ fn names_the_canary(command: &str) -> Init {
     assert_eq!(status.main_pid("old"), None);
     init.tell("set-target", &json!({"targets": ["keep"]}));
     init.when("old is down", |s| s.state("old") == "disabled");
-    is_unhurt(&init);
+    assert_never_signalled(&init);
     init
 }
 
@@ -162,7 +162,7 @@ fn constantly_changing_pid_file_makes_init_signal_no_other_process() {
         (runs >= stopped).then_some(())
     });
     assert!(done.is_some(), "{runs} runs were stopped");
-    is_unhurt(&init);
+    assert_never_signalled(&init);
     init.tell("set-target", &json!({"targets": ["canary"]}));
     init.when("the racer is down", |s| s.state("racer") == "disabled");
     assert_eq!(init.status().main_pid("canary"), canary);

@@ -1,7 +1,7 @@
 //! A pid file over time: it appears late or never, is removed, is rewritten for another process, or
 //! existed before its unit started.
 
-use super::pid_file::is_unhurt;
+use super::pid_file::assert_never_signalled;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
@@ -67,7 +67,7 @@ fn is_stopped(init: &Init) {
     init.tell("set-target", &json!({"targets": ["keep"]}));
     init.when_state("old", "disabled");
     assert_eq!(init.sandbox.trace("trace")[1..], ["ready", "term", "stop"]);
-    is_unhurt(init);
+    assert_never_signalled(init);
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn pid_file_that_never_appears_fails_the_start_and_ends_its_processes() {
         reason["text"].as_str().unwrap_or_default().contains("there is no pid file"),
         "{reason}"
     );
-    is_unhurt(&init);
+    assert_never_signalled(&init);
     init.finish();
 }
 
@@ -297,7 +297,7 @@ fn exit_of_a_main_process_does_not_hand_over_to_a_process_of_another_unit() {
     assert_eq!(says(&init, "run/old.pid"), canary, "the pid in its pid file");
     init.tell("set-target", &json!({"targets": ["keep"]}));
     init.when_state("old", "disabled");
-    is_unhurt(&init);
+    assert_never_signalled(&init);
     init.finish();
 }
 
@@ -324,7 +324,7 @@ fn old_pid_file_that_names_a_live_process_is_refused() {
         let of_launcher = says(&init, "left").expect("it was launched");
         assert!(canary_writes || of_launcher == 30000);
         assert!(!init.sandbox.path("run/old.pid").exists(), "it was removed before the start");
-        is_unhurt(&init);
+        assert_never_signalled(&init);
         init.finish();
     }
 }

@@ -21,7 +21,7 @@ enum Whose {
     Forked,
     /// A child of another process of the unit.
     Member,
-    /// The same in a unit that ignores SIGTERM.
+    /// A child of another process of a unit that ignores SIGTERM.
     Deaf,
 }
 
@@ -180,7 +180,7 @@ fn lives(init: &Init, canary: Process, what: &str) {
 /// Asks init to signal all processes of a unit. After this many system calls one of them exits and
 /// a canary gets its pid. Returns `None` if init had answered before, otherwise whether the canary
 /// got the pid.
-fn gone_after(init: &Init, calls: usize) -> Option<bool> {
+fn exits_after_calls(init: &Init, calls: usize) -> Option<bool> {
     let (process, pid) = victim(init, Whose::Deaf);
     let mut client = init.client().expect("it listens");
     client.ask("ping", &json!({})).expect("an answer");
@@ -208,7 +208,7 @@ fn at_each_call(boot: Boot, cycles: usize) {
     init.when_system("running");
     let (mut same, mut tries, mut passes, mut at) = (0, 0, 0, 0);
     while same < cycles || passes == 0 {
-        match gone_after(&init, at) {
+        match exits_after_calls(&init, at) {
             Some(very) => (same, at) = (same + usize::from(very), at + 1),
             None => (passes, at) = (passes + 1, 0),
         }
@@ -238,7 +238,7 @@ fn come_again(boot: Boot, cycles: usize) {
 
 /// A main process that is not init's child exits, and before init learns of it, init's own next
 /// child gets the pid. Returns false if another process took the pid first.
-fn its_own(init: &Init) -> bool {
+fn next_child_of_init_gets_the_pid(init: &Init) -> bool {
     let (process, pid) = victim(init, Whose::Forked);
     let mut client = init.client().expect("it listens");
     client.ask("ping", &json!({})).expect("an answer");
@@ -263,10 +263,10 @@ fn its_own(init: &Init) -> bool {
     has == pid
 }
 
-/// A main process that is not init's child exits and a canary gets its pid, after a request to
-/// reload or restart its unit and before init handles either. Returns false if another process took
-/// the pid first.
-fn asked_of_who_has_gone(init: &Init, verb: &'static str) -> bool {
+/// After a request to reload or restart its unit, a main process that is not init's child exits. A
+/// canary gets its pid before init handles the exit or the request. Returns false if another
+/// process took the pid first.
+fn main_process_exits_after_a_request(init: &Init, verb: &'static str) -> bool {
     let (process, pid) = victim(init, Whose::Forked);
     let mut client = init.client().expect("it listens");
     client.ask("ping", &json!({})).expect("an answer");
@@ -323,7 +323,7 @@ fn pid_reused_by_the_next_child_of_init_is_not_taken_for_the_old_main_process() 
     }
     let init = Boot::new(files()).start("all");
     init.when_system("running");
-    let same = (0..turns(20, 1_000)).filter(|_| its_own(&init)).count();
+    let same = (0..turns(20, 1_000)).filter(|_| next_child_of_init_gets_the_pid(&init)).count();
     assert!(same > 0, "init's child never got the pid");
     init.finish();
 }
@@ -336,7 +336,8 @@ fn exited_main_process_is_not_passed_as_mainpid() {
     let init = Boot::new(files()).start("all");
     init.when_system("running");
     for verb in ["reload-unit", "restart"] {
-        let same = (0..turns(10, 500)).filter(|_| asked_of_who_has_gone(&init, verb)).count();
+        let same =
+            (0..turns(10, 500)).filter(|_| main_process_exits_after_a_request(&init, verb)).count();
         assert!(same > 0, "{verb}: no process ever got the pid");
     }
     init.tell("kill", &json!({"targets": ["fate"], "signal": 9}));

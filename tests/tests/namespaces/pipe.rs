@@ -3,7 +3,7 @@
 use super::crash::has_survived;
 use super::log::logger;
 use groundstate_tests::boot::Boot;
-use groundstate_tests::crash::{Call, crash_when, is_committed};
+use groundstate_tests::crash::{Call, crash_when, wait_for_commit};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
 use nix::sys::stat::Mode;
@@ -44,7 +44,7 @@ fn output_of_a_reload_command_is_read_across_a_crash_and_hides_no_other_output()
     };
     // Its pipe was not sent yet; the logger has it; the pipe keeper has it.
     for (round, sent) in [0, 1, 2].into_iter().enumerate() {
-        is_committed(&init);
+        wait_for_commit(&init);
         let (cloned, count) = (Cell::new(false), Cell::new(0));
         let come = |call: &Call| {
             let is_it = call.number == libc::SYS_clone3 && call.result > 0 && {

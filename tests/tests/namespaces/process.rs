@@ -147,9 +147,9 @@ fn unit_with_many_processes_that_ignore_sigterm_is_gone_after_its_stop() {
     init.finish();
 }
 
-/// Records at its start which processes of the previous run are alive. Leaves a process that
-/// ignores SIGTERM, one that does so in a session of its own without its parent, and one that exits
-/// slowly. Then exits.
+/// A script that records which processes of the previous run are alive. It then leaves three
+/// processes and exits: one ignores SIGTERM, one does so in its own session without its parent, one
+/// exits slowly.
 const MESSY: &str = r#"dir=$1
 while read pid; do
   state=$(sed 's/.*) \(.\).*/\1/' /proc/$pid/stat 2>/dev/null)

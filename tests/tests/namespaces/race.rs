@@ -25,7 +25,7 @@ fn ten_reloads_a_second_while_units_crash_affect_no_other_unit() {
 
 #[test]
 fn each_kind_of_reload_is_made_even_on_a_busy_machine() {
-    // As if init had answered no reload in all that time.
+    // With no time, the test behaves as if init had answered no reload.
     let (units, crashing, time) = (20, 4, Duration::ZERO);
     let seen = storm(Size { units, crashing, time, recorded: false });
     seen.verdict(Duration::from_secs(5)).unwrap();

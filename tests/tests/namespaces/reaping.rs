@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 /// The most exits that init reaps in one turn.
 const REAPS_A_TURN: usize = 1024;
 
-/// Leaves `$1` processes to init and stays. Each is a forked shell that blocks in the open of a
-/// pipe, which is cheap.
+/// A script that leaves `$1` processes to init and keeps running. Each is a forked shell that
+/// blocks in the open of a pipe, which is cheap.
 const LEAVES: &str =
     "i=0; while [ $i -lt $1 ]; do i=$((i+1)); ( ( exec 3<$2/never ) & ); done; exec \"$3\"\n";
 
-/// Has a child with `$1` such processes for which that child never waits.
+/// A script with a child that has `$1` such processes and never waits for them.
 const BREEDS: &str = "( i=0; while [ $i -lt $1 ]; do i=$((i+1)); ( exec 3<$2/never ) & done; exec sleep 1000000 ) &\nexec \"$3\"\n";
 
 /// Runs init without cgroups.
@@ -100,8 +100,8 @@ fn many_orphans_that_die_while_init_is_stopped_are_reaped_at_once() {
     init.finish();
 }
 
-/// After `done` these are dead children of init. It reaps them within a second without an event,
-/// because they belong to no unit.
+/// Checks that init reaps orphans, which are its dead children after `done`. It reaps them within a
+/// second and logs no event, because they belong to no unit.
 fn are_reaped(init: &Init, orphans: &[Process], done: impl Fn()) {
     let seq = || init.tell("ping", &json!({}))["seq"].clone();
     let (before, last) = (init.status(), seq());
@@ -146,8 +146,8 @@ fn zombies_whose_parent_exits_are_reaped_and_affect_no_unit() {
     init.finish();
 }
 
-/// Each has had a process that recorded its pid; only the last one has a process now, a different
-/// one.
+/// Units that have had a process, which recorded its pid. Only the last one has a process now, with
+/// another pid.
 const ONCE: [(&str, &str, &str); 4] = [
     ("done", "type: oneshot", "exited"),
     ("scripted", "type: background-scripted", "running"),

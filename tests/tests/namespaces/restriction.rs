@@ -281,7 +281,7 @@ fn begin_all(init: &Init, what: &str, arguments: &[&str]) -> (Status, Vec<String
     begin(init, &ASKED.map(|(name, _)| name), what, arguments)
 }
 
-/// The same for these units.
+/// Starts these units once under strace(1) and stops them, like [`begin_all`].
 pub(crate) fn begin(
     init: &Init,
     all: &[&str],
@@ -369,8 +369,8 @@ fn each_fails(init: &Init, of: &Calls, weighty: &BTreeSet<String>) {
     }
 }
 
-/// The same at later occurrences, with an error that has no special meaning for any of them.
-/// Returns the calls that a child makes more than once.
+/// Makes each call fail at later occurrences, with an error that has no special meaning for any of
+/// them. Returns the calls that a child makes more than once.
 fn each_fails_later(init: &Init, of: &Calls, weighty: &BTreeSet<String>) -> BTreeSet<String> {
     let mut again = BTreeSet::new();
     for failing in rounds(of, weighty, turns(5, 128)) {

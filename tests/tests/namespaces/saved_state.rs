@@ -1,11 +1,11 @@
 //! Resources that init needs to continue after a crash or an upgrade: its binary and its saved
-//! state. Also crashes during the restore. The usual crash is in [`super::crash`]; what an exec
-//! resets, in [`super::exec`].
+//! state. Also crashes during the restore. The usual crash is in [`super::crash`]; the attributes
+//! that an exec resets, in [`super::exec`].
 
 use super::crash::{crashes, has_survived, starts};
-use super::upgrade::{all_types, at_work, comes_to_its_end, fixed};
+use super::upgrade::{all_types, assert_work_completes, at_work, fixed};
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{Fault, Steps, crash, is_committed, state_memory};
+use groundstate_tests::crash::{Fault, Steps, crash, state_memory, wait_for_commit};
 use groundstate_tests::deadline::{until, within};
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::{Sandbox, copy_of_init, program};
@@ -23,7 +23,7 @@ pub(crate) fn is_steady(init: &Init) {
     until("the last crash is some time ago", || {
         (init.sandbox.trace("job.trace").len() > fired + 2).then_some(())
     });
-    is_committed(init);
+    wait_for_commit(init);
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn binary_with_another_state_version_is_refused_and_one_with_the_same_works_both
         assert_eq!(init.process().link("exe").expect("a program").to_str(), Some(binary.as_str()));
         assert_eq!(fixed(&init.status()), fixed(&before));
     }
-    comes_to_its_end(&init);
+    assert_work_completes(&init);
     init.finish();
 }
 
@@ -172,7 +172,7 @@ const FORM: &[u8] = b"GS-STOR\x02";
 
 /// Stops init and returns its state memory: no process writes to it.
 pub(crate) fn memories_at_rest(init: &Init) -> (Steps, Vec<(u64, File)>) {
-    is_committed(init);
+    wait_for_commit(init);
     (Steps::of(init), state_memory(init).into_iter().collect())
 }
 
@@ -252,7 +252,7 @@ fn new_image_that_crashes_during_its_restore_gives_way_to_the_old_one() {
     assert_eq!((crashes(&init), fixed(&init.status())), (0, fixed(&before)));
     init.tell("upgrade", &json!({}));
     assert_eq!(fixed(&init.status()), fixed(&before));
-    comes_to_its_end(&init);
+    assert_work_completes(&init);
     init.finish();
 }
 
@@ -275,7 +275,7 @@ fn crash_soon_after_an_upgrade_continues_with_the_binary_that_can_read_the_state
     let mains = || ["web", "late"].map(|unit| init.main_of(unit));
     let before = mains();
     for crashes in 1..=2 {
-        is_committed(&init);
+        wait_for_commit(&init);
         crash(&init, Signal::SIGSEGV);
         has_survived(&init, crashes);
         let program = init.process().link("exe").expect("a program");

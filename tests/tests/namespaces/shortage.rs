@@ -130,7 +130,8 @@ fn paths_are_polled_without_inotify_or_free_watches() {
     }
 }
 
-/// A process in the cgroup of a run whose parent is elsewhere: only inotify tells init of its exit.
+/// The process is in the cgroup of a run, and its parent is not init. So only inotify reports its
+/// exit to init.
 #[test]
 fn empty_cgroup_is_noticed_without_inotify() {
     if !nix::unistd::geteuid().is_root() {

@@ -13,9 +13,9 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 
-/// Prints a line for each word `NAME,LEVEL,OPTION,FORM`: the value of getsockopt(2) for the
-/// descriptor with that name, unpacked by that form. LEVEL `fcntl` uses fcntl(2), `name` the
-/// address.
+/// A script that prints a line for each word `NAME,LEVEL,OPTION,FORM`: the value of getsockopt(2)
+/// for the descriptor with that name, unpacked by that form. LEVEL `fcntl` uses fcntl(2), `name`
+/// the address.
 const LOOK: &str = r#"
 my @names = split /:/, $ENV{LISTEN_FDNAMES};
 for my $number (0 .. $#names) {

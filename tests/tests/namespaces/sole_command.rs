@@ -5,7 +5,7 @@ use super::child_setup::is_root;
 use super::crash::{BOTH, crashes};
 use super::restricted_environments::after;
 use groundstate_tests::boot::{Boot, Init, Way, shell_code};
-use groundstate_tests::crash::{crash, is_committed};
+use groundstate_tests::crash::{crash, wait_for_commit};
 use groundstate_tests::deadline::until;
 use groundstate_tests::extent::turns;
 use groundstate_tests::process::Process;
@@ -13,7 +13,7 @@ use groundstate_tests::sandbox::{Sandbox, program};
 use nix::sys::signal::Signal;
 use std::process::Command;
 
-/// Prints each signal that it gets. TERM ends it with 9.
+/// A script that prints each signal that it gets, and exits with 9 at TERM.
 const TELLS: &str =
     "for s in HUP INT QUIT USR1 USR2 WINCH CONT TSTP ALRM PWR; do trap \"echo got $s\" $s; done
     trap 'echo got TERM; exit 9' TERM; echo ready; while :; do sleep 0.02; done";
@@ -31,7 +31,7 @@ fn outcome(boot: Boot, words: &[&str]) -> (i32, String) {
     (shell_code(init.ended()), init.output())
 }
 
-/// Returns true once init has a handler for this signal.
+/// Returns true if init has a handler for this signal.
 fn handles(init: &Init, signal: Signal) -> bool {
     let caught = init.process().status("SigCgt").unwrap_or_default();
     u64::from_str_radix(&caught, 16).is_ok_and(|set| set & 1 << (signal as u32 - 1) != 0)
@@ -191,7 +191,7 @@ fn crash_of_init_leaves_the_command_running_and_supervised() {
         init.expect_crashes();
         let main = init.main_of("command");
         until("the command runs", || init.output().contains("ready").then_some(()));
-        is_committed(&init);
+        wait_for_commit(&init);
         crash(&init, Signal::SIGSEGV);
         until("init has recovered", || (crashes(&init) == 1).then_some(()));
         assert_eq!(init.main_of("command"), main);

@@ -1,5 +1,5 @@
-//! systemctl(1) and the commands of System V against a real init: what scripts, Ansible, Puppet and
-//! debhelper call, and what they read.
+//! systemctl(1) and the commands of System V against a real init: the calls of scripts, Ansible,
+//! Puppet and debhelper, and the output that they read.
 
 use crate::systemctl_shim::{program_path as shim_path, service, shim, systemctl};
 use groundstate_tests::boot::{Boot, Init};

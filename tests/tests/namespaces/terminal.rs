@@ -64,7 +64,7 @@ const VERBS: &[&[&str]] = &[
     &["--socket", ODD, "status"],
 ];
 
-/// The same for systemctl.
+/// Verbs of systemctl that print such text.
 const OF_SYSTEMCTL: &[&[&str]] = &[
     &["status"],
     &["status", "odd", "bad"],

@@ -54,7 +54,7 @@ fn lay_out(files: &Sandbox) -> UnixListener {
         symlink(target, path(name)).unwrap();
     }
     if nix::unistd::geteuid().is_root() {
-        // Like /dev/zero: a read of it never ends.
+        // A device like /dev/zero, whose read never ends.
         let zero = nix::sys::stat::makedev(1, 5);
         nix::sys::stat::mknod(&path(NODE), SFlag::S_IFCHR, Mode::S_IRWXU, zero).unwrap();
     }

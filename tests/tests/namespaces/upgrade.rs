@@ -2,7 +2,7 @@
 
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::client::Client;
-use groundstate_tests::crash::{is_committed, state_memory};
+use groundstate_tests::crash::{state_memory, wait_for_commit};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::{Sandbox, copy_of_init, program};
 use groundstate_tests::silent::Silent;
@@ -95,11 +95,11 @@ pub(crate) fn at_work() -> Init {
     until("init has read all messages", || {
         (init.status().unit("notified")["status"] == "left").then_some(())
     });
-    is_committed(&init);
+    wait_for_commit(&init);
     init
 }
 
-/// Facts that no upgrade and no crash changes: state, main process and its start time.
+/// Facts that neither an upgrade nor a crash changes: state, main process and its start time.
 pub(crate) fn fixed(status: &Status) -> Vec<Value> {
     let units = [
         "notified", "plain", "grep", "forked", "script", "once", "starting", "pre", "stubborn",
@@ -113,7 +113,7 @@ pub(crate) fn fixed(status: &Status) -> Vec<Value> {
 }
 
 /// Checks that everything in progress completes as without an upgrade or crash.
-pub(crate) fn comes_to_its_end(init: &Init) {
+pub(crate) fn assert_work_completes(init: &Init) {
     init.sandbox.order("starting", "ready");
     init.sandbox.order("grep", "say here");
     init.sandbox.put("go", "");
@@ -172,7 +172,7 @@ fn twenty_upgrades_change_no_service_and_lose_no_event() {
         String::from_utf8_lossy(&log.stdout).matches("round").count()
     };
     until("every line is in the log", || (said() == ROUNDS).then_some(()));
-    comes_to_its_end(&init);
+    assert_work_completes(&init);
     let flapping = init.status().unit("flapping")["attempt"].as_u64();
     assert!(flapping > before.unit("flapping")["attempt"].as_u64(), "it was tried again");
     assert!(
@@ -237,7 +237,7 @@ fn unusable_binary_is_refused_and_changes_nothing() {
         assert!(!refused["message"].as_str().unwrap_or_default().is_empty(), "{refused}");
     }
     assert_eq!(fixed(&init.status()), fixed(&before));
-    comes_to_its_end(&init);
+    assert_work_completes(&init);
     init.finish();
 }
 
@@ -246,7 +246,7 @@ const FIELDS: [&str; 4] = ["wakeups", "on_the_wall", "latest", "rested_at"];
 
 /// A record of the committed state holds this text (`init/src/state/store.rs` has the layout).
 fn holds(init: &Init, text: &str) -> bool {
-    is_committed(init);
+    wait_for_commit(init);
     let (word, mut file) = state_memory(init).expect("the state is stored");
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).expect("it can be read");
@@ -286,7 +286,7 @@ fn upgrade_to_a_binary_with_another_field_of_the_state_works_both_ways() {
             assert!(tried(&init.status()) >= failures, "{binary} forgot failures");
         }
     }
-    comes_to_its_end(&init);
+    assert_work_completes(&init);
     // A binary without a field of a unit decides differently from the binary that replays the
     // record.
     init.finish_after_crash();

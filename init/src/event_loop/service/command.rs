@@ -79,8 +79,8 @@ impl Init {
         }
     }
 
-    /// Logs a reload command that could not be executed, which has no other record of the reason,
-    /// and the command of `init -- CMD`, with which init ends.
+    /// Logs a reload command that could not be executed, because the reason has no other record.
+    /// Also logs the command of `init -- CMD`, with which init ends.
     pub(crate) fn say_not_executed(
         &mut self,
         run: RunId,
@@ -134,7 +134,7 @@ impl Init {
         let mut extra = extra(run, &running.procedure, part);
         extra.extend(self.triggers.remote_of(&name));
         extra.extend(self.monitored(&name, part).into_iter().flatten());
-        // Init keeps the write end only for the commands of the start: each clone copies the
+        // Init keeps the write end only for the commands of the start. Each clone copies the
         // descriptor table, so the table must not grow with the number of units.
         let log = match output {
             Some(output) => output,
@@ -310,7 +310,7 @@ impl Init {
         let particular = running.spec().and_then(|spec| spec.particular.clone());
         let Some(particular) = particular else { return vec![Effect::Look] };
         let main = running.last_main;
-        match crate::sys::process::fork(&[], || crate::spawn::put_off(&particular, main)) {
+        match crate::sys::process::fork(&[], || crate::spawn::remove_run_files(&particular, main)) {
             Ok(pid) => {
                 self.tracker.started(run, pid);
                 self.runs.own(pid.as_raw(), run, CommandKind::Clean);

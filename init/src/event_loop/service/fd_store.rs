@@ -41,7 +41,7 @@ impl Init {
     }
 
     /// Handles a readiness event of a stored descriptor.
-    pub(crate) fn kept_ready(&mut self, token: usize) {
+    pub(crate) fn stored_descriptor_ready(&mut self, token: usize) {
         if self.runs.store.is_watched_by(token) {
             self.runs.store.close_ended();
         }

@@ -24,7 +24,7 @@ impl Init {
                 self.tracker.signal(run, CONT, None);
             }
             Whom::Main => {
-                self.tell_stray(run);
+                self.warn_if_strayed(run);
                 self.runs.signal_main(run, number);
                 self.runs.signal_main(run, CONT);
             }
@@ -33,7 +33,7 @@ impl Init {
 
     /// Warns if the main process has left its cgroup. Init stops it nevertheless, but cannot track
     /// its children there.
-    fn tell_stray(&mut self, run: RunId) {
+    fn warn_if_strayed(&mut self, run: RunId) {
         let Some(running) = self.runs.get(run) else { return };
         let Some(main) = running.main.as_ref().filter(|main| main.lives()) else { return };
         let pid = main.pid();
@@ -121,7 +121,7 @@ impl Init {
         });
         match before {
             Some(Main::Other { pid, token, .. }) => self.runs.abandon(pid, token, run),
-            Some(Main::Child(before)) if before != pid => self.runs.own_main_no_more(before, run),
+            Some(Main::Child(before)) if before != pid => self.runs.forget_own_main(before, run),
             Some(Main::Child(_)) | None => {}
         }
         if is_watched {
@@ -137,12 +137,12 @@ impl Init {
     }
 
     /// Handles exited main processes after all messages that were sent before.
-    pub(crate) fn tell_mains_ended(&mut self) {
+    pub(crate) fn report_exited_mains(&mut self) {
         let ended = std::mem::take(&mut self.runs.mains_ended);
         if ended.is_empty() {
             return;
         }
-        self.hear_out();
+        self.receive_all();
         self.settle();
         ended.into_iter().for_each(|token| self.watched_main_ended(token));
     }

@@ -61,32 +61,36 @@ impl Init {
         let now = self.now;
         let is_over = self.machine.next_deadline().is_some_and(|at| at <= now);
         if is_over && self.notify.as_ref().is_some_and(|notify| notify.holds_back(now)) {
-            return self.hear_out();
+            return self.receive_all();
         }
-        self.hear_by(limit::NOTIFICATIONS_A_TURN, |notify| notify.receive_in_turn(now));
+        self.receive_up_to(limit::NOTIFICATIONS_A_TURN, |notify| notify.receive_in_turn(now));
     }
 
     /// Reads all messages, because some senders have exited. This covers the messages read ahead
     /// and one turn's share of the socket's queue, which never holds more
     /// (net.unix.max_dgram_qlen).
-    pub(crate) fn hear_out(&mut self) {
+    pub(crate) fn receive_all(&mut self) {
         let now = self.now;
         let ahead = self.notify.as_deref().map_or(0, Notify::waiting);
         let most = ahead.saturating_add(limit::NOTIFICATIONS_A_TURN);
-        self.hear_by(most, |notify| notify.receive_at_once(now));
+        self.receive_up_to(most, |notify| notify.receive_at_once(now));
     }
 
     /// Reads up to `most` datagrams, including unusable ones.
-    fn hear_by(&mut self, most: usize, mut receive: impl FnMut(&mut Notify) -> Option<Datagram>) {
+    fn receive_up_to(
+        &mut self,
+        most: usize,
+        mut receive: impl FnMut(&mut Notify) -> Option<Datagram>,
+    ) {
         let most = u64::try_from(most).unwrap_or(u64::MAX);
         let (mut heard, mut read) = (Heard::default(), 0u64);
         while let Some(notify) = self.notify.as_mut().filter(|_| read < most) {
             let useless = notify.dropped;
             let Some(datagram) = notify.watch(Notify::taken, &mut receive) else { break };
             read = read.saturating_add(notify.dropped.saturating_sub(useless)).saturating_add(1);
-            self.take_in(datagram, &mut heard);
+            self.assign_to_run(datagram, &mut heard);
         }
-        self.hear_each(heard);
+        self.apply_statements(heard);
     }
 
     fn refuse_message(&mut self) {
@@ -100,7 +104,7 @@ impl Init {
     }
 
     /// Assigns a datagram to its run. A datagram of no run is refused.
-    fn take_in(&mut self, datagram: Datagram, heard: &mut Heard) {
+    fn assign_to_run(&mut self, datagram: Datagram, heard: &mut Heard) {
         let pid = datagram.pid;
         let is_named = |sender: &Sender| heard.named.contains(&(sender.run, pid));
         let counts = |sender: &Sender| sender.may_speak(sender.is_main || is_named(sender));
@@ -118,7 +122,7 @@ impl Init {
     }
 
     /// Applies the statements, ordered by unit name.
-    fn hear_each(&mut self, heard: Heard) {
+    fn apply_statements(&mut self, heard: Heard) {
         let mut said = heard.said;
         said.sort_by(|a, b| (&a.name, a.run).cmp(&(&b.name, b.run)));
         for Spoken { run, mut datagram, is_of_next, .. } in said {
@@ -140,7 +144,7 @@ impl Init {
         if pid <= 0 {
             return None;
         }
-        let whose = || self.tracker.below_whom(Pid::from_raw(pid));
+        let whose = || self.tracker.whose_without_marks(Pid::from_raw(pid));
         let (run, part) = self.runs.speaker(pid, whose)?;
         let access = self.runs.get(run)?.notify_access;
         let is_line = matches!(part, Some(CommandKind::Main | CommandKind::Start(_)));

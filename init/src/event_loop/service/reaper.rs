@@ -16,9 +16,9 @@ impl Init {
         let (mut has_reaped, mut strangers) = (false, false);
         self.more_to_reap = true;
         for _ in 0..limit::REAPS_A_TURN {
-            // A process that the committed state does not name must not be reaped: after a crash its
-            // exit would belong to no run, and its run would wait for ever. The exit of the loader
-            // may have started some.
+            // A process that the committed state does not name must not be reaped. After a crash
+            // its exit would belong to no run, and its run would wait for ever. The exit of the
+            // loader may have started some.
             if self.pending.effects.is_ahead {
                 self.commit();
             }
@@ -39,7 +39,7 @@ impl Init {
         }
         self.tell_ends();
         if strangers {
-            self.look_at_all();
+            self.check_awaited_runs();
         }
     }
 
@@ -64,7 +64,7 @@ impl Init {
         self.pending.reaped = reaped.into();
         if !self.pending.reaped.is_empty() {
             // Messages that a process sent before its exit are handled before the exit.
-            self.hear_out();
+            self.receive_all();
             self.settle();
         }
         while let Some(Reaped { pid, run, part, exit, has_handed_on, .. }) =
@@ -115,7 +115,7 @@ impl Init {
 
     /// Checks runs that wait for their last process. Where the kernel does not report an empty
     /// cgroup, any reaped orphan may have been the last one.
-    pub(crate) fn look_at_all(&mut self) {
+    pub(crate) fn check_awaited_runs(&mut self) {
         let waiting: Vec<RunId> = self
             .runs
             .iter()

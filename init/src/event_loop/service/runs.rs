@@ -243,7 +243,7 @@ impl Init {
             running.search = None;
             // If the run was already being stopped, its end completes that stop.
             if !nothing_left && !running.procedure.is_told_to_stop() {
-                unsay_end(&mut self.pending.facts, run);
+                drop_pending_end(&mut self.pending.facts, run);
             }
         }
         self.advance(run, |procedure| procedure.stop(reason, nothing_left));
@@ -252,7 +252,7 @@ impl Init {
 
 /// Removes a pending end of the run that arrived before the decision to stop it. Processed now, it
 /// would end the stop early and the next run could start beside it. The stop reports its own end.
-fn unsay_end(facts: &mut VecDeque<Event>, run: RunId) {
+fn drop_pending_end(facts: &mut VecDeque<Event>, run: RunId) {
     facts.retain(|event| !matches!(event, Event::Ended(of, _) | Event::Gone(of) if *of == run));
 }
 
@@ -431,8 +431,8 @@ impl Init {
         Some(told.into_iter().map(|(name, value)| (name.to_string(), value)).collect())
     }
 
-    /// The last end of a unit: from a unit that stays `exited`, from a run that this image saw end,
-    /// or from the machine and the event log.
+    /// The last end of a unit. The source is the unit, if it stays `exited`, a run whose end this
+    /// image saw, or the machine and the event log.
     fn last_end(&self, unit: UnitId, name: &Name) -> Option<LastEnd> {
         let run = self.machine.run(unit);
         if self.machine.state(unit) == State::Exited {
@@ -473,17 +473,17 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn an_end_that_was_not_heard_before_the_stop_is_not_the_end_of_that() {
+    fn unprocessed_end_of_a_run_is_dropped_when_a_stop_is_ordered() {
         let ended = |run| Event::Ended(RunId(run), Exit::Code(0));
         let (gone, executed) = (|run| Event::Gone(RunId(run)), Event::Executed(RunId(7)));
         let mut facts: VecDeque<Event> =
             [gone(7), ended(7), executed.clone(), ended(8), gone(8)].into();
-        unsay_end(&mut facts, RunId(7));
+        drop_pending_end(&mut facts, RunId(7));
         assert_eq!(facts, [executed, ended(8), gone(8)]);
     }
 
     #[test]
-    fn a_line_is_found_however_long_what_stands_before_it() {
+    fn line_end_on_a_ready_fd_is_found_after_more_bytes_than_one_read() {
         let (read, mut write) = std::io::pipe().unwrap();
         let read = OwnedFd::from(read);
         nix::fcntl::fcntl(&read, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK))

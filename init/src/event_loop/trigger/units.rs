@@ -72,7 +72,7 @@ impl Init {
                 if let Some(lookout) = self.triggers.lookouts.get_mut(&post) {
                     lookout.flush();
                 }
-                self.hear_lookout(post, base::limit::REPORTS_A_TURN);
+                self.read_reports(post, base::limit::REPORTS_A_TURN);
             }
             None => {}
         }
@@ -97,7 +97,7 @@ impl Init {
         }
         if self.triggers.has_more() {
             for post in std::mem::take(&mut self.triggers.unheard) {
-                self.hear_lookout(post, base::limit::REPORTS_A_TURN);
+                self.read_reports(post, base::limit::REPORTS_A_TURN);
             }
         }
         if self.triggers.silent_at().is_some_and(|at| at <= now) {

@@ -48,7 +48,7 @@ impl Init {
             // This sends all orders of the lookout, including this one.
             return self.start_lookout(post);
         }
-        self.tell_of(run);
+        self.send_order_for(run);
     }
 
     /// Moves a run to a lookout of its own, because the common lookout has dropped it.
@@ -91,12 +91,12 @@ impl Init {
             }
         }
         for run in self.triggers.watched_at(post) {
-            self.tell_of(run);
+            self.send_order_for(run);
         }
     }
 
     /// Sends the complete order for one run to its lookout.
-    fn tell_of(&mut self, run: RunId) {
+    fn send_order_for(&mut self, run: RunId) {
         let seed = self.triggers.seed;
         let state_dir = self.paths.state_dir(&self.machine.generation().settings);
         let Some(watched) = self.triggers.watched.get_mut(&run) else { return };
@@ -154,7 +154,7 @@ impl Init {
     }
 
     /// Reads up to `most` reports of a lookout.
-    pub(crate) fn hear_lookout(&mut self, post: Post, most: usize) {
+    pub(crate) fn read_reports(&mut self, post: Post, most: usize) {
         for _ in 0..most {
             let lookout = self.triggers.lookouts.get_mut(&post);
             let Some(report) = lookout.and_then(Lookout::hear) else { return };
@@ -226,7 +226,7 @@ impl Init {
         let found = all.find(|(_, lookout)| lookout.pid() == Some(pid)).map(|(post, _)| *post);
         let Some(post) = found else { return false };
         // At most one socket buffer of reports is left.
-        self.hear_lookout(post, usize::MAX);
+        self.read_reports(post, usize::MAX);
         // A report may have ended its last unit, which dismissed the lookout.
         self.triggers.leaving.remove(&pid.as_raw());
         let lookout = self.triggers.lookouts.get_mut(&post);

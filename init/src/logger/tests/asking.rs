@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn the_socket_answers_with_the_last_lines_and_follows() {
+fn log_socket_answers_with_the_last_lines_and_follows() {
     let mut init = Init::with_files(|_| {});
     let mut out = File::from(init.pipe(1, "web", None));
     let mut other = File::from(init.pipe(2, "db", None));
@@ -39,7 +39,7 @@ fn the_socket_answers_with_the_last_lines_and_follows() {
 }
 
 #[test]
-fn lines_older_than_the_memory_come_from_the_files_and_a_follower_misses_none() {
+fn lines_older_than_the_tail_come_from_files_and_a_follower_misses_none() {
     let mut init = Init::with_files(|settings| settings.log_size = 1 << 20);
     let script = "seq 1 50000; while read line; do echo $line; done";
     let (read, mut write) = std::io::pipe().unwrap();
@@ -135,7 +135,7 @@ fn only_root_and_the_readers_group_may_read_logs() {
 }
 
 #[test]
-fn a_new_socket_is_served_by_this_logger_and_the_next() {
+fn new_log_socket_is_served_by_this_logger_and_the_next() {
     let mut init = Init::with_files(|_| {});
     fs::remove_file(init.scratch.0.join("log.sock")).unwrap();
     let listener = UnixListener::bind(init.scratch.0.join("log.sock")).unwrap();

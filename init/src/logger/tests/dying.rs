@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_service_outlives_ten_killed_loggers_and_is_still_heard() {
+fn service_survives_ten_killed_loggers_and_its_output_is_read() {
     let mut init = Init::with_files(|_| {});
     // Killed by a SIGPIPE, with status 141 or by the signal.
     let script = "i=0; while [ ! -e $0/stop ]; do i=$((i+1)); echo $i; done; echo last";
@@ -20,7 +20,7 @@ fn a_service_outlives_ten_killed_loggers_and_is_still_heard() {
     for _ in 0..10 {
         // Each logger runs until it has written something new.
         while fs::metadata(init.file("web")).map_or(0, |found| found.len()) <= heard {
-            assert!(Instant::now() < end, "nothing new is heard");
+            assert!(Instant::now() < end, "no new line is logged");
             init.seen.extend(init.handle.reports(init.now()));
             std::thread::yield_now();
         }
@@ -57,7 +57,7 @@ fn a_silent_logger_is_killed_and_replaced() {
 }
 
 #[test]
-fn a_pipe_that_no_commit_knows_is_not_given_to_the_logger() {
+fn uncommitted_pipe_is_not_sent_to_the_logger() {
     let mut init = Init::with_files(|_| {});
     let kept = init.handle.table_entries();
     let mut writer = File::from(init.pipe(1, "web", None));
@@ -103,7 +103,7 @@ fn a_thousand_runs_cost_pid_1_no_descriptors() {
 }
 
 #[test]
-fn a_stopped_logger_is_replaced_without_being_asked() {
+fn stopped_logger_is_replaced_without_a_ping() {
     let mut init = Init::with_files(|_| {});
     let mut out = File::from(init.pipe(1, "web", Some("hello")));
     assert!(init.handle.drain(RunId(1), init.now()));
@@ -128,7 +128,7 @@ fn a_stopped_logger_is_replaced_without_being_asked() {
 }
 
 #[test]
-fn a_run_put_away_before_it_was_told_is_told_after_a_crash() {
+fn run_stored_before_it_was_sent_to_the_logger_is_sent_after_a_crash() {
     let mut init = Init::with_files(|_| {});
     let old = init.handle.pid().unwrap();
     sys::signal::kill(old, 19).unwrap();
@@ -150,7 +150,7 @@ fn a_run_put_away_before_it_was_told_is_told_after_a_crash() {
 }
 
 #[test]
-fn a_unit_whose_ended_runs_stay_open_has_no_pipes_without_end() {
+fn open_pipes_of_ended_runs_are_limited_for_each_unit() {
     let mut init = Init::with_files(|_| {});
     let other = init.pipe(1, "other", None);
     let mut kept = Vec::new();
@@ -193,7 +193,7 @@ fn write_to_the_oldest_pipe_over_the_limit_fails() {
 }
 
 #[test]
-fn of_what_is_said_outside_of_a_start_the_oldest_has_the_highest_number() {
+fn oldest_helper_pipe_has_the_highest_log_id() {
     let mut init = Init::new(|_| {});
     let more = limit::PIPES_OF_A_UNIT as u64;
     let oldest = [1, aside(u64::MAX, true).0, u64::MAX];
@@ -206,7 +206,7 @@ fn of_what_is_said_outside_of_a_start_the_oldest_has_the_highest_number() {
 }
 
 #[test]
-fn a_logger_ends_when_who_has_it_goes_without_having_heard_all_it_said() {
+fn logger_exits_when_pid_1_closes_the_socket_with_unread_reports() {
     let mut init = Init::with_files(|_| {});
     let _out = init.pipe(1, "web", None);
     assert!(init.handle.drain(RunId(1), init.now()));
@@ -219,7 +219,7 @@ fn a_logger_ends_when_who_has_it_goes_without_having_heard_all_it_said() {
     drop(link);
     let end = Instant::now() + DEADLINE;
     while sys::wait::reap(old).unwrap().is_none() {
-        assert!(Instant::now() < end, "it goes on by itself");
+        assert!(Instant::now() < end, "it does not exit");
         std::thread::yield_now();
     }
 }

@@ -28,7 +28,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longer than any step takes.
+/// The time limit of a step.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A directory of the test, removed at its end.
@@ -86,7 +86,7 @@ impl Init {
         init
     }
 
-    /// With files open from the start.
+    /// Starts a logger that may open files at once.
     fn with_files(change: impl FnOnce(&mut Settings)) -> Init {
         let mut init = Init::new(change);
         init.handle.open_files(init.now());
@@ -197,7 +197,7 @@ fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
-/// Run and text of each stored line.
+/// The run and the text of each stored line.
 fn stored(path: &Path) -> Vec<(Option<u64>, String)> {
     let bytes = fs::read(path).unwrap();
     assert!(bytes.is_empty() || bytes.ends_with(b"\n"), "a torn line in {path:?}");

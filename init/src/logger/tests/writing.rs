@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn both_streams_reach_the_units_file_in_their_order_with_run_and_time() {
+fn stdout_and_stderr_reach_the_file_in_order_with_run_and_time() {
     let mut init = Init::with_files(|_| {});
     let mut web = init.shell(7, "web", None, "echo one; echo two >&2; printf three");
     assert!(web.wait().unwrap().success());
@@ -89,7 +89,7 @@ fn write_larger_than_the_pipe_behind_an_unfinished_line_is_read_to_its_end() {
 }
 
 #[test]
-fn ready_is_said_at_the_line_that_matches_and_before_drained() {
+fn matching_line_is_reported_as_ready_before_drained() {
     let mut init = Init::with_files(|_| {});
     let mut out = File::from(init.pipe(1, "db", Some("^listening on [0-9]+$")));
     out.write_all(b"listening on port\nliste").unwrap();
@@ -125,7 +125,7 @@ fn a_million_lines_before_the_ready_line_lose_nothing() {
 }
 
 #[test]
-fn nothing_is_made_before_files_may_be_opened_and_the_tail_follows_then() {
+fn no_file_is_created_before_files_may_be_opened_and_the_tail_is_written_then() {
     let mut init = Init::new(|_| {});
     let mut early = init.shell(1, "early", None, "seq 1 20000");
     early.wait().unwrap();
@@ -147,7 +147,7 @@ fn nothing_is_made_before_files_may_be_opened_and_the_tail_follows_then() {
 }
 
 #[test]
-fn a_full_file_is_rotated_and_only_so_many_are_kept() {
+fn full_log_file_is_rotated_and_the_number_of_files_is_limited() {
     let mut init = Init::with_files(|settings| {
         settings.log_size = 4096;
         settings.log_keep = 2;
@@ -173,7 +173,7 @@ fn a_full_file_is_rotated_and_only_so_many_are_kept() {
 }
 
 #[test]
-fn what_is_not_our_file_is_moved_aside_and_left_as_it_was() {
+fn foreign_file_at_the_log_path_is_moved_aside_unchanged() {
     let mut init = Init::with_files(|_| {});
     let dir = init.file("x").parent().unwrap().to_path_buf();
     fs::create_dir_all(&dir).unwrap();
@@ -217,7 +217,7 @@ fn mount_small(path: &Path, size: &str, flags: nix::mount::MsFlags) {
 }
 
 #[test]
-fn a_full_or_read_only_disk_loses_counted_lines_and_nothing_else() {
+fn full_or_read_only_disk_loses_only_counted_lines() {
     use nix::mount::MsFlags;
     if !nix::unistd::geteuid().is_root() {
         // Only root can mount.

@@ -6,8 +6,8 @@ use crate::process_tracking::tracker::Tracker;
 use crate::spawn::tests::is_alone;
 
 #[test]
-fn a_cgroup_is_not_remembered_where_too_many_are_left() {
-    let own = "process_tracking::tests::left::a_cgroup_is_not_remembered_where_too_many_are_left";
+fn leftover_cgroups_over_the_limit_are_not_remembered() {
+    let own = "process_tracking::tests::left::leftover_cgroups_over_the_limit_are_not_remembered";
     if !is_alone(own) {
         return;
     }

@@ -32,8 +32,8 @@ fn kill(tracker: &mut Tracker, pid: Pid) {
 }
 
 #[test]
-fn a_mark_counts_for_a_run_that_is_there_and_a_session_counts_beside_that_of_one_that_is_over() {
-    let own = "process_tracking::tests::marked::a_mark_counts_for_a_run_that_is_there_and_a_session_counts_beside_that_of_one_that_is_over";
+fn mark_of_an_active_run_counts_and_session_counts_beside_the_mark_of_an_ended_run() {
+    let own = "process_tracking::tests::marked::mark_of_an_active_run_counts_and_session_counts_beside_the_mark_of_an_ended_run";
     if !is_alone(own) {
         return;
     }
@@ -63,8 +63,8 @@ fn a_mark_counts_for_a_run_that_is_there_and_a_session_counts_beside_that_of_one
 }
 
 #[test]
-fn whose_a_marked_child_and_its_children_are_is_known_before_anybodys_end_is_seen() {
-    let own = "process_tracking::tests::marked::whose_a_marked_child_and_its_children_are_is_known_before_anybodys_end_is_seen";
+fn run_of_a_marked_child_and_its_children_is_known_before_any_exit_is_seen() {
+    let own = "process_tracking::tests::marked::run_of_a_marked_child_and_its_children_is_known_before_any_exit_is_seen";
     if !is_alone(own) {
         return;
     }

@@ -110,7 +110,7 @@ impl Tracker {
     }
 
     /// Takes over the runs and processes that an earlier image has recorded.
-    pub(crate) fn know_again(
+    pub(crate) fn take_over(
         &mut self,
         runs: BTreeMap<RunId, Tracked>,
         families: BTreeMap<RunId, ProcessTree>,

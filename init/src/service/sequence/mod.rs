@@ -67,22 +67,22 @@ pub(crate) struct CommandSequence {
     #[serde_with(skip_apply)]
     step: Step,
     main_alive: bool,
-    /// Up without a main process.
+    /// True for a run that is up without a main process.
     headless: bool,
     reloading: bool,
-    /// Reload commands that have not ended.
+    /// The number of reload commands that have not ended.
     reloads: u8,
-    /// The main process has exited during a reload, which may name another one.
+    /// The exit of the main process during a reload, which may announce another one.
     ended_in_reload: Option<Exit>,
     was_ready: bool,
-    /// exec-start-post has started.
+    /// True once exec-start-post has started.
     posted: bool,
     executed_told: bool,
     exit_told: bool,
     gone_told: bool,
     stopping: bool,
     failure: Option<Box<ExecFailure>>,
-    /// The condition that skips the run.
+    /// The unmet condition because of which the run is skipped.
     skipped: Option<Box<str>>,
     /// The exit of the main process, until the check for other processes.
     ended: Option<Exit>,
@@ -90,17 +90,17 @@ pub(crate) struct CommandSequence {
     exit: Option<Exit>,
     /// The result, if it differs from the exit.
     result: Option<Cow<'static, str>>,
-    /// A oneshot without `remain` has done its work and is ending by itself.
+    /// True while a oneshot without `remain` ends by itself after its last command.
     closing: bool,
-    /// Remaining processes are not tracked any more.
+    /// True if remaining processes are not tracked any more.
     abandoned: bool,
     /// Number of exec-stop-post commands started.
     last: usize,
-    /// The files of the unit have been removed.
+    /// True once the files of the unit are removed.
     cleaned: bool,
-    /// The unit is started again after this stop.
+    /// True if the unit is started again after this stop.
     again: bool,
-    /// The stop has taken too long.
+    /// True if the stop has taken too long.
     killed: bool,
 }
 
@@ -515,13 +515,13 @@ pub(crate) enum Effect {
 struct Plan {
     #[serde_with(skip_apply)]
     kind: Kind,
-    /// A oneshot stays up after its last command until it is stopped.
+    /// True if a oneshot stays up after its last command until it is stopped.
     remain: bool,
     has_grep: bool,
     has_pid_file: bool,
     /// [`Run::has_stop_work`].
     has_stop_work: bool,
-    /// Its commands except ready-exec. True for those whose failure counts as success.
+    /// The commands except ready-exec, each with true if its failure counts as success.
     #[serde_with(skip_apply)]
     commands: Box<[(CommandKind, bool)]>,
     /// Rarely used settings.

@@ -76,7 +76,7 @@ impl CommandSequence {
         Some(Effect::Tell(Event::WatchdogEvery(self.run, every)))
     }
 
-    /// Starts the readiness check of a unit that sends no READY=1 and is not left to the machine.
+    /// Starts the readiness check of a unit without READY=1 whose readiness init itself determines.
     fn await_readiness(&mut self) -> Effects {
         let particular = self.particular();
         if let Some(span) = particular.and_then(|p| p.ready_wait) {

@@ -62,7 +62,7 @@ fn exec_failure() -> ExecFailure {
 }
 
 #[test]
-fn the_lines_before_run_in_order_and_the_first_that_fails_ends_it() {
+fn pre_commands_run_in_order_until_one_fails() {
     let mut run = course(Kind::ForegroundSupervised, [2, 1, 0, 0]);
     assert_eq!(run.begin(), [Effect::Spawn(CommandKind::Pre(0))]);
     assert_eq!(run.executed(CommandKind::Pre(0)), []);
@@ -72,20 +72,20 @@ fn the_lines_before_run_in_order_and_the_first_that_fails_ends_it() {
 }
 
 #[test]
-fn a_oneshot_runs_its_lines_and_tells_the_last_end() {
+fn oneshot_runs_all_its_commands_and_reports_the_last_exit() {
     let mut run = course(Kind::Oneshot, [0, 2, 0, 0]);
     assert_eq!(run.begin(), [Effect::Spawn(CommandKind::Start(0))]);
     assert_eq!(run.executed(CommandKind::Start(0)), [Effect::Tell(Event::Executed(RUN))]);
     assert_eq!(run.exited(CommandKind::Start(0), WELL), [Effect::Spawn(CommandKind::Start(1))]);
-    assert_eq!(run.executed(CommandKind::Start(1)), [], "told once");
+    assert_eq!(run.executed(CommandKind::Start(1)), [], "reported once");
     assert_eq!(run.exited(CommandKind::Start(1), WELL), [Effect::Look]);
     assert_eq!(run.looked(false, false), [Effect::Tell(Event::Ended(RUN, WELL))]);
-    assert_eq!(run.looked(false, false), [], "told once");
+    assert_eq!(run.looked(false, false), [], "reported once");
     assert_eq!(run.stop(&StopReason::NotNeeded, true), [Effect::Forget]);
 }
 
 #[test]
-fn what_a_ended_run_leaves_behind_is_told_when_it_is_gone() {
+fn leftover_processes_of_an_exited_run_delay_its_gone_report() {
     let mut run = running(Kind::ForegroundSupervised, [0, 1, 0, 0]);
     assert_eq!(run.exited(CommandKind::Start(0), Exit::Code(1)), [Effect::Look]);
     assert_eq!(run.looked(true, false), [Effect::Tell(Event::Exited(RUN, Exit::Code(1)))]);
@@ -96,17 +96,17 @@ fn what_a_ended_run_leaves_behind_is_told_when_it_is_gone() {
 }
 
 #[test]
-fn a_main_process_that_is_named_while_its_run_is_stopped_is_asked_too() {
+fn main_process_announced_during_a_stop_gets_the_stop_signal() {
     let mut run = running(Kind::ForegroundSupervised, [0, 1, 0, 0]);
     assert_eq!(stop(&mut run), [Effect::Signal(Whom::Main, 15)]);
     assert_eq!(run.main_changed(), [Effect::Signal(Whom::Main, 15)]);
 }
 
 #[test]
-fn a_stop_asks_the_main_process_first_and_the_rest_when_it_has_ended() {
+fn stop_signals_the_main_process_first_and_the_rest_after_its_exit() {
     let mut run = running(Kind::ForegroundSupervised, [0, 1, 0, 0]);
     assert_eq!(stop(&mut run), [Effect::Signal(Whom::Main, 15)]);
-    assert_eq!(stop(&mut run), [], "told once");
+    assert_eq!(stop(&mut run), [], "reported once");
     let rest = run.exited(CommandKind::Start(0), Exit::Signal { signal: 15, core: false });
     assert_eq!(rest, [Effect::Signal(Whom::All, 15), Effect::Look]);
     let ended = Event::Ended(RUN, Exit::Signal { signal: 15, core: false });
@@ -114,7 +114,7 @@ fn a_stop_asks_the_main_process_first_and_the_rest_when_it_has_ended() {
 }
 
 #[test]
-fn exec_stop_stands_for_the_signal_and_one_that_fails_is_followed_by_it() {
+fn exec_stop_replaces_the_stop_signal_unless_it_fails() {
     let mut run = running(Kind::ForegroundSupervised, [0, 1, 2, 0]);
     assert_eq!(stop(&mut run), [Effect::Spawn(CommandKind::Stop(0))]);
     assert_eq!(run.exited(CommandKind::Stop(0), WELL), [Effect::Spawn(CommandKind::Stop(1))]);
@@ -135,7 +135,7 @@ fn exec_stop_stands_for_the_signal_and_one_that_fails_is_followed_by_it() {
 }
 
 #[test]
-fn a_run_that_was_never_ready_is_stopped_without_exec_stop() {
+fn run_that_was_never_ready_is_stopped_without_exec_stop() {
     let mut run = course(Kind::ForegroundNotified, [0, 1, 1, 0]);
     run.begin();
     run.executed(CommandKind::Start(0));
@@ -144,7 +144,7 @@ fn a_run_that_was_never_ready_is_stopped_without_exec_stop() {
 }
 
 #[test]
-fn exec_stop_of_a_script_runs_though_nothing_of_it_is_left() {
+fn exec_stop_of_a_script_without_processes_runs() {
     let mut run = running(Kind::Oneshot, [0, 1, 1, 0]);
     run.exited(CommandKind::Start(0), WELL);
     assert_eq!(run.looked(false, false), [Effect::Tell(Event::Ended(RUN, WELL))]);
@@ -158,7 +158,7 @@ fn exec_stop_of_a_script_runs_though_nothing_of_it_is_left() {
 }
 
 #[test]
-fn a_script_that_has_left_nothing_and_is_stopped_tells_the_end_of_its_stop_last() {
+fn stopped_script_without_processes_reports_gone_again_after_its_stop() {
     let mut run = running(Kind::Oneshot, [0, 1, 1, 0]);
     assert_eq!(run.exited(CommandKind::Start(0), WELL), [Effect::Look]);
     assert_eq!(run.looked(true, false), [Effect::Tell(Event::Exited(RUN, WELL))]);
@@ -172,7 +172,7 @@ fn a_script_that_has_left_nothing_and_is_stopped_tells_the_end_of_its_stop_last(
 }
 
 #[test]
-fn a_script_that_leaves_nothing_behind_is_undone_once_though_its_end_is_not_heard() {
+fn stop_commands_of_a_oneshot_without_remain_run_once() {
     let spec = Run { remain: false, ..unit(Kind::Oneshot, [0, 1, 1, 0]) };
     let mut run = CommandSequence::new(RUN, &spec, &live(spec.kind));
     assert_eq!(run.begin(), [Effect::Spawn(CommandKind::Start(0))]);
@@ -194,13 +194,17 @@ fn failed_exec_is_reported_when_no_process_is_left() {
     run.exited(CommandKind::Pre(0), WELL);
     let failed = run.not_executed(CommandKind::Start(0), exec_failure());
     assert_eq!(failed, [Effect::Kill, Effect::Look]);
-    assert_eq!(run.looked(true, false), [], "what a line before left is being killed");
+    assert_eq!(
+        run.looked(true, false),
+        [],
+        "processes left by an earlier command are being killed"
+    );
     let told = Event::StartFailed(RUN, exec_failure());
     assert_eq!(run.looked(false, false), [Effect::Tell(told), Effect::Forget]);
 }
 
 #[test]
-fn the_last_lines_are_read_before_the_exit_of_a_run_that_waits_for_one() {
+fn last_lines_are_read_before_the_exit_of_a_run_with_ready_grep() {
     let mut spec = unit(Kind::ForegroundSupervised, [0, 1, 0, 0]);
     spec.ready_grep = Some("up".to_string());
     let mut run = CommandSequence::new(RUN, &spec, &live(spec.kind));
@@ -214,7 +218,7 @@ fn the_last_lines_are_read_before_the_exit_of_a_run_that_waits_for_one() {
 }
 
 #[test]
-fn a_launcher_that_ends_well_leaves_a_pid_file_to_be_looked_for() {
+fn successful_exit_of_a_launcher_starts_the_search_for_its_pid_file() {
     let mut run = course(Kind::BackgroundPidfile, [0, 1, 0, 0]);
     assert_eq!(run.begin(), [Effect::RemovePidFile]);
     assert_eq!(
@@ -230,7 +234,7 @@ fn a_launcher_that_ends_well_leaves_a_pid_file_to_be_looked_for() {
 }
 
 #[test]
-fn status_of_a_command_before_the_main_process_is_not_looked_up_in_lists_of_statuses() {
+fn exit_status_lists_do_not_apply_to_commands_before_the_main_process() {
     let kind = Kind::ForegroundSupervised;
     let standard = || Live::standard(kind, &Settings::default());
     let list = || SuccessStatus { codes: vec![43], signals: Vec::new() };
@@ -249,7 +253,7 @@ fn status_of_a_command_before_the_main_process_is_not_looked_up_in_lists_of_stat
 }
 
 #[test]
-fn a_launcher_that_leaves_neither_file_nor_process_broke_its_protocol() {
+fn launcher_that_leaves_neither_file_nor_process_fails_the_start() {
     let mut run = course(Kind::BackgroundPidfile, [0, 1, 0, 0]);
     run.begin();
     run.exited(CommandKind::Unlink, WELL);
@@ -260,7 +264,7 @@ fn a_launcher_that_leaves_neither_file_nor_process_broke_its_protocol() {
 }
 
 #[test]
-fn a_reload_ends_with_its_last_line_or_with_the_ready_that_was_announced() {
+fn reload_ends_with_its_last_command_or_with_the_announced_ready() {
     let mut run = running(Kind::ForegroundNotified, [0, 1, 0, 2]);
     assert_eq!(run.reload(), [Effect::Spawn(CommandKind::Reload(0))]);
     assert_eq!(run.exited(CommandKind::Reload(0), WELL), [Effect::Spawn(CommandKind::Reload(1))]);
@@ -277,7 +281,7 @@ fn a_reload_ends_with_its_last_line_or_with_the_ready_that_was_announced() {
 }
 
 #[test]
-fn a_reload_that_was_announced_and_given_up_is_not_awaited_in_the_next() {
+fn abandoned_announced_reload_does_not_delay_the_next_reload() {
     let mut run = running(Kind::ForegroundNotified, [0, 1, 0, 1]);
     assert_eq!(run.reloading(), [Effect::Tell(Event::Reloading(RUN))]);
     // It never sends READY=1, and the machine's timeout has passed.
@@ -287,10 +291,10 @@ fn a_reload_that_was_announced_and_given_up_is_not_awaited_in_the_next() {
 }
 
 #[test]
-fn a_daemon_that_is_named_is_the_main_process_once_its_launcher_has_ended() {
+fn announced_daemon_becomes_the_main_process_after_the_exit_of_its_launcher() {
     let mut run = with_post(Kind::BackgroundPidfile);
     assert_eq!(run.main_changed(), [], "its launcher is at work");
-    assert_eq!(run.ready(), [], "whatever it says");
+    assert_eq!(run.ready(), [], "its messages do not count");
     assert_eq!(run.exited(CommandKind::Start(0), WELL), [Effect::Spawn(CommandKind::Post(0))]);
     assert_eq!(run.exited(CommandKind::Post(0), WELL), [Effect::Tell(Event::Ready(RUN))]);
     assert_eq!(stop(&mut run), [Effect::Signal(Whom::Main, 15)]);
@@ -302,7 +306,7 @@ fn a_daemon_that_is_named_is_the_main_process_once_its_launcher_has_ended() {
 }
 
 #[test]
-fn the_end_of_a_process_that_a_script_has_named_is_not_that_of_the_script() {
+fn exit_of_a_process_announced_by_a_script_does_not_end_the_script() {
     let mut run = course(Kind::Oneshot, [0, 2, 0, 0]);
     run.begin();
     run.executed(CommandKind::Start(0));
@@ -315,7 +319,7 @@ fn the_end_of_a_process_that_a_script_has_named_is_not_that_of_the_script() {
 }
 
 #[test]
-fn no_word_of_a_script_makes_it_ready_before_its_last_line_has_ended() {
+fn message_of_a_script_does_not_make_it_ready_before_its_last_command_exits() {
     for kind in [Kind::Oneshot, Kind::BackgroundScripted] {
         let mut run = with_post(kind);
         assert_eq!(run.ready(), [], "{kind:?}");
@@ -328,13 +332,13 @@ fn no_word_of_a_script_makes_it_ready_before_its_last_line_has_ended() {
 }
 
 #[test]
-fn a_script_that_is_stopped_in_its_last_line_is_asked_by_that_and_then_all_of_it() {
+fn stop_during_the_last_command_of_a_script_signals_that_command_and_then_the_rest() {
     for exit in [Exit::Signal { signal: 15, core: false }, WELL] {
         let mut run = with_post(Kind::BackgroundScripted);
         run.exited(CommandKind::Start(0), WELL);
         assert_eq!(stop(&mut run), [Effect::Signal(Whom::Main, 15)]);
         let rest = [Effect::Signal(Whom::All, 15), Effect::Look];
-        assert_eq!(run.exited(CommandKind::Post(0), exit), rest, "what its script has left");
+        assert_eq!(run.exited(CommandKind::Post(0), exit), rest, "processes left by its script");
         assert_eq!(run.looked(true, false), []);
         assert_eq!(run.looked(false, false), [Effect::Tell(Event::Gone(RUN)), Effect::Forget]);
     }
@@ -348,7 +352,7 @@ fn a_script_that_is_stopped_in_its_last_line_is_asked_by_that_and_then_all_of_it
 }
 
 #[test]
-fn nothing_a_run_says_once_it_is_stopping_makes_it_ready() {
+fn message_of_a_stopping_run_does_not_make_it_ready() {
     let mut run = running(Kind::ForegroundNotified, [0, 1, 0, 0]);
     stop(&mut run);
     assert_eq!(run.ready(), []);
@@ -357,7 +361,7 @@ fn nothing_a_run_says_once_it_is_stopping_makes_it_ready() {
 }
 
 #[test]
-fn a_kill_is_for_all_and_gone_follows_the_last_end() {
+fn kill_reaches_all_processes_and_gone_follows_the_last_exit() {
     let mut run = running(Kind::ForegroundSupervised, [0, 1, 1, 0]);
     stop(&mut run);
     assert_eq!(run.kill(), [Effect::Kill, Effect::Look]);

@@ -39,7 +39,7 @@ fn pause() {
     clock::pause(limit::UNMOUNT_PAUSE);
 }
 
-/// Does all of it in a child, with a limit for each step.
+/// Runs the final unmount in a child, with a limit for each step.
 pub(crate) fn with_deadline(watchdog: &mut Option<Watchdog>) {
     let Ok(child) = process::fork(&[], all) else { return by_the_kernel(watchdog) };
     if exit_of(child, limit::FINAL_LONGEST, watchdog).is_none() {
@@ -58,7 +58,7 @@ fn by_the_kernel(watchdog: &mut Option<Watchdog>) {
     feed_until(limit::FINAL_STILL, watchdog, || (unwritten() == 0).then_some(()));
 }
 
-/// KiB that are not written yet.
+/// The KiB that are not written to disk yet.
 fn unwritten() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let number = |line: &str| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok();
@@ -89,16 +89,16 @@ fn all() -> u8 {
         console("not all file systems could be synced in time");
     }
     let is_new = |rounds: &Rounds| rounds.has_young() && !rounds.is_over();
-    take_away(rounds, false, is_new);
-    if !busy_disks(rounds).is_empty() && let_waiters_go(rounds) {
-        take_away(rounds, false, is_new);
+    release_all(rounds, false, is_new);
+    if !busy_disks(rounds).is_empty() && abort_unresponsive_mounts(rounds) {
+        release_all(rounds, false, is_new);
     }
-    take_away(rounds, true, is_new);
+    release_all(rounds, true, is_new);
     for of in rounds.left() {
         console(&format!("waiting for {of}"));
     }
-    take_away(rounds, true, Rounds::moves);
-    tell_of_the_left(rounds);
+    release_all(rounds, true, Rounds::moves);
+    report_survivors(rounds);
     read_only_by_force(rounds);
     let writes = |rounds: &Rounds| rounds.is_under_way(SYNC);
     rounds.go_on(sync, |rounds| writes(rounds) && (rounds.has_young() || rounds.moves()));
@@ -118,9 +118,9 @@ fn sync() -> Vec<Task> {
 }
 
 /// Releases as much as possible and remounts the rest read-only.
-fn take_away(rounds: &mut Rounds, of_others: bool, waits: impl Fn(&Rounds) -> bool) {
-    rounds.go_on(|| departures(of_others), waits);
-    let is_meant = |mount: &Mount<'_>| of_others || mount.is_of_here();
+fn release_all(rounds: &mut Rounds, of_others: bool, waits: impl Fn(&Rounds) -> bool) {
+    rounds.go_on(|| possible_tasks(of_others), waits);
+    let is_meant = |mount: &Mount<'_>| of_others || mount.is_local();
     let left = || points(is_meant).into_iter().filter(|point| !point.is_read_only);
     let made = |point: Point| {
         let at = point.at.clone();
@@ -136,12 +136,12 @@ fn take_away(rounds: &mut Rounds, of_others: bool, waits: impl Fn(&Rounds) -> bo
 
 /// Writable disks of this machine, as far as they respond.
 fn busy_disks(rounds: &Rounds) -> Vec<Point> {
-    let mut disks = points(|mount| mount.is_of_here());
+    let mut disks = points(|mount| mount.is_local());
     disks.retain(|it| it.is_disk && !it.is_read_only && !rounds.is_under_way(&it.id));
     disks
 }
 
-fn tell_of_the_left(rounds: &Rounds) {
+fn report_survivors(rounds: &Rounds) {
     for of in rounds.left() {
         console(&format!("{of} does not respond"));
     }
@@ -155,9 +155,9 @@ fn tell_of_the_left(rounds: &Rounds) {
 /// Gives up servers that do not respond. A process that waits for one cannot be killed, and keeps
 /// its open files on disks of this machine: see MNT_FORCE of umount(2). Returns true if there was
 /// one.
-fn let_waiters_go(rounds: &mut Rounds) -> bool {
+fn abort_unresponsive_mounts(rounds: &mut Rounds) -> bool {
     let asking = |id: &str| format!("ask {id}");
-    let mut far = points(|mount| !mount.is_of_here() && mount.at != "/");
+    let mut far = points(|mount| !mount.is_local() && mount.at != "/");
     let asked = |point: &Point| {
         let at = point.at.clone();
         let work = move || {
@@ -209,7 +209,7 @@ fn read_only(point: &OsStr) -> bool {
 
 /// The work that is possible now: mounts without mounts on them, and devices. A busy one is refused
 /// until something else is released.
-fn departures(of_others: bool) -> Vec<Task> {
+fn possible_tasks(of_others: bool) -> Vec<Task> {
     let table = mount_table::table().unwrap_or_default();
     let is_laid_over = mount_table::is_laid_over(&table);
     let away = |point: Point| {
@@ -221,7 +221,7 @@ fn departures(of_others: bool) -> Vec<Task> {
             is_fit && umount2(at.as_os_str(), MntFlags::UMOUNT_NOFOLLOW).is_ok()
         })
     };
-    let points = points_of(&table, |mount| of_others || mount.is_of_here()).into_iter();
+    let points = points_of(&table, |mount| of_others || mount.is_local()).into_iter();
     let mut tasks: Vec<Task> =
         points.filter(|point| point.is_bare && point.at != "/").map(away).collect();
     tasks.extend(swaps().into_iter().map(|path| {
@@ -407,7 +407,7 @@ impl Rounds {
         let mut is_due = true;
         loop {
             is_due |= self.collect();
-            // Not for each of many small changes.
+            // Asks again only with room for a batch, not after each of many small changes.
             if is_due && self.room() > limit::UNMOUNT_AT_ONCE / 2 {
                 is_due = self.begin_some(tasks());
             }
@@ -650,10 +650,9 @@ mod rounds_tests {
     }
 
     #[test]
-    fn however_many_hang_none_takes_the_time_of_another() {
+    fn hanging_unmounts_of_any_number_delay_no_other() {
         // Each fork copies the page tables of all parallel tests.
-        let own =
-            "shutdown::unmount::rounds_tests::however_many_hang_none_takes_the_time_of_another";
+        let own = "shutdown::unmount::rounds_tests::hanging_unmounts_of_any_number_delay_no_other";
         if !is_alone(own) {
             return;
         }

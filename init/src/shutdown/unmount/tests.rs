@@ -92,9 +92,9 @@ fn mounted(pid: &str) -> String {
 }
 
 #[test]
-fn mounts_upon_mounts_are_taken_away_however_many_there_are() {
+fn deeply_stacked_mounts_are_all_unmounted() {
     // Each fork copies the page tables of all parallel tests.
-    let own = "shutdown::unmount::tests::mounts_upon_mounts_are_taken_away_however_many_there_are";
+    let own = "shutdown::unmount::tests::deeply_stacked_mounts_are_all_unmounted";
     if !is_alone(own) {
         return;
     }
@@ -143,7 +143,7 @@ fn witness() -> Pid {
 }
 
 #[test]
-fn what_an_overlay_that_is_left_is_made_of_is_read_only_or_stays_mounted() {
+fn layers_of_a_busy_overlay_become_read_only_or_stay_mounted() {
     // A file that is open for reading allows a remount read-only, one open for writing does not.
     for writes in [false, true] {
         let place = Place::new("laid-over");
@@ -186,7 +186,7 @@ fn mute(at: &Path) -> nix::Result<File> {
 }
 
 #[test]
-fn a_swap_space_that_does_not_answer_holds_up_no_file_system() {
+fn unresponsive_swap_space_delays_no_unmount() {
     let place = Place::new("swap");
     let furnish = |top: &Path| {
         memory(&folder(top, "data"))?;
@@ -212,7 +212,7 @@ fn a_swap_space_that_does_not_answer_holds_up_no_file_system() {
 }
 
 #[test]
-fn a_disk_below_run_is_taken_away_and_what_the_kernel_has_there_is_not() {
+fn disk_below_run_is_unmounted_and_kernel_mounts_there_are_kept() {
     let table = b"22 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n\
         23 22 0:21 / /run rw - tmpfs tmpfs rw\n\
         24 23 8:17 / /run/media/ann/stick rw - vfat /dev/sdb1 rw\n\
@@ -225,7 +225,7 @@ fn a_disk_below_run_is_taken_away_and_what_the_kernel_has_there_is_not() {
         30 23 0:41 / /run/far rw - nfs4 server:/x rw\n\
         32 22 8:18 / /srv/\xff rw - ext4 /dev/sdb2 rw\n";
     let points = |of_others| -> Vec<String> {
-        let all = points_of(table, |mount| of_others || mount.is_of_here()).into_iter();
+        let all = points_of(table, |mount| of_others || mount.is_local()).into_iter();
         all.map(|point| point.at.to_string_lossy().into_owned()).collect()
     };
     assert_eq!(points(false), ["/srv/\u{fffd}", "/srv", "/run/media/ann/stick", "/"]);

@@ -34,7 +34,7 @@ fn pair(name: &str, value: &str) -> (String, String) {
 }
 
 #[test]
-fn the_nearer_word_wins() {
+fn variable_of_the_more_specific_source_wins() {
     let file = Scratch::new("FROM_FILE=file\nBOTH=file\nGROUNDSTATE_UNIT=forged\n");
     let mut run = plain();
     run.env = vec![pair("UNIT", "unit"), pair("BOTH", "unit"), pair("SETTINGS", "unit")];
@@ -88,7 +88,7 @@ fn the_nearer_word_wins() {
 }
 
 #[test]
-fn a_missing_env_file_is_an_error_unless_it_may_be_missing() {
+fn missing_env_file_fails_the_start_unless_it_is_optional() {
     let mut run = plain();
     let missing = |optional| EnvFile { path: "/nowhere/env".to_string(), optional };
     for way in ways() {
@@ -104,7 +104,7 @@ fn a_missing_env_file_is_an_error_unless_it_may_be_missing() {
 }
 
 #[test]
-fn words_come_from_env_files_too() {
+fn command_words_use_variables_of_env_files() {
     let file = Scratch::new("ARGS=a 'b c'\n");
     let mut run = plain();
     run.env_file = vec![file.file(false)];
@@ -143,7 +143,7 @@ fn words_come_from_env_files_too() {
 }
 
 #[test]
-fn a_bare_name_is_looked_for_in_path() {
+fn bare_program_name_is_looked_up_in_path() {
     let mut run = plain();
     for way in ways() {
         assert_eq!(output(way, &run, &["echo", "x"], |_| {}), "x\n");

@@ -40,7 +40,7 @@ fn fails(way: Way, run: &Run, program: &str, expected: (Stage, i32, &str)) {
 }
 
 #[test]
-fn each_way_an_exec_can_fail_is_told_with_its_errno() {
+fn each_exec_failure_is_reported_with_its_errno() {
     let folder = Folder::new("exec");
     let plain = plain();
     let empty = folder.file("empty", "", 0o755);
@@ -97,7 +97,7 @@ fn limit_that_cannot_be_set_is_reported_by_its_name() {
 }
 
 #[test]
-fn a_user_that_is_not_there_never_becomes_another() {
+fn unknown_user_or_group_fails_the_start() {
     let mut run = plain();
     for (what, stage) in [("user", Stage::User), ("group", Stage::Group)] {
         let unresolved = Unresolved { what: what.to_string(), name: "0day".to_string() };
@@ -109,7 +109,7 @@ fn a_user_that_is_not_there_never_becomes_another() {
 }
 
 #[test]
-fn an_id_that_means_leave_it_is_refused() {
+fn uid_that_means_unchanged_is_refused() {
     let mut run = plain();
     run.credentials = ids(u32::MAX, u32::MAX, &[]);
     let Some(Credentials { ids: Ok(ids) }) = &mut run.credentials else { unreachable!() };
@@ -121,7 +121,7 @@ fn an_id_that_means_leave_it_is_refused() {
 }
 
 #[test]
-fn an_exec_that_is_awaited_ends_a_pipe_and_one_that_failed_does_too() {
+fn awaited_exec_closes_its_pipe_on_success_and_on_failure() {
     for way in ways() {
         let awaited = |request: &mut Request<'_>| request.is_awaited = true;
         let mut running = start(way, &plain(), &["/bin/true"], awaited).unwrap();
@@ -134,7 +134,7 @@ fn an_exec_that_is_awaited_ends_a_pipe_and_one_that_failed_does_too() {
 }
 
 #[test]
-fn a_child_killed_before_its_exec_was_never_executed() {
+fn child_killed_before_its_exec_is_reported_as_not_executed() {
     let folder = Folder::new("fifo");
     let fifo = folder.0.join("fifo");
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::from_bits_truncate(0o755)).unwrap();
@@ -154,8 +154,10 @@ fn a_child_killed_before_its_exec_was_never_executed() {
 }
 
 #[test]
-fn what_an_unprivileged_init_may_not_do_fails_in_its_stage() {
-    if !is_alone("spawn::tests::failure::what_an_unprivileged_init_may_not_do_fails_in_its_stage") {
+fn setting_that_an_unprivileged_init_may_not_apply_fails_in_its_stage() {
+    if !is_alone(
+        "spawn::tests::failure::setting_that_an_unprivileged_init_may_not_apply_fails_in_its_stage",
+    ) {
         return;
     }
     let (mut tracker, _) = crate::process_tracking::Tracker::new(false);

@@ -18,7 +18,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Longer than any step takes on a loaded machine.
+/// The time limit of a step on a loaded machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs the test in a process of its own, so that its side effects reach no other test. Returns
@@ -148,7 +148,7 @@ pub(crate) fn start(
     Ok(Running { pid: report.pid, report, run: run.clone(), line, reaped: false })
 }
 
-/// The same, with the child's output; the child must exit with status 0.
+/// Like [`start`], but returns the child's output. The child must exit with status 0.
 pub(crate) fn output(
     way: Way,
     run: &Run,

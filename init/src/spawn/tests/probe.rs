@@ -45,7 +45,7 @@ fn descriptors(pid: Pid) -> Vec<String> {
 }
 
 #[test]
-fn a_program_begins_with_nothing_of_pid_1() {
+fn program_inherits_no_attribute_of_pid_1() {
     for way in ways() {
         let running = sleeping(way, &plain(), |_| {});
         let pid = running.pid;
@@ -76,7 +76,7 @@ fn a_program_begins_with_nothing_of_pid_1() {
 }
 
 #[test]
-fn signals_ignored_and_blocked_by_init_are_not_so_in_its_children() {
+fn signals_that_init_ignores_or_blocks_have_default_actions_in_children() {
     signal::ignore(nix::sys::signal::Signal::SIGPROF).unwrap();
     for way in ways() {
         let held = signal::hold();
@@ -89,7 +89,7 @@ fn signals_ignored_and_blocked_by_init_are_not_so_in_its_children() {
 }
 
 #[test]
-fn directory_umask_and_limits_are_those_of_the_unit() {
+fn program_has_the_directory_umask_and_limits_of_its_unit() {
     let mut run = plain();
     run.working_dir = "/usr".to_string();
     run.umask = 0o077;
@@ -129,7 +129,7 @@ fn directory_umask_and_limits_are_those_of_the_unit() {
 }
 
 #[test]
-fn a_user_is_taken_with_all_ids_and_only_its_groups() {
+fn program_has_all_ids_and_only_the_groups_of_its_user() {
     if !nix::unistd::geteuid().is_root() {
         // Only root can change to another user; refusal is tested in `failure`.
         return crate::not_run!("it takes root");
@@ -147,7 +147,7 @@ fn a_user_is_taken_with_all_ids_and_only_its_groups() {
 }
 
 #[test]
-fn passed_descriptors_are_at_three_and_up_and_name_their_process() {
+fn passed_descriptors_start_at_three_and_listen_pid_is_the_program() {
     for way in ways() {
         let read = |text: &str| {
             let (read, mut write) = std::io::pipe().unwrap();
@@ -163,7 +163,7 @@ fn passed_descriptors_are_at_three_and_up_and_name_their_process() {
 }
 
 #[test]
-fn descriptors_of_init_below_three_can_be_given_in_any_order() {
+fn descriptors_of_init_below_three_are_given_to_a_child_in_any_order() {
     for way in ways() {
         let (mut read, write) = std::io::pipe().unwrap();
         let write: Rc<OwnedFd> = Rc::new(write.into());

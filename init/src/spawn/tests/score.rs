@@ -22,8 +22,8 @@ fn runs() -> [Run; 2] {
 }
 
 #[test]
-fn a_child_has_the_score_of_children_and_init_its_own() {
-    if !is_alone("spawn::tests::score::a_child_has_the_score_of_children_and_init_its_own") {
+fn child_has_the_original_oom_score_and_init_keeps_its_own() {
+    if !is_alone("spawn::tests::score::child_has_the_original_oom_score_and_init_keeps_its_own") {
         return;
     }
     let own = score(nix::unistd::getpid());

@@ -57,7 +57,7 @@ pub(in crate::sys) unsafe fn words(plan: *const Plan) -> [Vec<String>; 3] {
 }
 
 #[test]
-fn a_number_is_written_with_its_end_and_nothing_behind_it() {
+fn number_is_written_with_a_terminator_and_nothing_behind_it() {
     for number in [0, 9, 10, 99, 100, 4_194_304, 999_999_999, u32::MAX] {
         let mut room = [b'x'; 12];
         // SAFETY: it holds twelve bytes.
@@ -69,7 +69,7 @@ fn a_number_is_written_with_its_end_and_nothing_behind_it() {
 }
 
 #[test]
-fn lists_of_words_end_where_there_is_none() {
+fn empty_word_lists_of_a_plan_are_terminated() {
     let (slot, frame) = (Slot::default(), frame());
     let mut orders = orders();
     (orders.argv, orders.envp, orders.listen_pid) = (Vec::new(), Vec::new(), false);

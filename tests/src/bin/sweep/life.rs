@@ -31,13 +31,13 @@ const PASSING: [Errno; 7] = [
     Errno::EMFILE,
     Errno::ENOSPC,
 ];
-/// A request may meet the fault, and the next one its consequences.
+/// The attempts of a request: the first may meet the fault, and the next one its consequences.
 const ATTEMPTS: usize = 6;
 /// The open files that init may have in addition to those without a fault.
 const SPARE_FILES: usize = 5;
 /// States in which a unit has no process.
 const DOWN: [&str; 3] = ["disabled", "failed", "waiting"];
-/// Only each of this many polls reads the status.
+/// One of this many polls reads the status.
 const RARELY: usize = 4;
 /// KiB of memory that init may have in addition to that without a fault.
 const SPARE_MEMORY: u64 = 2048;
@@ -255,7 +255,7 @@ impl Life {
     }
 }
 
-/// From the kernel's own list of children, which is short.
+/// The children of a process, from the kernel's own short list.
 fn children(process: Process) -> Vec<Process> {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{}/task", process.0)) else {
         return Vec::new();
@@ -307,8 +307,8 @@ fn table(init: &Init) -> String {
     status(init).map_or_else(|| "no status\n".to_owned(), |status| status.table())
 }
 
-/// Waits for this status. If a start failed for good with one of their errors and init reports it,
-/// requests it once more.
+/// Waits for this status. If a start failed for good with an error of these cases and init reports
+/// it, requests that start once more.
 fn when(init: &Init, what: &str, cases: &[Case], wanted: impl Fn(&Status) -> bool) {
     let (mut again, mut looks) = (cases.len(), 0);
     let found = within(PATIENCE, || {

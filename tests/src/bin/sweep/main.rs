@@ -1,7 +1,7 @@
-//! `tests/soak sweep`, and a sample in `tests/run`: each system call of a real init fails once,
-//! with each of its errors (`tests/sweep.tsv`), at each of its first twenty occurrences in each
-//! part of its life. Init must recover completely. A life meets one fault at boot, some at work,
-//! and one at the end. A life that fails is repeated for each of its faults alone.
+//! `tests/soak sweep`, and a sample in `tests/run`: each system call of a real init fails once with
+//! each of its errors (`tests/sweep.tsv`). It does so at each of its first twenty occurrences in
+//! each part of init's life. Init must recover completely. A life meets one fault at boot, some at
+//! work, and one at the end. A life that fails is repeated for each of its faults alone.
 //!
 //! `sweep --sample N --seed HEX`: N faults: those that did harm once, and others chosen by the
 //! seed. `sweep --ledger FILE --commit C`: all faults that are not in the file, with a line for
@@ -44,7 +44,7 @@ mod sweep {
     const AT_END: usize = 2;
     /// Calls with an error that are run together, with their faults mixed in the same lives.
     const TOGETHER: usize = 8;
-    /// One of this many faults of the sample must have been met.
+    /// At least one in this many faults of the sample must be met.
     const MET: usize = 2;
 
     /// The words of the command line.
@@ -136,7 +136,7 @@ mod sweep {
             }
             match catch_unwind(AssertUnwindSafe(|| life(&these, usual, score))) {
                 Ok(fired) => note(fired),
-                // Finds the fault responsible, and whether the failure recurs.
+                // Finds the fault that caused the failure, and whether it recurs.
                 Err(_) => one_by_one(&these, &mut failed, &mut note),
             }
         }
