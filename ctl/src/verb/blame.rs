@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_start_is_blamed_first_after_those_that_are_not_ready() {
+    fn blame_lists_unready_units_first_then_the_longest_start() {
         let want = "not ready  slow\n     2.0s  db\n     50ms  web\n     20ms  log\n";
         assert_eq!(list(&timings(), &Style::PLAIN), want);
     }
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn the_critical_chain_follows_what_was_ready_last() {
+    fn critical_chain_follows_the_dependency_that_was_ready_last() {
         let hard = DependencyKind::DependsOn;
         let graph = Graph {
             schema: 1,
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_critical_chain_follows_what_had_failed_last() {
+    fn critical_chain_follows_the_dependency_that_failed_last() {
         let graph = Graph {
             schema: 1,
             goal: vec!["all".into()],
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn the_critical_chain_of_what_waits_still_goes_to_what_it_waits_for() {
+    fn critical_chain_of_a_waiting_unit_leads_to_its_pending_dependency() {
         let on = |targets: &[&str]| {
             let targets = targets.iter().map(|target| (*target).to_string()).collect();
             Some(Reason { text: String::new(), cause: Cause::On { targets } })
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_and_a_late_start_change_nothing_of_the_boot() {
+    fn critical_chain_and_plot_ignore_restarts_and_late_starts() {
         let hard = DependencyKind::DependsOn;
         let graph = Graph {
             schema: 1,
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_has_a_bar_for_every_unit() {
+    fn plot_has_a_bar_for_every_unit() {
         let text = picture(&timings());
         assert_eq!(text.matches("fill=\"#5aa469\"").count(), 3);
         assert_eq!(text.matches("not ready").count(), 1);

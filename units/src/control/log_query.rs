@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_says_only_what_differs() {
+    fn request_line_omits_fields_with_default_values() {
         let query = LogQuery::parse(
             b"{\"v\":1,\"id\":7,\"verb\":\"logs\",\"targets\":[\"web\"],\"x\":1}\n",
         );
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused_with_its_id() {
+    fn malformed_log_request_is_refused_with_its_id() {
         for (line, id) in [
             (&br#"{"v":1,"id":7,"verb":"rm"}"#[..], 7),
             (br#"{"v":2,"id":8,"verb":"logs"}"#, 8),

@@ -395,7 +395,7 @@ mod tests {
         /// The result equals dropping the last droppable link on a ring, one at a time, until no
         /// ring is left.
         #[test]
-        fn links_are_dropped_as_if_one_by_one_from_the_last(
+        fn batch_drop_of_links_equals_dropping_one_at_a_time(
             edges in prop::collection::vec((0u32..9, 0u32..9, 0u32..4), 0..60),
         ) {
             let links: Vec<Link> =
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn units_that_are_each_after_all_others_cost_little_more_than_their_links() {
+    fn dropping_links_of_a_complete_graph_costs_little_more_than_its_links() {
         for count in [20u32, 40, 80] {
             let pairs = (0..count).flat_map(|from| (0..count).map(move |to| (from, to)));
             let links: Vec<Link> = pairs

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rule_of_names_is_kept() {
+    fn invalid_names_are_refused() {
         for good in ["a", "0", "web", "getty@tty1.service", "a:b_c-d.e", r"srv-a\x2db.mount"] {
             assert!(Name::new(good).is_ok(), "{good}");
         }

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn usual_patterns_are_cheap_and_large_programs_are_dear() {
+    fn usual_patterns_are_cheap_and_patterns_with_large_programs_are_expensive() {
         for cheap in [
             "ready to accept connections",
             r"listening on \d+\.\d+\.\d+\.\d+:\d+",
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn dear_patterns_are_all_that_need_a_large_program() {
+    fn every_pattern_with_a_large_program_is_classified_as_expensive() {
         for pattern in [r"\w", r"\W", r"\b", r"\d", r"\s", ".", "[a-z]", "(?i)k", "é"] {
             for count in 1..40 {
                 let text = pattern.repeat(count);

@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn words_quotes_escapes_and_variables_are_read_as_systemd_does() {
+    fn words_quotes_escapes_and_variables_are_parsed_as_in_systemd() {
         let cases: [(&str, &[&str]); 22] = [
             ("/bin/a  b\tc ", &["/bin/a", "b", "c"]),
             ("/bin/a \"b c\" 'd e'", &["/bin/a", "b c", "d e"]),
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_are_a_set_before_the_program() {
+    fn prefixes_are_accepted_in_any_order_and_once_each() {
         let all = [Prefixes::FORGIVEN, Prefixes::PRIVILEGED, Prefixes::OWN_USER, Prefixes::NAMED];
         for (text, expected, words) in [
             ("/bin/a", vec![], vec!["/bin/a"]),
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_shell_would_understand_is_remarked() {
+    fn shell_syntax_in_an_exec_line_gets_a_remark() {
         for odd in
             ["/bin/a | b", "/bin/a > /dev/null", "/bin/a 2>&1", "/bin/a --x=$HOME", "/bin/a $(x)"]
         {
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn an_escaped_dollar_is_not_remarked() {
+    fn escaped_dollar_gets_no_remark() {
         for fine in ["$$A", "$$$$A", "x$$A", "$$", "$$A$$B", "${A}$$B", "$$1", "$", "a$"] {
             assert_eq!(parse(&format!("/bin/echo {fine}")).unwrap().1, Vec::new(), "{fine}");
         }
@@ -433,7 +433,7 @@ mod tests {
         }
 
         #[test]
-        fn words_without_a_special_character_come_out_as_they_went_in(
+        fn words_without_special_characters_are_expanded_unchanged(
             words in proptest::collection::vec("[a-z/=.,:ä-]{1,8}", 1..6)
         ) {
             let line = format!("/bin/x {}", words.join("  "));

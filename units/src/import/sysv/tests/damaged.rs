@@ -42,7 +42,7 @@ fn each_line_has_one_fate(name: &str, text: &[u8]) {
 }
 
 #[test]
-fn every_cut_and_every_flipped_bit_of_the_samples_is_survived_and_no_line_is_without_a_fate() {
+fn damaged_sample_is_converted_without_a_panic_and_each_line_has_an_outcome() {
     for (name, text) in SAMPLES {
         for at in 0..text.len() {
             each_line_has_one_fate(name, &text.as_bytes()[..at]);
@@ -55,7 +55,7 @@ fn every_cut_and_every_flipped_bit_of_the_samples_is_survived_and_no_line_is_wit
 
 proptest::proptest! {
     #[test]
-    fn any_header_has_a_fate_for_each_of_its_lines(
+    fn each_line_of_any_header_has_an_outcome(
         text in "(### (BEGIN|END) INIT INFO\n|# (Provides|Required-Start|Should-Stop|X-Start-Before|Default-Start|Description|X-Own|pidfile|chkconfig): |[ab$@:/#\t-]|\\$all|\\$network|/run/x|[0-6S]|\n|\n# |\n#  |reload\\)){0,60}",
     ) {
         each_line_has_one_fate("a", text.as_bytes());
