@@ -144,7 +144,7 @@ fn record(path: &str, stamp: Stamp) -> FileRecord {
     FileRecord { stamp, ..FileRecord::new(path.into()) }
 }
 
-/// Loads a unit file: from the previous generation, or by reading it.
+/// The state of one load: the files, the options, and the diagnostics found so far.
 struct Loader<'a> {
     files: &'a dyn Files,
     options: &'a Options,

@@ -179,7 +179,7 @@ fn why_distinguishes_a_finished_provider_from_one_that_is_never_started() {
         text("web"),
         "data (unit job) has finished; it stays active only with `remain: yes`"
     );
-    assert_eq!(text("net"), "fw is not active, and nothing brings it in");
+    assert_eq!(text("net"), "fw is not active, and no dependency starts it");
 }
 
 #[test]

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_said() {
+    fn unknown_journalctl_option_or_value_is_refused() {
         for line in ["-Z", "--no-such", "-u", "-n x3", "-o pdf", "--since whenever"] {
             assert!(line == "-n x3" || parse(line).is_err(), "{line}");
         }

@@ -318,7 +318,7 @@ const REFUSED: [(&str, &str); 21] = [
     ("import-environment", NO_ENVIRONMENT),
     (
         "set-property",
-        "resource limits belong into the unit: `systemctl edit`, then `systemctl daemon-reload`",
+        "resource limits belong in the unit: `systemctl edit`, then `systemctl daemon-reload`",
     ),
     ("freeze", "init does not freeze units; the cgroup.freeze file of the unit's cgroup does"),
     ("thaw", "init does not freeze units; the cgroup.freeze file of the unit's cgroup does"),

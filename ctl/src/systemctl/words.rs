@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_said() {
+    fn unknown_systemctl_option_or_value_is_refused() {
         for line in [
             "--no-such",
             "-Z",

@@ -91,7 +91,7 @@ fn left_out(one: &Converted) -> String {
     };
     let lost = count(|outcome| matches!(outcome, Outcome::Lost(_)));
     let weaker = count(|outcome| matches!(outcome, Outcome::Weaker(_)));
-    let words = [(lost, "dropped"), (weaker, "not walled in as asked")];
+    let words = [(lost, "dropped"), (weaker, "run with less isolation than requested")];
     let words: Vec<String> = words
         .iter()
         .filter(|(count, _)| *count > 0)

@@ -55,9 +55,9 @@ pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Er
                 } else {
                     format!(" of {}", whose.join(", "))
                 };
-                let message = format!("there is nothing{of} in {dir}");
-                let hint = "with no init to ask, names are those of units, and the directory is \
-                            the default one";
+                let message = format!("no log{of} in {dir}");
+                let hint = "without an init, names must be unit names, and the directory is the \
+                            default one";
                 let failure = Failure::new(Failure::NO_INIT, message, hint);
                 return Err(Error::Failed(Exit::NoInit, failure));
             }

@@ -72,7 +72,7 @@ fn end(session: &Session, asked: Power, verb: Verb, last: &str) -> Result<Exit, 
     let mode = mode.map(|init| init.mode).unwrap_or_default();
     let doing = &format!("all units are stopped, then {}", final_action(&verb, &mode, last));
     if !asked.yes && !session.json && session::is_interactive() && !agreed(doing)? {
-        session.remark("left as it is");
+        session.remark("cancelled");
         return Err(Error::Said(Exit::Bad));
     }
     let value = session.ask(verb)?;

@@ -194,7 +194,8 @@ impl ShownLine {
     }
 }
 
-/// A tab does not count, because services use tabs for columns.
+/// Returns true for a character that acts on a terminal. A tab is exempt, because services use tabs
+/// for columns.
 fn acts(c: char) -> bool {
     encoding::acts(c) && c != '\t'
 }
@@ -306,7 +307,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_stored_is_read_back(
+        fn rendered_line_is_parsed_back_unchanged(
             run in proptest::option::of(any::<u64>()),
             level in proptest::option::of(0..8u8),
             continued: bool,

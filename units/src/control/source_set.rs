@@ -41,7 +41,7 @@ impl SourceSet {
         }
         let wrong = |what: String| {
             let hint = r#"{"files":{NAME:TEXT},"roots":[TARGET],"expected":REVISION}"#.to_string();
-            refused("protocol", format!("what the memfd holds is not a source: {what}"), hint)
+            refused("protocol", format!("the memfd holds no valid source: {what}"), hint)
         };
         // Serde would accept a list as the fields in their order.
         if !bytes.trim_ascii_start().starts_with(b"{") {

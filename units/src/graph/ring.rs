@@ -329,7 +329,7 @@ fn said(generation: &Generation, links: &[Link], path: &[(UnitId, u32)]) -> Faul
         line: 0,
         column: 0,
     });
-    let hint = "one of these dependencies must go; `wants` pulls a unit in without an order";
+    let hint = "remove one of these dependencies; `wants` pulls a unit in without an order";
     let diagnostic = Diagnostic::error("ring", at, format!("ring: {text}{first}"))
         .with_hint(hint)
         .with_related(places.into_iter().skip(1).collect());

@@ -83,7 +83,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(millis in 0..=LAST) {
+        fn written_time_is_parsed_back_unchanged(millis in 0..=LAST) {
             let wall = WallTime::from_millis(millis);
             prop_assert_eq!(WallTime::parse(&wall.to_string()), Some(wall));
         }

@@ -127,7 +127,7 @@ pub fn parse(sort: Sort, text: &str) -> Result<Listen, Mistake> {
 }
 
 fn socket(text: &str) -> Result<Address, Mistake> {
-    let wrong = || mistake(format!("`{text}` is nothing to listen to"), HINT);
+    let wrong = || mistake(format!("`{text}` is not a listen address"), HINT);
     if text.starts_with('/') {
         let path = path(text)?;
         if path.len() >= UNIX_NAME {

@@ -259,12 +259,12 @@ fn remark(word: &Word) -> Option<Remark> {
     let operator = matches!(text, "|" | "||" | "&" | "&&" | ";" | "<" | ">" | ">>" | "2>&1" | "&>");
     let redirection = ["2>", ">/", ">>/", "&>/"].iter().any(|start| text.starts_with(start));
     if operator || redirection || text.starts_with("$(") || text.starts_with('`') {
-        let message = format!("`{text}` is handed to the program as it stands: there is no shell");
+        let message = format!("`{text}` is passed to the program unchanged: there is no shell");
         return Some(Mistake { message, hint: "use /bin/sh -c '…' where a shell is meant" });
     }
     let name = unreplaced(text)?;
-    let message = format!("`${name}` within a word is handed on as it stands");
-    Some(Mistake { message, hint: "write `${NAME}` to have it replaced, `$$` for a dollar" })
+    let message = format!("`${name}` within a word is passed on unchanged");
+    Some(Mistake { message, hint: "write `${NAME}` to replace it, `$$` for a dollar" })
 }
 
 /// Returns the first `$NAME` that is no whole word and so is not replaced. `$$` is a dollar.

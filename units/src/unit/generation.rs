@@ -277,13 +277,13 @@ impl Generation {
         self.targets.get(id.index())
     }
 
-    /// Finds it by name.
+    /// Finds a unit by name.
     pub fn find_unit(&self, name: &str) -> Option<UnitId> {
         let at = self.units.binary_search_by(|u| u.name.as_str().cmp(name)).ok()?;
         u32::try_from(at).ok().map(UnitId)
     }
 
-    /// Finds it by name.
+    /// Finds a target by name.
     pub fn find_target(&self, name: &str) -> Option<TargetId> {
         let at = self.targets.binary_search_by(|t| t.name.as_str().cmp(name)).ok()?;
         u32::try_from(at).ok().map(TargetId)
@@ -296,7 +296,7 @@ impl Generation {
         crate::text::name::nearest(name, provided.map(|target| &target.name))
     }
 
-    /// Guesses nothing in builds without the parsers.
+    /// Returns `None`: builds without the parsers guess no names.
     #[cfg(not(feature = "text"))]
     pub fn nearest_target(&self, _: &str) -> Option<&Name> {
         None

@@ -148,7 +148,7 @@ impl Manifest {
         if !document.broken {
             let message = format!("a unit is a map of keys, this is {}", document.root.kind());
             let hint = match is_section(&document.root) {
-                true => "a unit file of systemd's is one by its name, as web.service: name it so",
+                true => "init recognizes a systemd unit file by its name: name it like web.service",
                 false => "write `key: value` lines",
             };
             self.report("shape", document.root.at, message, hint);
@@ -207,7 +207,7 @@ impl Manifest {
             if SANDBOX.binary_search(&pair.key.as_str()).is_ok() {
                 let message = format!("`{}` is not in this release", pair.key);
                 let hint =
-                    "the unit would run without what it asks for; take the key out to let it";
+                    "the unit would run without this isolation; remove the key to allow that";
                 self.report("not-yet", pair.at, message, hint);
                 continue;
             }

@@ -78,7 +78,7 @@ impl Reader<'_> {
         if key == "pid-file" && shared {
             let message = format!("anyone may put a file at `{path}`");
             let warning = Diagnostic::warning("shared-directory", field.place(), message)
-                .with_hint("use a directory below /run; the pid is believed only of the unit's own processes");
+                .with_hint("use a directory below /run; init accepts only a pid of the unit's own processes");
             self.found.push(warning);
         }
         Some(path)

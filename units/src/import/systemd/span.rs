@@ -161,7 +161,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_is_written_is_read_back(micros in 0u64..3_000_000_000_000_000) {
+        fn written_span_is_parsed_back_unchanged(micros in 0u64..3_000_000_000_000_000) {
             let read = crate::spec::value::duration(&native(micros)).unwrap();
             proptest::prop_assert_eq!(read.as_micros(), u128::from(micros));
         }

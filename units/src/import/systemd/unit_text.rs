@@ -131,7 +131,7 @@ fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r')
 }
 
-/// Returns a line with its continuation lines.
+/// A line with its continuation lines.
 #[derive(Default)]
 struct Line {
     text: String,

@@ -132,7 +132,7 @@ fn chkconfig_comments_are_read_only_at_the_top_of_the_file() {
         "# chkconfig: - 1 2\n### BEGIN INIT INFO\n# Default-Start: 1\n### END INIT INFO\n",
     );
     assert_eq!(values(&both, "wanted-by"), ["rescue.target"]);
-    assert_eq!(outcome_of(&both, 1), &Outcome::ByDesign("the LSB header says it".to_string()));
+    assert_eq!(outcome_of(&both, 1), &Outcome::ByDesign("the LSB header has it".to_string()));
     let by_hand = import("a", "# chkconfig: - 1 2\n");
     assert_eq!(values(&by_hand, "wanted-by"), [""; 0]);
     assert_eq!(
@@ -183,13 +183,13 @@ fn start_after_all_is_imported_as_start_idle() {
 #[test]
 fn unsupported_header_line_is_reported_at_its_place() {
     for (line, how) in [
-        ("Required-Start: $moon", "`$moon`: no facility that is known"),
-        ("Provides: $moon", "`$moon`: no facility that is known"),
+        ("Required-Start: $moon", "`$moon`: unknown facility"),
+        ("Provides: $moon", "`$moon`: unknown facility"),
         ("Provides: a/b", "`a/b`: no unit's name"),
         ("Provides: a@", "`a@`: no unit's name"),
         ("Required-Start: ../x ok", "`../x`: no unit's name; the rest is in waits-for"),
         ("Should-Start: web", "`web`: it is that itself"),
-        ("Default-Start: 0", "`0`: nothing is started on the way down"),
+        ("Default-Start: 0", "`0`: a shutdown starts no units"),
         ("Default-Start: 2 9", "`9`: no level; the rest is in wanted-by"),
         ("X-Moon: full", "unknown"),
         ("nothing of that kind", "no `NAME: VALUE`"),

@@ -20,7 +20,7 @@ pub enum Unexpanded {
 impl fmt::Display for Unexpanded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Unexpanded::NoMainPid => "$MAINPID is asked for and there is no main process",
+            Unexpanded::NoMainPid => "$MAINPID is used, but the unit has no main process",
             Unexpanded::TooLong => "the line with its variables is longer than 128 KiB",
             Unexpanded::Empty => "the line has no program",
         })

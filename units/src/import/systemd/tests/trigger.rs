@@ -34,11 +34,11 @@ fn booleans_of_conditions_are_parsed_as_in_systemd() {
 #[test]
 fn differences_of_conditions_and_assertions_are_noted() {
     for (text, part) in [
-        ("AssertPathExists=/x\n", "the unit is failed where it does not hold"),
+        ("AssertPathExists=/x\n", "the unit fails if it is not met"),
         ("ConditionMemory=1G\n", "the memory of the machine is compared"),
         ("AssertMemory=1G\n", "the memory of the machine is compared"),
-        ("ConditionFirstBoot=yes\n", "the machine id at the moment of the start decides alone"),
-        ("AssertFirstBoot=yes\n", "the machine id at the moment of the start decides alone"),
+        ("ConditionFirstBoot=yes\n", "only the machine id at the time of the start counts"),
+        ("AssertFirstBoot=yes\n", "only the machine id at the time of the start counts"),
     ] {
         let told = notes(&service(&format!("[Unit]\n{text}")));
         assert!(told.iter().any(|(line, said)| *line == 4 && said.contains(part)), "{told:?}");
