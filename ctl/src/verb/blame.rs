@@ -94,7 +94,7 @@ fn started(units: &[Timing]) -> impl Iterator<Item = &Timing> {
 
 /// Returns when a dependent unit could continue after `unit`; with `or_fail`, also after its
 /// failure.
-fn let_go(unit: &Timing, kind: DependencyKind, or_fail: bool) -> Option<u64> {
+fn released_at(unit: &Timing, kind: DependencyKind, or_fail: bool) -> Option<u64> {
     let softly = matches!(kind, DependencyKind::WaitsFor | DependencyKind::After);
     let failed = unit.failed_us.filter(|_| softly || or_fail);
     unit.ready_us.into_iter().chain(failed).min()
@@ -155,7 +155,7 @@ pub(super) fn chain(units: &[Timing], graph: &Graph, roots: &[String], style: &S
             let ordering = edges.filter(|edge| edge.from == unit && edge.kind.orders());
             let now = ordering.clone().filter_map(|edge| {
                 let to = edge.to.as_deref().filter(|_| waits_now(graph, unit, &edge.target))?;
-                Some((to, let_go(timing.get(to)?, edge.kind, false)))
+                Some((to, released_at(timing.get(to)?, edge.kind, false)))
             });
             // A pending dependency delays longer than all finished ones.
             let now = now.filter(|_| ready.is_none() && failed.is_none());
@@ -165,7 +165,7 @@ pub(super) fn chain(units: &[Timing], graph: &Graph, roots: &[String], style: &S
             }
             let held = ordering.filter_map(|edge| {
                 let to = edge.to.as_deref()?;
-                let until = let_go(timing.get(to)?, edge.kind, failed.is_some())?;
+                let until = released_at(timing.get(to)?, edge.kind, failed.is_some())?;
                 (until <= started).then_some((to, Some(until)))
             });
             next = held.max_by_key(|(_, until)| *until);

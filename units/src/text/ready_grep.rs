@@ -113,7 +113,8 @@ pub(crate) fn mistake(pattern: &str, place: &Place) -> Option<Diagnostic> {
 
 /// Returns the message about a pattern over the limit.
 pub(crate) fn too_many(place: &Place) -> Diagnostic {
-    let message = "`ready-grep`: the patterns of all units are too expensive to compile".to_string();
+    let message =
+        "`ready-grep`: the patterns of all units are too expensive to compile".to_string();
     Diagnostic::error("too-large", place.clone(), message)
         .with_hint("leave out `\\w`, `\\p`, and repetitions with numbers; use `(?-u:\\w)`")
 }

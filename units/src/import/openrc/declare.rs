@@ -55,7 +55,7 @@ pub(super) fn declare(reading: &mut Reading, unit: &mut Unit, script: &Script<'_
         reasons: Vec::new(),
         supervised,
     };
-    this.look_for_reasons();
+    this.check_shell_commands();
     if !this.reasons.is_empty() {
         return this.reasons;
     }
@@ -76,7 +76,7 @@ pub(super) fn declare(reading: &mut Reading, unit: &mut Unit, script: &Script<'_
 
 impl Declaration<'_> {
     /// Checks commands that the shell would run in any case.
-    fn look_for_reasons(&mut self) {
+    fn check_shell_commands(&mut self) {
         let passed = self.reading.passed.iter();
         let reasons = passed.filter_map(|passed| {
             let what = passed.matters.as_ref()?.to_string();

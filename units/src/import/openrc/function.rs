@@ -25,7 +25,9 @@ pub(super) fn tell(this: &mut Declaration<'_>, script: &Script<'_>) {
                 this.reason(at.clone(), format!("{name}() is the script's own"));
                 continue;
             }
-            "status" | "describe" => Outcome::ByDesign("`initctl status` shows the state of a unit".to_string()),
+            "status" | "describe" => {
+                Outcome::ByDesign("`initctl status` shows the state of a unit".to_string())
+            }
             "reload" => signalling::reload(this, body, at),
             "healthcheck" | "unhealthy" => Outcome::Lost("init runs no health checks".to_string()),
             other if commands.contains(other) => {

@@ -261,9 +261,7 @@ impl Relation {
             return Outcome::ByDesign("the unit provides that itself".to_string());
         }
         if unit.edges >= limit::DEPENDENCIES {
-            return Outcome::Lost(
-                "the unit has too many dependencies already".to_string(),
-            );
+            return Outcome::Lost("the unit has too many dependencies already".to_string());
         }
         let (keys, mark): (&[&str], &str) = match self.verb {
             "need" => (&["depends-ms", "restart-with"], ""),
@@ -309,7 +307,9 @@ fn keyword(word: &str, at: &Place, unit: &mut Unit) -> Outcome {
             unit.put("start-timeout", "none", at);
             return Outcome::Kept("start-timeout".to_string());
         }
-        "timeout" => return Outcome::ByDesign("a unit without a process has no timeouts".to_string()),
+        "timeout" => {
+            return Outcome::ByDesign("a unit without a process has no timeouts".to_string());
+        }
         "shutdown" | "stop" => {
             let how = "it is stopped when the system is shut down, as every unit is";
             return Outcome::Lost(how.to_string());

@@ -148,7 +148,9 @@ fn readiness<'a>(this: &mut Conversion<'a>, kind: &str) {
     }
     if let Some(option) = this.last(SECTION, "WatchdogSec") {
         match span::parse(&option.value) {
-            Some(Span::Micros(0) | Span::Infinite) => this.leave_out(option, "this value requests nothing"),
+            Some(Span::Micros(0) | Span::Infinite) => {
+                this.leave_out(option, "this value requests nothing")
+            }
             Some(Span::Micros(micros)) => this.put("watchdog", &span::native(micros), option),
             None => this.lose(option, "it is not a span of time"),
         }

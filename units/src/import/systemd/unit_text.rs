@@ -115,7 +115,7 @@ pub fn parse(file: &Arc<str>, bytes: &[u8]) -> Result<UnitText, Vec<Diagnostic>>
         let part = if line.parts.is_empty() { bare } else { raw };
         let column = raw.chars().count() - part.chars().count() + 1;
         line.add(part, Spot { line: number(index + 1), column: number(column) });
-        if !line.goes_on() {
+        if !line.is_continued() {
             reader.line(&std::mem::take(&mut line));
         }
     }
@@ -145,7 +145,7 @@ impl Line {
     }
 
     /// Returns true if the line ends in an unescaped backslash, which becomes a space.
-    fn goes_on(&mut self) -> bool {
+    fn is_continued(&mut self) -> bool {
         let slashes = self.text.bytes().rev().take_while(|byte| *byte == b'\\').count();
         if slashes % 2 == 1 {
             self.text.pop();

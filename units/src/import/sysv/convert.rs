@@ -49,7 +49,7 @@ pub fn convert(name: &str, file: &Arc<str>, text: &[u8], script: &str) -> Import
     conversion.process(script, &header, &text);
     conversion.describe();
     order::convert(&mut conversion);
-    conversion.tell_silence(&header);
+    conversion.report_missing_header(&header);
     let outcomes = conversion.outcomes();
     let mut manifest = conversion.manifest;
     manifest.diagnostics.sort_by(|a, b| (&a.at, &a.code).cmp(&(&b.at, &b.code)));
@@ -194,7 +194,7 @@ impl Conversion<'_> {
     }
 
     /// Reports that the script does not declare its dependencies or the levels that start it.
-    fn tell_silence(&mut self, header: &Header) {
+    fn report_missing_header(&mut self, header: &Header) {
         if !header.has_block {
             let hint = "write `after` and `wanted-by` as it needs them";
             let message = "no LSB header (`### BEGIN INIT INFO`): what it needs is not known";
