@@ -50,7 +50,7 @@ pub const READY_GREP_PROGRAM: usize = 1024 * 1024;
 /// Estimated states of a `ready-grep` that each unit compiles for itself.
 pub const READY_GREP_CHEAP: usize = 4_096;
 /// The most states that one `ready-grep` can count: with these its program reaches the size limit.
-pub const READY_GREP_DEAREST: usize = 60_000;
+pub const READY_GREP_MOST: usize = 60_000;
 /// Estimated states of all distinct expensive `ready-grep` patterns of one load.
 pub const READY_GREPS: usize = 2_000_000;
 /// Scalars, lists and maps in one unit file.

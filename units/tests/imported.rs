@@ -468,7 +468,7 @@ fn expensive_patterns_above_the_limit_break_their_units() {
     let beyond: Vec<String> = (42..60).map(|n| format!("u{n:03}")).collect();
     assert_eq!(broken, [&["a-wrong".to_string()][..], &beyond].concat());
     let errors = errors(&loaded.generation);
-    assert!(errors.iter().any(|said| said.contains("too dear to compile")), "{errors:?}");
+    assert!(errors.iter().any(|said| said.contains("too expensive to compile")), "{errors:?}");
 }
 
 #[test]

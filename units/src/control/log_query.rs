@@ -2,10 +2,10 @@
 //! for example `{"v":1,"id":7,"verb":"logs","targets":["web"],"n":10,
 //! "follow":true,"since":"2026-11-21T05:12:26.123Z"}`.
 //!
-//! Answers are [`Line`](crate::control::answer::Line)s with the same id: one of
-//! [`ShownLine`](crate::control::log_line::ShownLine) for each stored line, oldest first, and without
-//! `follow` a last one of [`End`](crate::control::answer::End); or an error
-//! ([`crate::control::answer::Failure`]).
+//! Answers are [`Line`](crate::control::answer::Line)s with the same id. Each stored line is one
+//! [`ShownLine`](crate::control::log_line::ShownLine), oldest first. Without `follow` an
+//! [`End`](crate::control::answer::End) is last. An error is a
+//! [`Failure`](crate::control::answer::Failure).
 
 use crate::control::answer::{Failure, PROTOCOL};
 use crate::limit;

@@ -37,8 +37,8 @@ pub(super) fn select(
     Selection { providers, masked, broken }
 }
 
-/// Returns true if a name in `mask` masks this unit: it means the target of that name, and the unit
-/// of that name if the unit provides the target or no such target exists.
+/// Returns true if a name in `mask` masks this unit. A name masks the target of that name. It also
+/// masks the unit of that name if the unit provides the target or no such target exists.
 fn is_masked(generation: &Generation, policy: &Policy, id: UnitId) -> bool {
     let Some(unit) = generation.unit(id) else { return false };
     let names = || unit.provides.iter().filter_map(|target| generation.target(*target));

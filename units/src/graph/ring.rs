@@ -80,11 +80,11 @@ struct Task {
 /// Returns the droppable links to drop, the last first, and the number of arrows that all passes
 /// examined.
 ///
-/// A link is dropped if it closes a ring with the links that are not droppable and the droppable
-/// ones before it: with these present, its ends are in one component. Halving the ranks finds, for
-/// all links at once, the rank at which the ends of a link come into one component. Links whose
-/// ends are in one component at the middle belong to the lower half. For the others, with
-/// contracted ends, the upper half decides. Each halving therefore examines a link once.
+/// A link is dropped if it closes a ring with all fixed links and the droppable links of lower
+/// ranks: together they put its ends into one component. A binary search over the ranks finds, for
+/// all links at once, the rank that joins the ends of each link. A link whose ends are joined at the
+/// middle rank belongs to the lower half. The others belong to the upper half, in a graph where the
+/// components of the lower half are contracted. Each halving therefore examines a link once.
 fn to_drop(links: &[Link], component: &[u32], order: &[usize]) -> (Vec<usize>, usize) {
     let mut ranks = vec![0u32; links.len()];
     for (rank, index) in (1u32..).zip(order) {

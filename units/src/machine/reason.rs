@@ -279,8 +279,8 @@ pub struct ExecFailure {
 }
 
 impl ExecFailure {
-    /// Returns true for a shortage of resources (EAGAIN, ENOMEM, EMFILE, ENFILE, ENOSPC …) rather
-    /// than a missing file or user: an ordinary failure that is retried, not an exec error.
+    /// Returns true for a shortage of resources (EAGAIN, ENOMEM, EMFILE, ENFILE, ENOSPC …). Such a
+    /// failure is retried like an ordinary one. A missing file or user is an exec error instead.
     pub fn is_transient(&self) -> bool {
         const TRANSIENT: [i32; 7] = [4, 11, 12, 16, 23, 24, 28]; // EINTR EAGAIN ENOMEM EBUSY ENFILE EMFILE ENOSPC
         TRANSIENT.contains(&self.errno)

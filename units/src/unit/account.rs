@@ -120,9 +120,9 @@ impl Accounts {
     /// Resolves the user and groups of a unit to numbers.
     ///
     /// # Errors
-    /// The first missing user or group. A number without a line in passwd has no primary group:
-    /// without a `group` of the unit, the group is missing, so that no process runs with an
-    /// unintended group.
+    /// The first missing user or group. A number without a line in passwd has no primary group. If
+    /// the unit sets no `group` either, the group is missing: no process may run with an unintended
+    /// group.
     pub fn resolve(
         &self,
         user: Option<&Account>,

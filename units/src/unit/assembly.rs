@@ -80,7 +80,7 @@ pub struct Draft {
     /// See [`Unit::is_one`].
     pub is_one: bool,
     /// The place of its `ready-grep`, if that is expensive to compile and not compiled yet.
-    pub dear_pattern: Option<Place>,
+    pub expensive_pattern: Option<Place>,
 }
 
 impl Live {
@@ -144,7 +144,7 @@ impl Draft {
             source: None,
             opt_in: false,
             is_one: false,
-            dear_pattern: None,
+            expensive_pattern: None,
         }
     }
 
@@ -200,7 +200,7 @@ impl Draft {
             source: unit.source.clone(),
             opt_in: unit.opt_in,
             is_one: unit.is_one,
-            dear_pattern: None,
+            expensive_pattern: None,
         }
     }
 

@@ -2,11 +2,16 @@
 //! arguments. No shell is involved; the rules are those of systemd.service(5), "COMMAND LINES",
 //! without its `;` lists.
 //!
-//! Prefixes of the program, in any order and each once: `-` (a failure counts as success), `+`
-//! (with all of init's privileges, whatever the unit says), `!` (as init's own user; all other keys
-//! of the unit apply), `@` (the second word is the program's argument 0), `:` (no variable is
-//! replaced). `!!` is accepted instead of `!` and changes nothing: it is for kernels without
-//! ambient capabilities, which Groundstate does not support.
+//! Prefixes of the program, in any order and each once:
+//!
+//! - `-`: a failure counts as success.
+//! - `+`: the command runs with all of init's privileges.
+//! - `!`: the command runs as init's own user; all other keys of the unit apply.
+//! - `@`: the second word is the program's argument 0.
+//! - `:`: no variable is replaced.
+//!
+//! `!!` is accepted instead of `!` and changes nothing. It is for kernels without ambient
+//! capabilities, which Groundstate does not support.
 //!
 //! White space splits words. Single or double quotes anywhere in a word hold it together and are
 //! removed. C escapes work inside and outside quotes. Variables are replaced after that, so quotes

@@ -95,8 +95,8 @@ pub struct Unit {
     /// of this unit.
     pub required_by: Box<[TargetId]>,
     /// While the unit is enabled, the provider of each of these targets wants all targets of this
-    /// unit, like a systemd link in `web.service.wants/`: only a target also waits for units
-    /// installed into it, see systemd.target(5).
+    /// unit but does not wait for them, like a systemd link in `web.service.wants/`. Only a target
+    /// also waits for units installed into it, see systemd.target(5).
     pub pulled_by: Box<[TargetId]>,
     /// The target that a trigger activates.
     pub activates: Option<TargetId>,

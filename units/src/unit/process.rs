@@ -92,8 +92,8 @@ impl Reader<'_> {
             field.error(&mut self.found, "value", message, "4096 at most");
             return None;
         }
-        if ready_grep::is_dear(pattern) {
-            self.dear_pattern = Some(field.place());
+        if ready_grep::is_expensive(pattern) {
+            self.expensive_pattern = Some(field.place());
             return Some(pattern.clone());
         }
         let mistake = ready_grep::mistake(pattern, &field.place());

@@ -134,8 +134,8 @@ impl Oracle {
         all.filter(|it| it.kind == D::Conflicts).map(|it| it.target.index()).collect()
     }
 
-    /// Returns true if another run keeps this unit from starting: it holds a target of the unit, or
-    /// one of the two conflicts with a target of the other.
+    /// Returns true if another run keeps this unit from starting. The run holds a target of the unit,
+    /// or one of the two conflicts with a target of the other.
     pub(crate) fn blocks_start(&self, unit: usize, run: &Run) -> bool {
         let (targets, against) = (self.graph.selected(unit), self.against(unit));
         !run.targets.and(targets.or(against)).is_empty() || !run.against.and(targets).is_empty()
