@@ -33,7 +33,7 @@ fn convert_selects_the_importer_by_file_name_or_else_first_line() {
     let said = initctl(&["convert", "web"]);
     let text = out(&said);
     assert!(said.status.success(), "{}", err(&said));
-    assert!(text.contains("# dropped: line 4: Default-Start=2 9: `9`: no level"), "{text}");
+    assert!(text.contains("# dropped: line 4: Default-Start=2 9: `9`: unknown level"), "{text}");
     let program = place.join("web");
     assert!(text.contains(&format!("\nexec-reload: {} reload\n", program.display())), "{text}");
     assert_eq!(err(&said), "web: directives dropped: 1; the output says which\n");
