@@ -188,9 +188,9 @@ fn unsupported_header_line_is_reported_at_its_place() {
         ("Provides: a/b", "`a/b`: no unit's name"),
         ("Provides: a@", "`a@`: no unit's name"),
         ("Required-Start: ../x ok", "`../x`: no unit's name; the rest is in waits-for"),
-        ("Should-Start: web", "`web`: it is that itself"),
+        ("Should-Start: web", "`web`: the unit provides it itself"),
         ("Default-Start: 0", "`0`: a shutdown starts no units"),
-        ("Default-Start: 2 9", "`9`: no level; the rest is in wanted-by"),
+        ("Default-Start: 2 9", "`9`: unknown level; the rest is in wanted-by"),
         ("X-Moon: full", "unknown"),
         ("nothing of that kind", "no `NAME: VALUE`"),
     ] {
@@ -212,7 +212,10 @@ fn contradictory_order_is_reported_and_the_first_word_counts() {
     assert_eq!(values(&web, "waits-for"), ["db?"]);
     assert_eq!(values(&web, "before"), [""; 0]);
     assert_eq!(outcome_of(&web, 3), &lost("`db` comes before it already"));
-    assert_eq!(outcome_of(&web, 4), &lost("`webd`: it is that itself; the rest is in waits-for"));
+    assert_eq!(
+        outcome_of(&web, 4),
+        &lost("`webd`: the unit provides it itself; the rest is in waits-for")
+    );
 }
 
 #[test]

@@ -124,7 +124,7 @@ fn repeatedly_doubled_value_is_refused_as_too_long() {
     let value = "x".repeat(limit::SCRIPT_VALUE);
     let many: String = (0..64).map(|_| "b=$a\n").collect();
     let text = format!("a={value}\n{many}command=/bin/a\ncommand_args=$b\n");
-    super::scripted(&import("a", &text), "more than is filled in");
+    super::scripted(&import("a", &text), "exceed the size limit");
     let deep = format!("command_args={}x{}\n", "${a:-".repeat(5000), "}".repeat(5000));
     super::scripted(&super::web(&deep), "brackets within brackets");
 }
