@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn signed_names_become_flags_whatever_letter_they_begin_with() {
+    fn names_with_plus_or_minus_become_flags_for_any_first_letter() {
         for (typed, want) in [
             ("initctl set-target web +x -y", "initctl set-target web --want=x --drop=y"),
             ("initctl plan -json --json", "initctl plan --drop=json --json"),
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn no_verb_is_status_and_a_flag_before_the_verb_is_none() {
+    fn missing_verb_means_status_and_a_leading_flag_is_no_verb() {
         for (typed, want) in [
             ("initctl", "initctl status"),
             ("/sbin/initctl --json", "initctl status --json"),
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_of_the_program_are_verbs() {
+    fn program_alias_selects_its_verb() {
         for (typed, want) in [
             ("/sbin/poweroff", "initctl poweroff --yes"),
             ("halt -p", "initctl poweroff --yes"),
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_verb_is_answered_with_what_to_type() {
+    fn unknown_verb_is_refused_with_a_suggestion() {
         for (typed, want) in [
             ("initctl is-active web", "! `initctl status --check web`"),
             ("initctl daemon-reload", "! `initctl reload`"),

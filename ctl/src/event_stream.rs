@@ -60,7 +60,8 @@ impl EventStream {
         })
     }
 
-    /// Returns the next event, or `None` if init is gone, or is gone again before it answered.
+    /// Returns the next event. Returns `None` if init does not come back, or the second connection
+    /// is lost too before an answer.
     pub(crate) fn next(&mut self) -> Result<Option<Box<RawValue>>, Error> {
         loop {
             if let Some(event) = self.connection.next::<Box<RawValue>>()? {

@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_on_network_mounts_are_not_looked_up() {
+    fn stat_skips_paths_on_network_mounts() {
         let here = std::env::temp_dir().join(format!("groundstate-ask-{}", std::process::id()));
         std::fs::create_dir_all(here.join("far")).unwrap();
         std::os::unix::fs::symlink("/proc/self", here.join("link")).unwrap();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_regular_file_is_neither_read_nor_waited_for() {
+    fn irregular_file_is_refused_without_blocking() {
         assert_eq!(Disk.read("/", 10), Err(Problem::Kind(FileKind::Directory)));
         assert_eq!(Disk.read("/dev/null", 10), Err(Problem::Kind(FileKind::Special)));
         assert_eq!(Disk.read("/nowhere/at-all", 10).err(), Some(Problem::Missing));

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flag_that_is_none_is_no_value_either() {
+    fn unknown_flag_is_refused_without_the_tip_to_pass_it_as_a_value() {
         for line in ["initctl --no-such-flag", "initctl want web --for -5s", "initctl exit -1"] {
             let Err(Error::Failed(exit, failure)) = run(words(line)) else { panic!("{line}") };
             assert_eq!(exit, Exit::Usage, "{line}");

@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_regular_file_is_not_replaced_and_a_files_mode_stays() {
+    fn replacing_keeps_the_mode_and_refuses_an_irregular_file() {
         let dir = std::env::temp_dir().join(format!("initctl-replace-{}", std::process::id()));
         fs::create_dir_all(&dir).unwrap();
         let (device, file) = (dir.join("null"), dir.join("policy.yaml"));
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_of_other_keys_stay() {
+    fn edit_keeps_comments_of_other_keys() {
         let text = "# ours\nmask:\n  - a\n  - b\n\n# why: see the wiki\nprefer: {dns: unbound}\n";
         let after = edited(text, |policy| {
             policy.mask.insert(name("c"));
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_within_a_list_stay_with_their_entries() {
+    fn edit_keeps_comments_of_remaining_list_entries() {
         let text = "mask:  # down until spring\n  # too loud\n  - cron # ask Ann\n  # too old\n  - \"at\"\nprefer:\n  # faster\n  dns: unbound\n";
         let after = edited(text, |policy| {
             policy.mask.remove(&name("at"));
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_was_not_there_is_added_and_an_empty_one_goes() {
+    fn edit_adds_a_missing_key_and_removes_an_empty_one() {
         let after = edited("enable: [x]\n", |policy| {
             policy.mask.insert(name("true"));
         });
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_target_is_one_line_of_the_settings() {
+    fn setting_the_default_target_changes_one_line() {
         let dir = std::env::temp_dir().join(format!("initctl-settings-{}", std::process::id()));
         fs::create_dir_all(&dir).unwrap();
         let path = dir.join("init.yaml");

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_a_place_a_fact_a_line_and_a_hint() {
+    fn diagnostic_is_printed_with_place_message_line_and_hint() {
         let want = "units/web.yaml:7:1: error: unknown key `depend-on`\n    \
                     7 | depend-on: db\n      \
                     | ^~~~~~~~~\n      \
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caret_stands_under_its_column_behind_tabs_too() {
+    fn caret_is_under_its_column_even_after_tabs() {
         let said = Said { excerpt: "a:\t[b, cc]".to_string(), column: 8, ..said() };
         assert_eq!(caret(&said).as_deref(), Some("  \t    ^~"));
         let beyond = Said { column: 80, ..said };

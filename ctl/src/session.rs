@@ -60,8 +60,8 @@ impl Session {
         let mut connection = self.connect()?;
         let answer = connection.ask(&verb);
         if answer.is_ok() && connection.was_asked_again() && verb.role() != Role::Read {
-            let remark = "init was lost before it had answered, and was asked again: it may have done this \
-                          by the first time";
+            let remark = "the connection to init was lost before the answer and the request was sent \
+                          again: init may have executed it twice";
             self.remark(remark);
         }
         match answer {

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn since_takes_a_span_and_the_usual_forms_of_a_time() {
+    fn since_accepts_a_span_or_a_time() {
         let now = WallTime::parse("2026-11-21T05:12:26.123Z").unwrap();
         for (text, want) in [
             ("26s", "2026-11-21T05:12:00.123Z"),

@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_of_one_or_two_letters_is_no_slip_for_another() {
+    fn name_of_one_or_two_letters_gets_no_suggestion() {
         let known = || ["a", "b", "db", "web", "imapd"].into_iter();
         assert_eq!([nearest("x", known()), nearest("dx", known())], [None, None]);
         assert_eq!(nearest("wbe", known()), Some("web"));

@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_are_said_in_their_two_largest_parts() {
+    fn spans_are_printed_by_their_two_largest_parts() {
         for (millis, text) in [
             (0, "0ms"),
             (999, "999ms"),
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ended_the_run_before_is_not_said_to_be_why_the_next_one_starts() {
+    fn end_of_the_previous_run_is_not_shown_as_the_reason_of_a_start() {
         let text = "its process was killed by signal KILL".to_string();
         let reason = Reason { text, cause: Cause::Other };
         let said = |state| told(Some(state), Some(&reason));
@@ -265,14 +265,14 @@ mod tests {
     }
 
     #[test]
-    fn without_colours_no_escape_is_written() {
+    fn plain_style_writes_no_escape_sequence() {
         assert_eq!(Style::PLAIN.paint(Tone::Bad, "failed"), "failed");
         let colours = Style { colour: true, width: None };
         assert!(shown(&colours.paint(Tone::Bad, "failed")).starts_with("\u{1b}["));
     }
 
     #[test]
-    fn colours_of_ours_alone_reach_the_terminal() {
+    fn shown_text_keeps_only_colours_of_the_style() {
         let colours = Style { colour: true, width: None };
         let odd = "a\u{1b}[31m\u{9b}1m\u{202e}\u{200b}\u{e0041}\u{1b}]0;x\u{7}b\tc\n";
         let text = format!("{}{odd}", colours.paint(Tone::Bad, odd));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_broken_between_words_and_never_within_a_command() {
+    fn wrapping_breaks_between_words_and_never_within_backticks() {
         let narrow = Style { colour: false, width: Some(40) };
         let text = "it is not tried again by itself: `initctl retry a-service`; `initctl logs x`";
         let lines = narrow.wrap(text, 15);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_cut_at_the_edge_of_the_terminal_only() {
+    fn text_is_cut_only_at_the_edge_of_a_terminal() {
         let narrow = Style { colour: false, width: Some(30) };
         assert_eq!(narrow.cut("0123456789012345678901234", 10), "0123456789012345678…");
         assert_eq!(Style::PLAIN.cut("0123456789012345678901234", 10).len(), 25);

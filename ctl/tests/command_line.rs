@@ -33,7 +33,7 @@ fn json(output: &Output) -> Value {
 }
 
 #[test]
-fn a_command_line_that_makes_no_sense_ends_with_64() {
+fn invalid_command_line_exits_with_64() {
     for words in [
         &["no-such-verb"][..],
         &["status", "../etc"],
@@ -72,7 +72,7 @@ fn failed_write_of_the_output_is_reported_in_text() {
 }
 
 #[test]
-fn errors_are_json_on_stdout_with_json_and_words_on_stderr_without() {
+fn error_is_json_on_stdout_with_json_and_text_on_stderr_otherwise() {
     let place = Place::new();
     let said = place.initctl(&["--json", "status"]);
     assert_eq!(said.status.code(), Some(69));
@@ -87,7 +87,7 @@ fn errors_are_json_on_stdout_with_json_and_words_on_stderr_without() {
 }
 
 #[test]
-fn a_colour_is_written_only_where_it_is_asked_for() {
+fn colours_are_written_only_on_request() {
     let place = Place::new();
     place.file("u/a.yaml", "unit: a\nno-key: x\n");
     let plain = place.initctl(&["check", "u"]);
@@ -97,7 +97,7 @@ fn a_colour_is_written_only_where_it_is_asked_for() {
 }
 
 #[test]
-fn called_by_another_name_it_does_that_verb() {
+fn program_alias_runs_its_verb() {
     let place = Place::new();
     for (name, words) in [
         ("poweroff", &[][..]),
@@ -119,7 +119,7 @@ fn called_by_another_name_it_does_that_verb() {
 }
 
 #[test]
-fn a_closed_pipe_is_no_error_and_no_panic() {
+fn closed_output_pipe_causes_no_error_and_no_panic() {
     let place = Place::new();
     let mut command = place.command(&["explain"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -129,7 +129,7 @@ fn a_closed_pipe_is_no_error_and_no_panic() {
 }
 
 #[test]
-fn check_says_all_mistakes_of_a_directory_at_once() {
+fn check_reports_all_errors_of_a_directory_at_once() {
     let place = Place::new();
     place
         .file("u/web.yaml", "unit: web\ndepend-on: db\nwaits-for: dbb\nexec-start: /bin/sh\n")
@@ -163,7 +163,7 @@ fn check_says_all_mistakes_of_a_directory_at_once() {
 }
 
 #[test]
-fn a_file_alone_is_not_blamed_for_what_other_files_provide() {
+fn check_of_one_file_does_not_fail_for_targets_of_other_files() {
     let place = Place::new();
     place.file("web.yaml", "unit: web\ndepends-on: db\nexec-start: /bin/sh\n");
     let said = place.initctl(&["check", "web.yaml"]);
@@ -174,7 +174,7 @@ fn a_file_alone_is_not_blamed_for_what_other_files_provide() {
 }
 
 #[test]
-fn a_warning_fails_a_strict_check_only() {
+fn warning_fails_only_a_strict_check() {
     let place = Place::new();
     place.file("u/web.yaml", "unit: web\nexec-start: /no/such/program\n");
     assert_eq!(place.initctl(&["check", "u"]).status.code(), Some(0));
@@ -184,7 +184,7 @@ fn a_warning_fails_a_strict_check_only() {
 }
 
 #[test]
-fn graph_draws_a_directory_without_an_init() {
+fn graph_of_a_directory_needs_no_init() {
     let place = Place::new();
     place
         .file("u/web.yaml", "unit: web\ndepends-on: db\nexec-start: /bin/sh\n")
@@ -196,7 +196,7 @@ fn graph_draws_a_directory_without_an_init() {
 }
 
 #[test]
-fn explain_tells_what_every_listed_key_means() {
+fn explain_describes_every_listed_key() {
     let place = Place::new();
     let all = json(&place.initctl(&["explain", "--json"]));
     let keys = all["keys"].as_array().unwrap();
@@ -232,7 +232,7 @@ fn open_to_all(path: &Path) {
 }
 
 #[test]
-fn without_an_init_the_policy_file_alone_is_edited() {
+fn policy_verb_without_an_init_edits_only_the_file() {
     let place = Place::new();
     open_to_all(&place.0);
     let run = |words: &[&str]| {
@@ -289,7 +289,7 @@ fn without_an_init_the_policy_file_alone_is_edited() {
 }
 
 #[test]
-fn what_contrib_holds_is_what_initctl_writes() {
+fn contrib_files_equal_the_output_of_initctl() {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../contrib");
     let place = Place::new();
     for (file, words) in [
@@ -305,7 +305,7 @@ fn what_contrib_holds_is_what_initctl_writes() {
 }
 
 #[test]
-fn completions_and_the_man_page_are_written_for_every_verb() {
+fn completions_and_man_page_cover_every_verb() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish"] {
         let said = place.initctl(&["completions", shell]);
@@ -342,7 +342,7 @@ fn offered(place: &Place, line: &str, word: &str) -> Vec<String> {
 }
 
 #[test]
-fn bash_offers_names_whatever_stands_before_and_within_them() {
+fn bash_completes_names_after_any_prefix_and_word_break() {
     let place = Place::new();
     for (line, word, want) in [
         ("why w", "w", &["web"][..]),

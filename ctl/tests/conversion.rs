@@ -13,7 +13,7 @@ fn err(output: &Output) -> String {
 }
 
 #[test]
-fn the_name_of_a_file_and_else_its_first_line_say_who_converts_it() {
+fn convert_selects_the_importer_by_file_name_or_else_first_line() {
     let place = std::env::temp_dir().join(format!("initctl-convert-{}", std::process::id()));
     for directory in ["init.d", "conf.d"] {
         fs::create_dir_all(place.join(directory)).unwrap();
@@ -33,7 +33,7 @@ fn the_name_of_a_file_and_else_its_first_line_say_who_converts_it() {
     let said = initctl(&["convert", "web"]);
     let text = out(&said);
     assert!(said.status.success(), "{}", err(&said));
-    assert!(text.contains("# dropped: line 4: Default-Start=2 9: `9`: no level"), "{text}");
+    assert!(text.contains("# dropped: line 4: Default-Start=2 9: `9`: unknown level"), "{text}");
     let program = place.join("web");
     assert!(text.contains(&format!("\nexec-reload: {} reload\n", program.display())), "{text}");
     assert_eq!(err(&said), "web: directives dropped: 1; the output says which\n");
@@ -52,7 +52,7 @@ fn the_name_of_a_file_and_else_its_first_line_say_who_converts_it() {
 }
 
 #[test]
-fn convert_says_which_part_of_a_directive_is_dropped() {
+fn convert_reports_the_dropped_part_of_a_directive() {
     let place = std::env::temp_dir().join(format!("initctl-convert-part-{}", std::process::id()));
     fs::create_dir_all(&place).unwrap();
     let text = "[Unit]\nAfter=b.servce a.service\nRequires=a/b.service\n[Service]\n\

@@ -51,14 +51,14 @@ const OF_AN_INIT: &[&[&str]] = &[
 ];
 
 #[test]
-fn every_verb_that_needs_an_init_ends_with_69_without_one() {
+fn every_verb_that_needs_an_init_exits_with_69_without_one() {
     for words in OF_AN_INIT {
         assert_eq!(Place::new().initctl(words).status.code(), Some(69), "{words:?}");
     }
 }
 
 #[test]
-fn no_verb_waits_for_who_stands_still_and_each_says_so_with_2() {
+fn every_verb_exits_with_2_if_init_does_not_answer() {
     let place = Place::new();
     // These sockets never accept a connection.
     let _still = ["control.sock", "log.sock"].map(|name| UnixListener::bind(place.0.join(name)));
@@ -87,7 +87,7 @@ fn no_verb_waits_for_who_stands_still_and_each_says_so_with_2() {
 }
 
 #[test]
-fn an_answer_that_does_not_come_to_its_end_is_not_taken_for_whole() {
+fn truncated_answer_is_reported_as_an_error() {
     let place = Place::new();
     let listener = UnixListener::bind(place.0.join("control.sock")).unwrap();
     let event = r#"{"seq":7,"time":"2026-11-21T05:12:26.123Z","mono_us":1,"event":"booted"}"#;

@@ -49,10 +49,9 @@ pub const READY_GREP: usize = 4 * 1024;
 pub const READY_GREP_PROGRAM: usize = 1024 * 1024;
 /// Estimated states of a `ready-grep` that each unit compiles for itself.
 pub const READY_GREP_CHEAP: usize = 4_096;
-/// States that one `ready-grep` counts for at most, because its program reaches the size limit
-/// then.
-pub const READY_GREP_DEAREST: usize = 60_000;
-/// States of all different expensive `ready-grep` of one load.
+/// The most states that one `ready-grep` can count: with these its program reaches the size limit.
+pub const READY_GREP_MOST: usize = 60_000;
+/// Estimated states of all distinct expensive `ready-grep` patterns of one load.
 pub const READY_GREPS: usize = 2_000_000;
 /// Scalars, lists and maps in one unit file.
 pub const YAML_NODES: usize = 32_768;
@@ -62,11 +61,11 @@ pub const SOURCE_FILES: usize = 4_096;
 pub const SOURCE_BYTES: usize = 16 * 1024 * 1024;
 /// Roots of one source.
 pub const SOURCE_ROOTS: usize = 4_096;
-/// Diagnostics kept of one file; a last one counts the others.
+/// Diagnostics kept of one file; the last one tells how many were dropped.
 pub const DIAGNOSTICS_PER_FILE: usize = 64;
 /// Diagnostics kept of one generation.
 pub const DIAGNOSTICS: usize = 4_096;
-/// Missing targets of one set of units that get a "did you mean", because each search is expensive.
+/// Missing targets of one set of units that get a suggestion, because each search is expensive.
 pub const HINTS: usize = 32;
 /// Names that one such search compares letter by letter.
 pub const HINT_CANDIDATES: usize = 128;

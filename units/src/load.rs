@@ -63,8 +63,8 @@ pub struct Loaded {
     pub generation: Generation,
     /// Number of files that were parsed, of all in [`Generation::files`].
     pub parsed: usize,
-    /// There is an error that belongs to no single named unit: an unreadable file or directory, an
-    /// error in settings or policy, or a unit without a recognizable name. A boot continues; a
+    /// An error belongs to no single named unit. Examples are an unreadable file or directory, an
+    /// error in settings or policy, and a unit without a recognizable name. A boot continues; a
     /// reload is refused.
     pub refused: bool,
 }
@@ -144,7 +144,7 @@ fn record(path: &str, stamp: Stamp) -> FileRecord {
     FileRecord { stamp, ..FileRecord::new(path.into()) }
 }
 
-/// Loads a unit file: from the previous generation, or by reading it.
+/// The state of one load: the files, the options, and the diagnostics found so far.
 struct Loader<'a> {
     files: &'a dyn Files,
     options: &'a Options,

@@ -234,7 +234,7 @@ impl Set {
     }
 }
 
-/// JSON is YAML.
+/// Returns the value as JSON, which the YAML parser accepts.
 fn text(value: &Value) -> String {
     format!("{value}\n")
 }

@@ -20,7 +20,7 @@ fn shown(at: i64) -> String {
 }
 
 #[test]
-fn every_expression_comes_when_systemd_says_it_does() {
+fn every_expression_matches_at_the_times_that_systemd_prints() {
     let mut wrong = Vec::new();
     for line in TABLE.lines() {
         let mut columns = line.split('\t');

@@ -60,7 +60,7 @@ fn run_of(unit: &Unit) -> Option<Run> {
 }
 
 #[test]
-fn what_is_printed_of_a_unit_file_is_the_same_unit() {
+fn printed_native_form_defines_the_same_unit() {
     let goal = ("multi-user.yaml", GOAL);
     let mut memories = [Memory::new(&[]), Memory::new(&[])];
     for memory in &mut memories {

@@ -99,7 +99,7 @@ fn sound(generation: &Generation) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn of_a_file_cut_between_two_lines_each_value_is_that_of_the_whole() {
+fn file_cut_between_two_lines_keeps_the_values_above_the_cut() {
     let (mut cuts, mut silent) = (0, 0);
     for text in texts() {
         let whole = read(&text).documents;
@@ -117,7 +117,7 @@ fn of_a_file_cut_between_two_lines_each_value_is_that_of_the_whole() {
 }
 
 #[test]
-fn a_file_cut_within_a_line_is_told_and_runs_only_what_stands_whole_above_the_cut() {
+fn file_cut_within_a_line_is_reported_and_runs_only_units_above_the_cut() {
     let mut cuts = 0;
     for (index, text) in texts().iter().enumerate() {
         let whole = sound(&one(text));

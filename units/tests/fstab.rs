@@ -36,7 +36,7 @@ fn read(text: &str) -> (BTreeMap<String, String>, Vec<String>) {
 }
 
 #[test]
-fn a_checked_device_is_three_units() {
+fn line_with_a_checked_device_becomes_three_units() {
     let (units, said) = read("UUID=b-2 /srv/data ext4 defaults 0 2\n");
     assert_eq!(said, Vec::<String>::new());
     let texts: Vec<&str> = units.values().map(String::as_str).collect();
@@ -211,7 +211,7 @@ const LINES: &[(&str, &str, &[&str])] = &[
 ];
 
 #[test]
-fn each_kind_of_line_is_the_unit_that_systemd_makes_of_it() {
+fn each_kind_of_line_becomes_the_unit_of_systemd_fstab_generator() {
     for (line, name, expected) in LINES {
         let (units, _) = read(line);
         let unit = units.get(*name).unwrap_or_else(|| panic!("{line}: {:?}", units.keys()));
@@ -282,7 +282,7 @@ const TOLD: &[(&str, &str, &[&str])] = &[
 ];
 
 #[test]
-fn what_a_line_does_not_do_is_told_at_its_place() {
+fn unsupported_part_of_a_line_is_reported_at_its_place() {
     for (text, expected, told) in TOLD {
         let (units, said) = read(text);
         let main = |name: &&String| name.ends_with(".mount") || name.ends_with(".swap");
@@ -328,7 +328,7 @@ fn names(generation: &Generation, file: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_broken_line_is_told_and_the_others_load() {
+fn broken_line_is_reported_and_the_other_lines_load() {
     let memory = machine(&[(FSTAB, &format!("{LOCAL}/dev/sdc1\ntmpfs /tmp tmpfs\n"))]);
     let loaded = memory.load(None);
     let told = said(&loaded.generation);
@@ -345,7 +345,7 @@ fn a_broken_line_is_told_and_the_others_load() {
 }
 
 #[test]
-fn a_reload_changes_the_unit_of_the_changed_line_alone() {
+fn reload_changes_only_the_unit_of_the_changed_line() {
     let mut memory = machine(&[(FSTAB, &format!("{LOCAL}tmpfs /tmp tmpfs size=1G\n"))]);
     let first = memory.load(None).generation;
     assert_eq!(memory.load(Some(&first)).parsed, 0, "nothing changed");
@@ -366,7 +366,7 @@ fn a_reload_changes_the_unit_of_the_changed_line_alone() {
 }
 
 #[test]
-fn a_broken_line_of_a_mounted_file_system_does_not_unmount_it() {
+fn broken_line_does_not_unmount_its_mounted_file_system() {
     let mut memory = machine(&[(FSTAB, LOCAL)]);
     let first = memory.load(None).generation;
     memory.put(FSTAB, "/dev/sdb1 /srv/data ext4 defaults 0 x\n");
@@ -376,7 +376,7 @@ fn a_broken_line_of_a_mounted_file_system_does_not_unmount_it() {
 }
 
 #[test]
-fn a_unit_file_of_the_operator_wins_over_the_line_and_the_line_over_a_package() {
+fn unit_file_of_the_operator_overrides_fstab_and_fstab_overrides_packages() {
     let mount = "[Mount]\nWhat=/dev/x\nWhere=/srv/data\n";
     for (path, text, winner) in [
         ("/etc/systemd/system/srv-data.mount", mount, true),
@@ -396,7 +396,7 @@ fn a_unit_file_of_the_operator_wins_over_the_line_and_the_line_over_a_package() 
 }
 
 #[test]
-fn a_drop_in_changes_the_unit_of_a_line() {
+fn drop_in_changes_the_unit_of_an_fstab_line() {
     let drop_in = "/etc/groundstate/units/srv-data.mount.d/a.yaml";
     let memory = machine(&[(FSTAB, LOCAL), (drop_in, "start-timeout: 7s\n")]);
     let generation = memory.load(None).generation;
@@ -430,7 +430,7 @@ fn boot(
 }
 
 #[test]
-fn a_failed_check_of_a_needed_file_system_ends_in_a_shell() {
+fn failed_check_of_a_needed_file_system_starts_the_emergency_shell() {
     let fails = |name: &str| Some(u8::from(name.starts_with("systemd-fsck@")));
     for (line, shell, target) in [
         ("/dev/sdb1 /srv/data ext4 defaults 0 2\n", true, State::Failed),
@@ -453,7 +453,7 @@ fn a_failed_check_of_a_needed_file_system_ends_in_a_shell() {
 }
 
 #[test]
-fn the_boot_waits_for_a_needed_device_and_not_for_another() {
+fn boot_waits_for_a_needed_device_but_not_for_a_nofail_one() {
     for (line, waits) in [("/dev/sdb1 /srv ext4\n", true), ("/dev/sdb1 /srv ext4 nofail\n", false)]
     {
         let mut machine = Machine::new(Duration::from_secs(90));

@@ -50,7 +50,7 @@ fn edges(generation: &Generation, unit: &Unit, kind: DependencyKind) -> Vec<Stri
 
 /// An imported systemd unit has two names; either of them masks it.
 #[test]
-fn a_unit_file_of_systemd_is_masked_by_its_short_name_too() {
+fn imported_unit_is_masked_by_its_short_name_too() {
     use groundstate_units::graph::Graph;
     let memory = set(&[("db.service", DB), ("multi-user.yaml", GOAL)]);
     let generation = memory.load(None).generation;
@@ -66,7 +66,7 @@ fn a_unit_file_of_systemd_is_masked_by_its_short_name_too() {
 
 /// The example of fleet's documentation: the unit follows another service, which pulls it in.
 #[test]
-fn a_service_installed_into_another_one_is_pulled_by_it_and_comes_after_it() {
+fn service_wanted_by_another_service_is_pulled_in_and_starts_after_it() {
     let beside = "[Unit]\nBindsTo=db.service\nAfter=db.service\n[Service]\nExecStart=/bin/x\n\
                   [Install]\nWantedBy=db.service\n";
     let goal = "unit: multi-user\nwaits-for: db.service\n";
@@ -95,7 +95,7 @@ fn errors(generation: &Generation) -> Vec<String> {
 }
 
 #[test]
-fn a_file_of_systemd_in_a_unit_directory_is_a_unit_the_goal_wants() {
+fn systemd_file_in_a_unit_directory_becomes_a_unit_that_the_goal_wants() {
     let memory = set(&[("goal.yaml", GOAL), ("web.service", WEB), ("db.service", DB)]);
     let loaded = memory.load(None);
     let generation = &loaded.generation;
@@ -108,7 +108,7 @@ fn a_file_of_systemd_in_a_unit_directory_is_a_unit_the_goal_wants() {
 }
 
 #[test]
-fn without_a_multi_user_the_default_target_is_the_goal() {
+fn default_target_is_the_goal_if_no_unit_is_multi_user() {
     let settings = ("/etc/groundstate/init.yaml", "default-target: all\n");
     let memory =
         set(&[settings, ("all.yaml", "unit: all\n"), ("web.service", WEB), ("db.service", DB)]);
@@ -158,7 +158,7 @@ fn argument(generation: &Generation, name: &str) -> String {
 }
 
 #[test]
-fn a_drop_in_of_an_instance_hides_that_of_its_template_by_name() {
+fn drop_in_of_an_instance_hides_that_of_its_template_by_name() {
     let run = |word: &str| format!("[Service]\nExecStart=\nExecStart=/bin/x {word}\n");
     let (early, late) = ("/etc/systemd/system", "/lib/systemd/system");
     let goal =
@@ -197,7 +197,7 @@ fn a_drop_in_of_an_instance_hides_that_of_its_template_by_name() {
 }
 
 #[test]
-fn a_native_unit_wins_over_an_imported_one_of_its_name_and_that_is_said_once() {
+fn native_unit_overrides_an_imported_one_of_its_name_with_one_note() {
     let native = ("bus.yaml", "unit: bus\nprovides: [bus, dbus.service, www.service]\n");
     let mut memory = set(&[
         ("/etc/groundstate/init.yaml", "import-dirs: systemd\n"),
@@ -261,7 +261,7 @@ fn systemds_own_units_and_slices_are_never_imported() {
 }
 
 #[test]
-fn a_unit_wanted_by_a_target_of_the_shutdown_is_told_that_it_does_not_run() {
+fn unit_wanted_by_a_shutdown_target_is_reported_as_never_started() {
     let unit = |target: &str| {
         format!("[Service]\nType=oneshot\nExecStart=/bin/x\n[Install]\nWantedBy={target}\n")
     };
@@ -295,7 +295,7 @@ fn a_unit_wanted_by_a_target_of_the_shutdown_is_told_that_it_does_not_run() {
 }
 
 #[test]
-fn unit_names_keep_their_escapes() {
+fn escapes_in_unit_names_are_kept() {
     let web = "[Unit]\nRequires=srv-my\\x2ddata.mount\nAfter=srv-my\\x2ddata.mount\n\
                Wants=t@x\\x2dy.service\n[Service]\nExecStart=/bin/x\nSockets=we\\x2db.socket\n\
                [Install]\nWantedBy=multi-user.target q\\x2d.target\nAlias=al\\x2dias.service\n";
@@ -331,7 +331,7 @@ fn unit_names_keep_their_escapes() {
 }
 
 #[test]
-fn an_import_directory_gives_what_links_enable_and_none_of_systemds_own() {
+fn import_directory_adds_enabled_units_and_none_of_systemd() {
     let mut memory = set(&[
         ("/etc/groundstate/init.yaml", "import-dirs: systemd\n"),
         ("goal.yaml", GOAL),
@@ -358,7 +358,7 @@ fn an_import_directory_gives_what_links_enable_and_none_of_systemds_own() {
 }
 
 #[test]
-fn template_has_the_instances_that_other_units_name() {
+fn template_gets_the_instances_that_other_units_name() {
     let memory = set(&[
         ("goal.yaml", "unit: multi-user\ndepends-on: getty@tty1, echo@a\n"),
         ("getty@.service", "[Unit]\nWants=log@%i.service\n[Service]\nExecStart=/bin/x %I\n"),
@@ -382,7 +382,7 @@ fn template_has_the_instances_that_other_units_name() {
 }
 
 #[test]
-fn an_instance_is_asked_for_by_a_link_a_goal_or_its_template() {
+fn instance_is_requested_by_a_link_a_goal_or_its_template() {
     let mut memory = set(&[
         ("/etc/groundstate/init.yaml", "default-target: job@night\n"),
         ("job.yaml", "unit: job@\nexec-start: /bin/x %i\n"),
@@ -399,7 +399,7 @@ fn an_instance_is_asked_for_by_a_link_a_goal_or_its_template() {
 }
 
 #[test]
-fn who_is_called_at_a_failure_may_be_an_instance() {
+fn on_failure_of_a_unit_creates_the_named_instance() {
     let memory = set(&[
         ("bad.service", "[Unit]\nOnFailure=alarm@%n.service\n[Service]\nExecStart=/bin/x\n"),
         // The alarm unit names an alarm too; the chain stops after the first.
@@ -411,7 +411,7 @@ fn who_is_called_at_a_failure_may_be_an_instance() {
 }
 
 #[test]
-fn templates_that_ask_for_ever_more_instances_come_to_an_end() {
+fn templates_that_request_instances_endlessly_stop_at_the_limit() {
     let memory =
         set(&[("a.yaml", "unit: a@\nwants: a@%ix, a@%iy\n"), ("b.yaml", "unit: b\nwants: a@1\n")]);
     let loaded = memory.load(None);
@@ -420,7 +420,7 @@ fn templates_that_ask_for_ever_more_instances_come_to_an_end() {
 }
 
 #[test]
-fn instances_beyond_the_size_of_their_template_are_broken_alone() {
+fn instances_above_the_size_limit_of_a_template_are_broken_alone() {
     let template =
         format!("unit: big@\nexec-start: /bin/x %i\nenv: {{A: {}}}\n", "x".repeat(100_000));
     let wants: Vec<String> = (100..400).map(|n| format!("big@{n}")).collect();
@@ -441,7 +441,7 @@ fn instances_beyond_the_size_of_their_template_are_broken_alone() {
 }
 
 #[test]
-fn dear_patterns_are_compiled_up_to_a_limit_and_others_break_their_units() {
+fn expensive_patterns_above_the_limit_break_their_units() {
     let file = |n: usize| {
         // The first eleven units share a pattern, which counts once.
         let pattern = if n < 10 { 10 } else { n };
@@ -468,11 +468,11 @@ fn dear_patterns_are_compiled_up_to_a_limit_and_others_break_their_units() {
     let beyond: Vec<String> = (42..60).map(|n| format!("u{n:03}")).collect();
     assert_eq!(broken, [&["a-wrong".to_string()][..], &beyond].concat());
     let errors = errors(&loaded.generation);
-    assert!(errors.iter().any(|said| said.contains("too dear to compile")), "{errors:?}");
+    assert!(errors.iter().any(|said| said.contains("too expensive to compile")), "{errors:?}");
 }
 
 #[test]
-fn a_mistake_breaks_its_unit_alone_and_is_told_at_its_line() {
+fn error_in_an_imported_file_breaks_only_its_unit_and_is_reported_at_its_line() {
     let bad = ("bad.service", "[Service]\nExecStart=/bin/sh -c 'x\n");
     let memory = set(&[("goal.yaml", GOAL), bad, ("web.service", WEB), ("db.service", DB)]);
     let loaded = memory.load(None);
@@ -487,7 +487,7 @@ fn a_mistake_breaks_its_unit_alone_and_is_told_at_its_line() {
 }
 
 #[test]
-fn targets_of_systemds_own_that_are_wanted_have_stand_ins() {
+fn wanted_target_of_systemd_gets_a_substitute_unit() {
     let timer = "[Timer]\nOnCalendar=daily\n[Install]\nWantedBy=timers.target\n";
     let up = "[Unit]\nWants=network.target\nBefore=network.target\n[Service]\nType=oneshot\nExecStart=/bin/x\n[Install]\nWantedBy=network-online.target\n";
     let memory =
@@ -513,7 +513,7 @@ fn targets_of_systemds_own_that_are_wanted_have_stand_ins() {
 }
 
 #[test]
-fn a_ring_of_imported_orders_is_opened_with_a_warning() {
+fn ring_of_imported_orders_is_opened_with_a_warning() {
     let one = |after: &str| format!("[Unit]\nAfter={after}\n[Service]\nExecStart=/bin/x\n");
     let memory = set(&[("a.service", &one("b.service")), ("b.service", &one("a.service"))]);
     let generation = memory.load(None).generation;
@@ -527,7 +527,7 @@ fn a_ring_of_imported_orders_is_opened_with_a_warning() {
 }
 
 #[test]
-fn unchanged_files_are_not_read_again_and_a_new_link_counts() {
+fn unchanged_imported_file_is_not_read_again_and_a_new_link_applies() {
     let mut memory = set(&[("goal.yaml", GOAL), ("web.service", WEB), ("db.service", DB)]);
     // The loader looks for a missing program at each load.
     memory.program("/bin/x");
@@ -552,7 +552,7 @@ fn imported_requirement_without_a_provider_is_a_warning() {
 }
 
 #[test]
-fn files_of_systemd_can_be_checked_alone() {
+fn systemd_file_is_checked_alone_without_other_units() {
     use groundstate_units::load::{Options, load};
     let memory = set(&[("/tmp/web.service", WEB)]);
     let options = Options::files(vec!["/tmp/web.service".to_string()], 0);
@@ -565,7 +565,7 @@ fn files_of_systemd_can_be_checked_alone() {
 /// Only a target waits for the units installed into it, see systemd.target(5). A native wanted-by
 /// means waits-for, whatever the name of its target.
 #[test]
-fn what_is_installed_into_a_service_is_pulled_in_by_it_and_not_waited_for() {
+fn unit_installed_into_a_service_is_pulled_in_but_not_waited_for() {
     use groundstate_units::graph::Graph;
     const SIDE: &str = "[Service]\nExecStart=/bin/x\n[Install]\nWantedBy=db.service site.target\n";
     let memory = set(&[
@@ -596,7 +596,7 @@ fn what_is_installed_into_a_service_is_pulled_in_by_it_and_not_waited_for() {
 }
 
 #[test]
-fn what_looks_like_a_unit_file_and_is_none_is_told() {
+fn directory_or_fifo_with_a_unit_suffix_is_reported() {
     let mut memory = set(&[("multi-user.yaml", GOAL), ("/etc/groundstate/units/d.service/x", "")]);
     memory.special(&format!("{UNITS}/fifo.service"));
     memory.link(&format!("{UNITS}/masked.service"), "/dev/null");
@@ -607,7 +607,7 @@ fn what_looks_like_a_unit_file_and_is_none_is_told() {
 }
 
 #[test]
-fn several_commands_of_a_service_are_one_mistake() {
+fn several_commands_of_a_service_give_one_error() {
     let several = "[Service]\nExecStart=/bin/a\nExecStart=/bin/b\nExecStart=/bin/c ; /bin/d\n";
     let loaded = set(&[("web.service", several), ("multi-user.yaml", GOAL)]).load(None);
     let errors = loaded.generation.diagnostics.iter().filter(|d| d.severity == Severity::Error);

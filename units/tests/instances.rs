@@ -41,7 +41,7 @@ fn ask(memory: &Memory, before: &Generation, wanted: &[&str]) -> Generation {
 }
 
 #[test]
-fn they_come_and_go_with_who_wants_them() {
+fn instances_are_created_and_removed_with_their_requests() {
     let two =
         "unit: other\nexec-start: /bin/x\n---\nunit: job@\nwants: step@%i\nexec-start: /bin/x %i\n";
     let memory = local(&[
@@ -65,7 +65,7 @@ fn they_come_and_go_with_who_wants_them() {
 }
 
 #[test]
-fn an_alarm_that_is_a_template_has_an_instance_for_each_unit() {
+fn on_failure_template_gets_one_instance_per_unit() {
     let memory = local(&[
         ("web.service", "[Unit]\nOnFailure=alarm@%n.service\n[Service]\nExecStart=/bin/x\n"),
         ("alarm@.service", "[Service]\nExecStart=/bin/x %i\n"),
@@ -96,7 +96,7 @@ fn requested_instance_loads_no_other_edits() {
 }
 
 #[test]
-fn a_template_of_a_source_is_one_too() {
+fn template_of_a_source_creates_instances_on_request() {
     let mut memory = local(&[("plain.yaml", PLAIN)]);
     let kept = directory(SOURCES, &Name::new("fleet").unwrap());
     let text = "[Service]\nExecStart=/bin/x %i\n";

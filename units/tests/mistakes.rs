@@ -54,7 +54,7 @@ fn refuses(file: &str, good: &str, bad: &[u8]) {
 }
 
 #[test]
-fn a_mistake_in_a_unit_that_is_wanted_by_the_goal_refuses_the_reload() {
+fn error_in_a_unit_wanted_by_the_goal_refuses_the_reload() {
     for bad in [
         "unit: web\nexec-strat: /bin/x\nwanted-by: multi-user\n",
         "unit: web\ntype: foo\nexec-start: /bin/x\nwanted-by: multi-user\n",
@@ -75,7 +75,7 @@ fn a_mistake_in_a_unit_that_is_wanted_by_the_goal_refuses_the_reload() {
 }
 
 #[test]
-fn a_mistake_in_a_unit_that_a_link_enables_refuses_the_reload() {
+fn error_in_a_unit_enabled_by_a_link_refuses_the_reload() {
     let mut before = set("web.service", UNWANTED.as_bytes());
     let link = format!("{UNITS}/multi-user.target.wants/web.service");
     before.link(&link, &format!("{UNITS}/web.service"));
@@ -88,7 +88,7 @@ fn a_mistake_in_a_unit_that_a_link_enables_refuses_the_reload() {
 }
 
 #[test]
-fn mistake_in_an_unwanted_unit_breaks_only_that_unit() {
+fn error_in_an_unwanted_unit_breaks_only_that_unit() {
     for (file, good, bad) in [
         ("web.yaml", "unit: web\nexec-start: /bin/x\n", "unit: web\nexec-strat: /bin/x\n"),
         ("web.service", UNWANTED, "[Service]\nExecStart=/bin/\0x\n"),
@@ -110,7 +110,7 @@ fn broken_imported_unit_keeps_its_short_name() {
 }
 
 #[test]
-fn a_drop_in_linked_to_nothing_takes_those_of_its_name_away() {
+fn drop_in_linked_to_dev_null_hides_drop_ins_of_its_name() {
     let mut memory = set("web.service", UNWANTED.as_bytes());
     let lib = "/usr/lib/groundstate/units/web.service.d";
     memory.put(&format!("{lib}/10-more.conf"), "[Service]\nType=nonsense\n");
@@ -122,7 +122,7 @@ fn a_drop_in_linked_to_nothing_takes_those_of_its_name_away() {
 }
 
 #[test]
-fn a_units_name_where_a_target_is_meant_is_answered_with_the_target() {
+fn unit_name_in_place_of_a_target_is_reported_with_the_target() {
     let mut memory = set("web.yaml", b"unit: web\nprovides: http, https\nexec-start: /bin/x\n");
     memory.put(&format!("{UNITS}/goal.yaml"), "unit: multi-user\ndepends-on: web\n");
     let loaded = memory.load(None);

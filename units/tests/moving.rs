@@ -25,7 +25,7 @@ fn load(looks: &[Look]) -> (Option<String>, Vec<String>, bool, i64) {
 }
 
 #[test]
-fn what_changes_while_it_is_read_and_then_no_more_is_taken_at_the_next_try() {
+fn file_that_stops_changing_is_read_at_the_next_try() {
     // Each try takes three accesses: stat, read, stat.
     for (looks, taken, tries) in [
         (vec![Is(OLD)], OLD, 1),
@@ -45,7 +45,7 @@ fn what_changes_while_it_is_read_and_then_no_more_is_taken_at_the_next_try() {
 }
 
 #[test]
-fn what_changes_at_each_of_three_tries_is_taken_at_none() {
+fn file_that_changes_during_three_tries_is_not_used() {
     // A fourth try would succeed.
     let restless =
         [Is(OLD), Is(OLD), Is(NEW), Is(NEW), Is(NEW), Is(OLD), Is(OLD), Is(OLD), Is(NEW)];
@@ -57,7 +57,7 @@ fn what_changes_at_each_of_three_tries_is_taken_at_none() {
 }
 
 #[test]
-fn what_is_gone_amid_the_reading_is_told_and_nothing_of_it_taken() {
+fn file_removed_while_it_is_read_is_reported_and_not_used() {
     for looks in [
         vec![Gone],
         vec![Is(OLD), Gone],

@@ -16,7 +16,7 @@ fn loaded(files: &[(&str, &str)]) -> Vec<String> {
 }
 
 #[test]
-fn a_ring_points_at_the_name_in_each_of_its_lines() {
+fn ring_is_reported_at_the_name_in_each_line() {
     let found = loaded(&[
         ("a.yaml", "unit: a\nwaits-for: c, b\nexec-start: /bin/x\n"),
         ("b.yaml", "unit: b\nexec-start: /bin/x\ndepends-on:\n  - a\n"),
@@ -26,7 +26,7 @@ fn a_ring_points_at_the_name_in_each_of_its_lines() {
 }
 
 #[test]
-fn what_a_drop_in_names_is_told_at_the_drop_in() {
+fn missing_name_in_a_drop_in_is_reported_at_the_drop_in() {
     let found = loaded(&[
         ("a.yaml", "unit: a\nexec-start: /bin/x\n"),
         ("a.d/10-more.yaml", "description: x\nwaits-for: nosuch\n"),

@@ -65,7 +65,7 @@ const DB: &str = "unit: db\nexec-start: /bin/x\n";
 const WEB: &str = "unit: web\nwaits-for: db\nexec-start: /bin/x\n";
 
 #[test]
-fn a_put_adds_its_units_and_roots_and_parses_what_changed_alone() {
+fn put_adds_units_and_roots_and_parses_only_changed_files() {
     let mut memory = local(&[("a.yaml", "unit: a\nexec-start: /bin/x\n")]);
     let before = load(&memory, &options(), None).generation;
     assert_eq!(told(&before), [""; 0]);
@@ -97,7 +97,7 @@ fn a_put_adds_its_units_and_roots_and_parses_what_changed_alone() {
 }
 
 #[test]
-fn a_put_takes_nothing_of_what_an_operator_has_edited_meanwhile() {
+fn put_ignores_unit_files_that_the_operator_edited_meanwhile() {
     let mut memory = local(&[("a.yaml", "unit: a\nexec-start: /bin/x\n")]);
     let before = load(&memory, &options(), None).generation;
     memory.put("/etc/groundstate/units/a.yaml", "unit: a\nexec-start: /bin/x edited\n");
@@ -118,7 +118,7 @@ fn a_put_takes_nothing_of_what_an_operator_has_edited_meanwhile() {
 }
 
 #[test]
-fn a_reload_and_a_restart_find_what_was_put() {
+fn reload_and_restart_load_the_stored_source() {
     let mut memory = local(&[]);
     let before = load(&memory, &options(), None).generation;
     let files = set(&[("db.yaml", DB), ("web.yaml", WEB)], &["web"]);
@@ -141,7 +141,7 @@ fn a_reload_and_a_restart_find_what_was_put() {
 }
 
 #[test]
-fn a_bad_unit_is_broken_alone_and_what_has_no_name_is_told() {
+fn bad_unit_of_a_source_is_broken_alone_and_a_nameless_one_is_reported() {
     let mut memory = local(&[("a.yaml", "unit: a\nexec-start: /bin/x\n")]);
     let before = load(&memory, &options(), None).generation;
     let files =
@@ -158,7 +158,7 @@ fn a_bad_unit_is_broken_alone_and_what_has_no_name_is_told() {
 }
 
 #[test]
-fn a_unit_that_claims_a_local_name_or_target_loses_it() {
+fn unit_of_a_source_that_claims_a_local_name_or_target_loses_it() {
     let mut memory = local(&[("a.yaml", "unit: a\nprovides: dns\nexec-start: /bin/x\n")]);
     let before = load(&memory, &options(), None).generation;
     let files = [
@@ -182,7 +182,7 @@ fn a_unit_that_claims_a_local_name_or_target_loses_it() {
 }
 
 #[test]
-fn a_source_takes_nothing_from_one_before_it() {
+fn unit_of_a_later_source_never_replaces_one_of_an_earlier_source() {
     let text = "sources:\n  alpha: {uid: 7}\n  beta: {uid: 8}\n";
     let mut memory = Memory::new(&[("/etc/groundstate/init.yaml", text)]);
     let mut put_as = |previous: &Generation, source: &str, text: &str| {
@@ -216,7 +216,7 @@ fn start_timeout(generation: &Generation, unit: &str) -> Option<Duration> {
 }
 
 #[test]
-fn the_machines_drop_ins_are_laid_over_what_a_source_brings() {
+fn local_drop_ins_apply_to_units_of_a_source() {
     let native = "/etc/groundstate/units/db.d/10-slow.yaml";
     let imported = "/etc/groundstate/units/web.service.d/10-slow.conf";
     let mut memory = local(&[]);
@@ -259,7 +259,7 @@ fn the_machines_drop_ins_are_laid_over_what_a_source_brings() {
 }
 
 #[test]
-fn a_file_called_by_an_instance_is_the_template_of_that_one_alone() {
+fn source_file_named_like_an_instance_defines_only_that_instance() {
     let mut memory = local(&[]);
     let before = load(&memory, &options(), None).generation;
     let [old, new] = ["old", "new"].map(|word| format!("unit: web@\nexec-start: /bin/{word} %i\n"));

@@ -89,7 +89,7 @@ oom-policy: kill
 }
 
 #[test]
-fn the_design_cards_examples_load_as_they_are_written() {
+fn examples_of_the_design_card_load_without_errors() {
     let files = [MADDY, NETWORK_ONLINE, DHCPCD, NETIF, UNBOUND, INSPIRCD, IRC_BOT];
     let programs = [
         "/usr/bin/maddy",
@@ -128,7 +128,7 @@ fn the_design_cards_examples_load_as_they_are_written() {
 }
 
 #[test]
-fn several_units_in_one_file_are_as_good_as_several_files() {
+fn units_in_one_file_load_like_units_in_several_files() {
     let cards = [NETWORK_ONLINE, "...\n", DHCPCD, NETIF, UNBOUND, INSPIRCD];
     let mut memory = Memory::new(&[("/u/all.yaml", &cards.concat())]);
     memory.program("/etc/my-script-to-set-up-interfaces-with-iproute2");
@@ -148,7 +148,7 @@ fn sample(key: &groundstate_units::unit::key::Key) -> String {
 }
 
 #[test]
-fn every_key_is_taken_by_just_the_types_it_is_for() {
+fn every_key_is_accepted_only_by_its_types() {
     for kind in Kind::ALL {
         for key in KEYS.iter().filter(|key| !matches!(key.name, "unit" | "name" | "type")) {
             let mut text =
@@ -226,7 +226,7 @@ fn defaults_depend_on_the_type() {
 }
 
 #[test]
-fn every_value_arrives_where_it_belongs() {
+fn every_value_is_stored_in_its_field() {
     let unit = fine(
         "unit: a\ndescription:  My  unit\nexec-start: /bin/x $A\nexec-start-pre: [/bin/x 1, /bin/x 2]\n\
          exec-stop: /bin/x $MAINPID\nexec-reload: /bin/x\nready-wait: 1.5\nstart-timeout: none\n\
@@ -264,14 +264,14 @@ fn every_value_arrives_where_it_belongs() {
 }
 
 #[test]
-fn a_file_without_a_unit_is_told() {
+fn file_without_a_unit_is_reported() {
     for text in ["", "\n  \n", "# only a comment\n", "...\n", "---\n---\n"] {
         assert_eq!(mistakes(text), ["x.yaml:1:1 error empty"], "{text:?}");
     }
 }
 
 #[test]
-fn all_mistakes_of_a_file_are_told_at_once() {
+fn all_errors_of_a_file_are_reported_at_once() {
     let noise = mistakes("unit: a\nexec_start: /bin/x\nuser: www\n");
     assert_eq!(noise, ["x.yaml:2:1 error unknown-key"]);
     let told = mistakes(
@@ -290,7 +290,7 @@ fn all_mistakes_of_a_file_are_told_at_once() {
 }
 
 #[test]
-fn implausible_values_are_refused_at_their_place() {
+fn invalid_values_are_refused_at_their_place() {
     for line in [
         "user: -1",
         "user: 4294967295",
@@ -358,7 +358,7 @@ fn implausible_values_are_refused_at_their_place() {
 }
 
 #[test]
-fn what_is_allowed_and_seldom_meant_is_told_softly() {
+fn questionable_definition_gets_a_warning_or_a_note() {
     let mut memory = Memory::new(&[
         ("/u/a.yaml", "unit: system\nprovides: multi-user\nwaits-for: d\ndepends-on: d\n"),
         ("/u/d.yaml", "unit: d\ntype: background-pidfile\nexec-start: /bin/x\npid-file: /tmp/d\n"),
@@ -393,7 +393,7 @@ fn what_is_allowed_and_seldom_meant_is_told_softly() {
 }
 
 #[test]
-fn keys_without_end_are_told_in_part() {
+fn diagnostics_of_a_file_with_thousands_of_bad_keys_are_limited() {
     let text: String = (0..30_000).map(|n| format!("exex-start{n}: 1\n")).collect();
     let generation =
         one(&text[..250_000].rsplit_once('\n').map(|(all, _)| format!("{all}\n")).unwrap());

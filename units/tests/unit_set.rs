@@ -13,7 +13,7 @@ use memory::card::{IRC_BOT, MADDY, NETIF, mistakes, one, provides, run, unit};
 use memory::{Memory, told};
 
 #[test]
-fn a_mistake_breaks_its_unit_and_no_other() {
+fn error_breaks_only_its_own_unit() {
     let memory = Memory::new(&[
         ("/u/bad.yaml", "unit: bad\nprovides: b\nexec-start: echo a: b\n"),
         ("/u/worse.yaml", "unit: worse\numask: 9\nexec-start: /bin/x\n---\nunit: beside\n"),
@@ -36,7 +36,7 @@ fn a_mistake_breaks_its_unit_and_no_other() {
 }
 
 #[test]
-fn a_file_cut_short_never_gives_another_unit_that_runs() {
+fn truncated_file_never_defines_a_different_running_unit() {
     let text = "unit: web\nprovides: http\nexec-start: /bin/x --config /etc/web.conf\nuser: www\n";
     let whole = one(text).units.remove(0);
     for end in 0..text.len() {
@@ -54,7 +54,7 @@ fn a_file_cut_short_never_gives_another_unit_that_runs() {
 }
 
 #[test]
-fn a_unit_named_twice_is_an_error_at_both_places_and_one_broken_unit() {
+fn duplicate_unit_name_is_reported_at_both_places_and_breaks_the_unit() {
     let mut memory = Memory::new(&[
         ("/etc/groundstate/units/a.yaml", "unit: web\nprovides: x\n"),
         ("/etc/groundstate/units/b.yaml", "# c\nunit: web\nprovides: y\n"),
@@ -74,7 +74,7 @@ fn a_unit_named_twice_is_an_error_at_both_places_and_one_broken_unit() {
 }
 
 #[test]
-fn an_earlier_directory_hides_a_file_of_the_same_name() {
+fn file_in_an_earlier_directory_hides_one_of_the_same_name() {
     let memory = Memory::new(&[
         ("/etc/groundstate/units/a.yaml", "unit: admin\n"),
         ("/run/groundstate/units/a.yaml", "unit: runtime\n"),
@@ -92,7 +92,7 @@ fn an_earlier_directory_hides_a_file_of_the_same_name() {
 }
 
 #[test]
-fn drop_ins_lay_their_keys_over_a_unit_in_the_order_of_their_names() {
+fn drop_ins_apply_in_the_order_of_their_names() {
     let mut memory = Memory::new(&[
         (
             "/usr/lib/groundstate/units/web.yaml",
@@ -154,7 +154,7 @@ fn only_changed_files_are_parsed_again() {
 }
 
 #[test]
-fn another_program_parses_all_files_again() {
+fn changed_init_binary_parses_all_files_again() {
     let mut memory = Memory::new(&[
         ("/etc/groundstate/units/a.yaml", "unit: a\n"),
         ("/etc/groundstate/units/b.yaml", "unit: b\n"),
@@ -168,7 +168,7 @@ fn another_program_parses_all_files_again() {
 }
 
 #[test]
-fn the_order_of_a_listing_makes_no_difference() {
+fn generation_is_independent_of_the_order_of_a_directory_listing() {
     let files: Vec<(String, String)> = (0..40)
         .map(|n| {
             let text =
@@ -184,7 +184,7 @@ fn the_order_of_a_listing_makes_no_difference() {
 }
 
 #[test]
-fn files_that_are_no_files_or_not_ours_are_told_and_never_read() {
+fn irregular_or_untrusted_file_is_reported_and_never_read() {
     let mut memory = Memory::new(&[
         ("/etc/groundstate/units/open.yaml", "unit: open\n"),
         ("/etc/groundstate/units/foreign.yaml", "unit: foreign\n"),
@@ -223,7 +223,7 @@ fn files_that_are_no_files_or_not_ours_are_told_and_never_read() {
 }
 
 #[test]
-fn unit_of_unknown_name_refuses_a_reload_and_no_boot() {
+fn unit_of_unknown_name_refuses_a_reload_but_not_a_boot() {
     let good = ("/etc/groundstate/units/good.yaml", "unit: good\n");
     for bad in ["unit: a/b\n", "exec-start: /bin/x\n", "unit: a\0\n", "just text\n", "unit: x"] {
         let loaded = Memory::new(&[good, ("/etc/groundstate/units/bad.yaml", bad)]).load(None);
@@ -238,7 +238,7 @@ fn unit_of_unknown_name_refuses_a_reload_and_no_boot() {
 }
 
 #[test]
-fn settings_with_a_mistake_do_not_keep_a_machine_from_booting() {
+fn invalid_settings_keep_their_valid_part_and_refuse_a_reload() {
     let memory = Memory::new(&[
         ("/etc/groundstate/init.yaml", "default-target: server\nmax-starting: many\n"),
         ("/etc/groundstate/policy.yaml", "mask: [a]\npreffer: {}\n"),
@@ -257,7 +257,7 @@ fn settings_with_a_mistake_do_not_keep_a_machine_from_booting() {
 }
 
 #[test]
-fn who_and_what_is_missing_outside_is_a_warning() {
+fn missing_user_or_path_of_a_unit_is_a_warning() {
     let generation = one(
         "unit: a\nexec-start: /bin/absent\nexec-stop: absent-too\nuser: ghost\nworking-dir: /nowhere\nenv-file: /no/file\n",
     );
@@ -276,7 +276,7 @@ fn who_and_what_is_missing_outside_is_a_warning() {
 }
 
 #[test]
-fn of_a_program_that_is_missing_it_is_said_what_fails_without_it() {
+fn missing_program_is_reported_with_the_effect_on_its_key() {
     let generation = one(
         "unit: a\nexec-start: /x\nexec-start-post: -/x\nexec-stop: /x\nexec-stop-post: /x\nexec-reload: /x\n",
     );
@@ -294,7 +294,7 @@ fn of_a_program_that_is_missing_it_is_said_what_fails_without_it() {
 }
 
 #[test]
-fn of_what_is_there_and_no_program_it_is_not_said_that_it_may_come() {
+fn existing_file_without_execute_permission_gets_its_own_hint() {
     let memory = Memory::new(&[("/u/x.yaml", "unit: a\nexec-start: /u/x.yaml\n")]);
     let generation = memory.check("/u");
     let [said] = generation.diagnostics.as_slice() else { panic!("{:?}", generation.diagnostics) };
@@ -303,7 +303,7 @@ fn of_what_is_there_and_no_program_it_is_not_said_that_it_may_come() {
 }
 
 #[test]
-fn a_tab_is_shown_where_it_stands() {
+fn tab_as_indentation_is_reported_at_its_place() {
     for (text, place) in
         [("unit: a\ndescription: b\n\tc: d\n", "3:1"), ("unit: a\nenv:\n\tA: b\n", "3:1")]
     {
@@ -315,7 +315,7 @@ fn a_tab_is_shown_where_it_stands() {
 }
 
 #[test]
-fn a_program_without_a_slash_is_looked_up_in_the_units_path() {
+fn program_without_a_slash_is_looked_up_in_the_path_of_the_unit() {
     let mut memory = Memory::new(&[
         ("/u/a.yaml", "unit: a\nexec-start: x\n"),
         ("/u/b.yaml", "unit: b\nexec-start: mine\nenv: {PATH: /opt/bin}\n"),
@@ -327,7 +327,7 @@ fn a_program_without_a_slash_is_looked_up_in_the_units_path() {
 }
 
 #[test]
-fn dependency_without_a_provider_is_reported_where_it_is_named() {
+fn dependency_without_a_provider_is_reported_at_its_place() {
     let text = "unit: netif-user\ndepends-on: netif-user2, netif\nwaits-for:\n  - dhcp\n  - dns?\n";
     let generation = one(text);
     assert_eq!(
@@ -347,7 +347,7 @@ fn dependency_without_a_provider_is_reported_where_it_is_named() {
 }
 
 #[test]
-fn rings_and_double_claims_are_told_at_each_place() {
+fn ring_and_double_claim_are_reported_at_each_place() {
     let generation = Memory::new(&[
         ("/u/a.yaml", "unit: a\nprovides: x\n"),
         ("/u/b.yaml", "# two\nunit: b\nprovides: x\n"),
@@ -386,14 +386,14 @@ fn too_many_dependencies_are_refused() {
 
 proptest::proptest! {
     #[test]
-    fn any_bytes_give_a_sound_generation(bytes: Vec<u8>) {
+    fn any_bytes_load_as_a_consistent_generation(bytes: Vec<u8>) {
         let mut memory = Memory::new(&[]);
         memory.put("/u/x.yaml", bytes);
         proptest::prop_assert_eq!(memory.check("/u").prove(), Ok(()));
     }
 
     #[test]
-    fn a_unit_file_with_damage_gives_a_sound_generation(
+    fn damaged_unit_file_loads_as_a_consistent_generation(
         cuts in proptest::collection::vec((0usize..600, 0usize..9, ".{0,3}"), 1..6)
     ) {
         let mut text = [MADDY, "---\n", NETIF, IRC_BOT].concat();
@@ -410,7 +410,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn command_of_init_is_the_only_unit_and_its_words_stay_as_they_are() {
+fn command_of_init_becomes_the_only_unit_with_its_words_unchanged() {
     let memory = Memory::new(&[("/etc/groundstate/units/web.yaml", "unit: web\n")]);
     let words = ["./run", "$HOME", "%n", "a b", ""].map(String::from).to_vec();
     let command = Some(Command { words: words.clone(), umask: 0o27 });

@@ -64,7 +64,7 @@ fn find<'a>(status: &'a Value, list: &str, key: &str, name: &str) -> &'a Value {
 }
 
 #[test]
-fn a_unit_that_waits_names_what_it_waits_for() {
+fn waiting_unit_names_the_targets_it_waits_for() {
     let machine = booted();
     let status = status(&machine, 4, &[]);
     assert_eq!(status["system"], "starting");
@@ -86,7 +86,7 @@ fn a_unit_that_waits_names_what_it_waits_for() {
 }
 
 #[test]
-fn status_of_a_target_is_about_its_unit_alone() {
+fn status_of_a_target_lists_only_its_unit() {
     let machine = booted();
     let status = status(&machine, 4, &["site"]);
     assert_eq!(status["units"].as_array().unwrap().len(), 1);
@@ -96,7 +96,7 @@ fn status_of_a_target_is_about_its_unit_alone() {
 }
 
 #[test]
-fn the_main_pid_is_that_of_the_present_run() {
+fn status_shows_the_main_pid_of_the_present_run() {
     let mut machine = booted();
     let run = run_of(&machine, "db");
     machine.step(at(2), Event::Executed(run));
@@ -108,7 +108,7 @@ fn the_main_pid_is_that_of_the_present_run() {
 }
 
 #[test]
-fn why_goes_down_to_what_could_not_be_run() {
+fn why_chain_ends_in_the_exec_error() {
     let mut machine = booted();
     let run = run_of(&machine, "db");
     let failure = ExecFailure { stage: Stage::Execve, errno: 2, path: "/bin/gone".to_string() };
@@ -139,7 +139,7 @@ fn why_goes_down_to_what_could_not_be_run() {
 }
 
 #[test]
-fn a_failed_unit_says_when_it_is_tried_again() {
+fn status_of_a_failed_unit_has_the_time_of_the_next_try() {
     let mut machine = booted();
     let run = run_of(&machine, "db");
     machine.step(at(2), Event::Executed(run));
@@ -154,7 +154,7 @@ fn a_failed_unit_says_when_it_is_tried_again() {
 
 /// The dependency starts `job`, but no dependency starts `fw`.
 #[test]
-fn why_tells_a_finished_provider_from_one_that_nothing_brings_in() {
+fn why_distinguishes_a_finished_provider_from_one_that_is_never_started() {
     let generation = Memory::new(&[
         ("/u/all.yaml", "unit: all\nwaits-for: web, net\n"),
         ("/u/web.yaml", "unit: web\ndepends-on: data\nexec-start: /bin/x\n"),
@@ -179,11 +179,11 @@ fn why_tells_a_finished_provider_from_one_that_nothing_brings_in() {
         text("web"),
         "data (unit job) has finished; it stays active only with `remain: yes`"
     );
-    assert_eq!(text("net"), "fw is not active, and nothing brings it in");
+    assert_eq!(text("net"), "fw is not active, and no dependency starts it");
 }
 
 #[test]
-fn masked_target_has_no_unit_and_says_so() {
+fn status_of_a_masked_target_has_no_unit_and_the_reason_masked() {
     let mut machine = booted();
     let policy = Policy { mask: [name("db")].into(), ..Policy::default() };
     machine.step(at(2), Event::SetPolicy(policy));
@@ -198,14 +198,14 @@ fn masked_target_has_no_unit_and_says_so() {
 }
 
 #[test]
-fn a_template_that_is_asked_about_is_told_from_a_slip() {
+fn unknown_name_of_a_template_gets_its_own_hint() {
     let hint = |text: &str| view::why(&booted(), &facts(3), &name(text)).unwrap_err().hint;
     assert_eq!(hint("job@"), "a template is not a unit yet: name an instance, as `job@x`");
     assert_eq!(hint("dbb"), "did you mean `db`?");
 }
 
 #[test]
-fn what_the_goal_leaves_out_is_told_from_what_is_masked() {
+fn dropped_target_is_distinguished_from_a_masked_one() {
     let mut machine = booted();
     let goal = |drop: &[&str]| {
         let drop = drop.iter().map(|text| name(text)).collect();
@@ -230,7 +230,7 @@ fn what_the_goal_leaves_out_is_told_from_what_is_masked() {
 }
 
 #[test]
-fn graph_has_every_unit_and_the_edges_without_a_provider() {
+fn graph_contains_every_unit_and_edges_without_a_provider() {
     let machine = booted();
     let graph = serde_json::to_value(view::graph(&machine, &facts(3))).unwrap();
     assert_eq!(graph["goal"], json!(["all"]));
@@ -244,13 +244,13 @@ fn graph_has_every_unit_and_the_edges_without_a_provider() {
 }
 
 #[test]
-fn the_place_of_a_unit_is_its_file() {
+fn cat_returns_the_file_and_line_of_a_unit() {
     let located = view::located(&booted(), &name("shop")).unwrap();
     assert_eq!((located.file.as_str(), located.line), ("/u/web.yaml", 1));
 }
 
 #[test]
-fn a_unit_between_two_tries_says_what_made_the_last_one_fail() {
+fn reason_of_a_unit_in_backoff_includes_the_last_failure() {
     let mut machine = booted();
     let run = run_of(&machine, "db");
     machine.step(at(2), Event::Executed(run));
@@ -263,7 +263,7 @@ fn a_unit_between_two_tries_says_what_made_the_last_one_fail() {
 }
 
 #[test]
-fn why_names_the_trigger_that_brings_a_unit_in() {
+fn why_names_the_trigger_that_activates_a_unit() {
     let mut memory = Memory::new(&[]);
     memory.put("/u/job.yaml", "unit: job\ntype: oneshot\nexec-start: /bin/job\n");
     memory.put("/u/tick.yaml", "unit: tick\ntype: timer\ntimer-boot: 1h\nactivates: job\n");
@@ -276,7 +276,7 @@ fn why_names_the_trigger_that_brings_a_unit_in() {
 }
 
 #[test]
-fn why_names_a_unit_once_that_names_two_targets_of_one_unit() {
+fn why_lists_a_dependent_once_even_if_it_names_two_targets() {
     let files = [
         ("/u/all.yaml", "unit: all\nwaits-for: site, shop\n"),
         ("/u/web.yaml", "unit: web\nprovides: site, shop\nexec-start: /bin/x\n"),

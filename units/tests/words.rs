@@ -83,7 +83,7 @@ fn state(machine: &Machine, unit: &str) -> (String, String) {
 }
 
 #[test]
-fn what_is_said_of_a_run_that_is_over_changes_nothing_in_any_state() {
+fn notification_of_an_old_run_changes_nothing_in_any_state() {
     let mut machine = booted();
     let (web, job, never) = (run(&machine, "web"), run(&machine, "job"), run(&machine, "never"));
     for run in [web, job, never] {
@@ -120,7 +120,7 @@ fn what_is_said_of_a_run_that_is_over_changes_nothing_in_any_state() {
 }
 
 #[test]
-fn the_longest_time_there_is_can_be_asked_for_in_every_state() {
+fn maximum_timeout_extension_is_accepted_in_every_state() {
     let mut machine = booted();
     let web = run(&machine, "web");
     let longest = || [Event::ExtendTimeout(web, LONGEST), Event::WatchdogEvery(web, LONGEST)];

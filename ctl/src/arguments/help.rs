@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_verb_is_in_one_group() {
+    fn each_verb_is_in_exactly_one_help_group() {
         let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, verbs)| *verbs).copied().collect();
         let command = command();
         let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
@@ -103,14 +103,14 @@ mod tests {
     }
 
     #[test]
-    fn examples_parse() {
+    fn help_examples_are_valid_commands() {
         for line in EXAMPLES.iter().flat_map(|(line, _)| line.split(" && ")) {
             assert!(command().try_get_matches_from(line.split(' ')).is_ok(), "{line}");
         }
     }
 
     #[test]
-    fn common_options_are_in_the_help_of_the_whole_only() {
+    fn common_options_are_only_in_the_main_help() {
         assert!(command().render_help().to_string().contains("--socket"));
         for verb in command().get_subcommands().filter(|verb| !verb.is_hide_set()) {
             for one in [verb].into_iter().chain(verb.get_subcommands()) {

@@ -97,7 +97,7 @@ mod tests {
     use groundstate_units::machine::event::RunId;
 
     #[test]
-    fn a_line_is_printed_as_journalctl_prints_it() {
+    fn line_is_printed_as_in_journalctl() {
         let line = ShownLine {
             time: "2026-11-21T05:12:26.123Z".to_string(),
             unit: "web.service".to_string(),

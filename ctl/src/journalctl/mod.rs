@@ -50,7 +50,8 @@ fn run(asked: &Asked) -> Result<(), Error> {
     }
     if !asked.quiet {
         for what in &asked.ignored {
-            complain(&format!("journalctl: {what} leaves no line out: that is not kept here"));
+            let why = "the logger does not store that field";
+            complain(&format!("journalctl: {what} filters no lines: {why}"));
         }
     }
     let session = crate::systemctl::session();

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_are_read_as_systemd_writes_them() {
+    fn times_are_parsed_as_in_systemd() {
         let now = WallTime::parse("2026-11-21T05:12:26.123Z").unwrap();
         for (text, want) in [
             ("now", "2026-11-21T05:12:26.123Z"),

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_command_lines_are_understood() {
+    fn usual_journalctl_command_lines_are_parsed() {
         let asked = parse("-fu nginx -o cat --no-pager -n 5").unwrap();
         assert_eq!(
             (asked.units, asked.lines, asked.form),
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_priority_is_a_level_and_all_above_it_or_a_range() {
+    fn priority_selects_a_level_and_above_or_a_range() {
         let of = |line: &str| parse(line).unwrap().priorities;
         assert_eq!((of("-p err"), of("-p 4"), of("")), (Some((0, 3)), Some((0, 4)), None));
         assert_eq!((of("-p warning..err"), of("--priority=2..2")), (Some((3, 4)), Some((2, 2))));
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_said() {
+    fn unknown_journalctl_option_or_value_is_refused() {
         for line in ["-Z", "--no-such", "-u", "-n x3", "-o pdf", "--since whenever"] {
             assert!(line == "-n x3" || parse(line).is_err(), "{line}");
         }

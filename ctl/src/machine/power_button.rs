@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_bit_116_of_the_bitmap_is_the_power_key() {
+    fn power_key_is_detected_only_by_bit_116_of_the_bitmap() {
         assert!(has_power_key("10000000000000 0\n"));
         assert!(has_power_key("7 1000000000 0 40000 10000000000000 0"));
         for other in ["", "0 0", "10000000000000", "8000000000000 0", "10000000000000 0 0", "x 0"] {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn press_is_told_from_release_and_other_keys() {
+    fn key_press_is_distinguished_from_release_and_other_keys() {
         let event = |kind: u16, code: u16, value: i32| {
             let head = [0u8; 16].into_iter();
             let tail = [kind.to_ne_bytes(), code.to_ne_bytes()].concat();

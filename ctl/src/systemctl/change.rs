@@ -279,8 +279,8 @@ pub(super) fn kill(asked: &Asked) -> Outcome {
     Ok(exit)
 }
 
-/// `reset-failed`: makes a failed unit inactive. init would retry a needed unit as soon as its
-/// failure is forgotten, which `reset-failed` does not do; so the unit is dropped from the goal.
+/// `reset-failed`: makes a failed unit inactive. init retries a needed unit as soon as its failure
+/// is forgotten, but `reset-failed` of systemd starts nothing. So the unit is dropped from the goal.
 pub(super) fn reset_failed(asked: &Asked) -> Outcome {
     let session = session_of(asked.user);
     let snapshot = Snapshot::take(&session)?;

@@ -171,7 +171,7 @@ pub(super) fn set_default(asked: &Asked) -> Outcome {
     let tried: Vec<Name> = tried.iter().filter_map(|name| Name::new(name).ok()).collect();
     let path = config(&session, asked)?;
     let found = match session.init()?.filter(|_| asked.root.is_none()) {
-        Some(_) => had_by(&session, &tried)?,
+        Some(_) => usable_goal(&session, &tried)?,
         None => Ok(offline_target(asked.root.as_deref().unwrap_or_default(), &tried)),
     };
     let name = match found {
@@ -191,7 +191,7 @@ pub(super) fn set_default(asked: &Asked) -> Outcome {
 }
 
 /// Returns the first target that can be init's goal, or why the provided one cannot.
-fn had_by(session: &Session, tried: &[Name]) -> Result<Result<Option<Name>, String>, Error> {
+fn usable_goal(session: &Session, tried: &[Name]) -> Result<Result<Option<Name>, String>, Error> {
     let (status, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
     for name in tried {
         let (want, drop) = (Vec::new(), Vec::new());
@@ -216,7 +216,7 @@ fn had_by(session: &Session, tried: &[Name]) -> Result<Result<Option<Name>, Stri
     Ok(Ok(None))
 }
 
-/// Like [`had_by`], in a tree of files.
+/// Like [`usable_goal`], in a tree of files.
 fn offline_target(root: &str, tried: &[Name]) -> Option<Name> {
     let options = Options { wanted: tried.to_vec(), ..Options::system(0) };
     let generation = load(&Rooted(root), &options, None).generation;
@@ -318,7 +318,7 @@ const REFUSED: [(&str, &str); 21] = [
     ("import-environment", NO_ENVIRONMENT),
     (
         "set-property",
-        "resource limits belong into the unit: `systemctl edit`, then `systemctl daemon-reload`",
+        "resource limits belong in the unit: `systemctl edit`, then `systemctl daemon-reload`",
     ),
     ("freeze", "init does not freeze units; the cgroup.freeze file of the unit's cgroup does"),
     ("thaw", "init does not freeze units; the cgroup.freeze file of the unit's cgroup does"),

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_its_mount_or_device_and_odd_characters_are_escaped() {
+    fn path_argument_becomes_its_mount_or_device_unit_with_escapes() {
         for (typed, want) in [
             ("nginx", "nginx"),
             ("/srv/x", "srv-x.mount"),

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_are_written_as_systemctl_writes_them() {
+    fn spans_are_printed_as_in_systemctl() {
         for (micros, want) in [
             (0, "0"),
             (100_000, "100ms"),
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_with_spaces_is_quoted() {
+    fn variable_with_spaces_is_quoted() {
         assert_eq!(quoted("A=b"), "A=b");
         assert_eq!(quoted("A=b \"c\" $d"), "\"A=b \\\"c\\\" \\$d\"");
     }

@@ -130,7 +130,7 @@ mod tests {
     use groundstate_units::trigger::address::parse;
 
     #[test]
-    fn addresses_are_listed_with_their_sort() {
+    fn listen_addresses_are_printed_with_their_socket_type() {
         for (sort, text, shown) in [
             (Sort::Stream, "/run/x.sock", "/run/x.sock (Stream)"),
             (Sort::Datagram, "@x", "@x (Datagram)"),

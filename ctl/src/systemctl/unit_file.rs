@@ -321,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn install_says_where_an_instance_belongs() {
+    fn install_section_of_an_instance_has_its_specifiers_expanded() {
         let text =
             "[Unit]\nWantedBy=no\n[Install]\nWantedBy=a.target b-%i.target\nAlias=x.service\n";
         let install = install_of("getty@tty1.service", text);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_has_a_template() {
+    fn template_of_an_instance_is_derived_from_its_name() {
         assert_eq!(template_of("getty@tty1.service").as_deref(), Some("getty@.service"));
         assert_eq!(template_of("getty@.service"), None);
         assert_eq!(template_of("ssh.service"), None);

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_stand_anywhere_and_values_behind_an_equals_sign_or_a_space() {
+    fn flags_are_accepted_anywhere_with_values_after_equals_sign_or_space() {
         let asked =
             parse("--no-pager show nginx -p MainPID,ActiveState --value -tservice").unwrap();
         assert_eq!((asked.verb.as_str(), asked.names.as_slice()), ("show", &["nginx".into()][..]));
@@ -295,13 +295,13 @@ mod tests {
     }
 
     #[test]
-    fn no_verb_lists_units_and_another_name_is_a_verb() {
+    fn missing_verb_lists_units_and_a_program_alias_selects_its_verb() {
         assert_eq!(parse("--failed").unwrap().verb, "list-units");
         assert_eq!(Asked::parse("reboot", &["-f".into()]).unwrap().verb, "reboot");
     }
 
     #[test]
-    fn what_is_not_understood_is_said() {
+    fn unknown_systemctl_option_or_value_is_refused() {
         for line in [
             "--no-such",
             "-Z",

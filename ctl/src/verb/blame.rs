@@ -94,7 +94,7 @@ fn started(units: &[Timing]) -> impl Iterator<Item = &Timing> {
 
 /// Returns when a dependent unit could continue after `unit`; with `or_fail`, also after its
 /// failure.
-fn let_go(unit: &Timing, kind: DependencyKind, or_fail: bool) -> Option<u64> {
+fn released_at(unit: &Timing, kind: DependencyKind, or_fail: bool) -> Option<u64> {
     let softly = matches!(kind, DependencyKind::WaitsFor | DependencyKind::After);
     let failed = unit.failed_us.filter(|_| softly || or_fail);
     unit.ready_us.into_iter().chain(failed).min()
@@ -155,7 +155,7 @@ pub(super) fn chain(units: &[Timing], graph: &Graph, roots: &[String], style: &S
             let ordering = edges.filter(|edge| edge.from == unit && edge.kind.orders());
             let now = ordering.clone().filter_map(|edge| {
                 let to = edge.to.as_deref().filter(|_| waits_now(graph, unit, &edge.target))?;
-                Some((to, let_go(timing.get(to)?, edge.kind, false)))
+                Some((to, released_at(timing.get(to)?, edge.kind, false)))
             });
             // A pending dependency delays longer than all finished ones.
             let now = now.filter(|_| ready.is_none() && failed.is_none());
@@ -165,7 +165,7 @@ pub(super) fn chain(units: &[Timing], graph: &Graph, roots: &[String], style: &S
             }
             let held = ordering.filter_map(|edge| {
                 let to = edge.to.as_deref()?;
-                let until = let_go(timing.get(to)?, edge.kind, failed.is_some())?;
+                let until = released_at(timing.get(to)?, edge.kind, failed.is_some())?;
                 (until <= started).then_some((to, Some(until)))
             });
             next = held.max_by_key(|(_, until)| *until);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_start_is_blamed_first_after_those_that_are_not_ready() {
+    fn blame_lists_unready_units_first_then_the_longest_start() {
         let want = "not ready  slow\n     2.0s  db\n     50ms  web\n     20ms  log\n";
         assert_eq!(list(&timings(), &Style::PLAIN), want);
     }
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn the_critical_chain_follows_what_was_ready_last() {
+    fn critical_chain_follows_the_dependency_that_was_ready_last() {
         let hard = DependencyKind::DependsOn;
         let graph = Graph {
             schema: 1,
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_critical_chain_follows_what_had_failed_last() {
+    fn critical_chain_follows_the_dependency_that_failed_last() {
         let graph = Graph {
             schema: 1,
             goal: vec!["all".into()],
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn the_critical_chain_of_what_waits_still_goes_to_what_it_waits_for() {
+    fn critical_chain_of_a_waiting_unit_leads_to_its_pending_dependency() {
         let on = |targets: &[&str]| {
             let targets = targets.iter().map(|target| (*target).to_string()).collect();
             Some(Reason { text: String::new(), cause: Cause::On { targets } })
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_and_a_late_start_change_nothing_of_the_boot() {
+    fn critical_chain_and_plot_ignore_restarts_and_late_starts() {
         let hard = DependencyKind::DependsOn;
         let graph = Graph {
             schema: 1,
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_has_a_bar_for_every_unit() {
+    fn plot_has_a_bar_for_every_unit() {
         let text = picture(&timings());
         assert_eq!(text.matches("fill=\"#5aa469\"").count(), 3);
         assert_eq!(text.matches("not ready").count(), 1);

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn process_belongs_to_a_unit_or_init_or_neither() {
+    fn whose_prints_the_unit_or_init_or_neither() {
         let list = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
         let mut whose =
             Whose { schema: 1, pid: 1, unit: None, targets: Vec::new(), run: None, role: None };
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_documents_the_one_that_was_asked_for_is_shown() {
+    fn cat_shows_only_the_requested_document_of_a_file() {
         let text = "# ours\nunit: a\n---\n# b\nunit: b\n...\n--- {unit: c}\n---\nunit: d\n";
         for (line, want) in [
             (2, "# ours\nunit: a\n"),

@@ -62,22 +62,22 @@ pub(crate) fn run(session: &Session, asked: &arguments::Convert) -> Result<Exit,
         for one in &converted {
             remark(session, &left_out(one));
         }
-        found.retain(|said| !converted.iter().any(|one| is_in_the_fates(one, said)));
+        found.retain(|said| !converted.iter().any(|one| has_outcome(one, said)));
         remark(session, &report::render(&Report::new(&found), &Style::PLAIN));
     }
     Ok(if report.errors > 0 { Exit::Refused } else { Exit::Done })
 }
 
 /// Diagnostic codes that the outcomes of directives already cover.
-const IN_THE_FATES: [&str; 4] = ["weaker", "dropped", "not-supported", "unknown-directive"];
+const WITH_OUTCOME: [&str; 4] = ["weaker", "dropped", "not-supported", "unknown-directive"];
 
 /// Returns true if the output already contains this diagnostic. A dropped part of a directive has
 /// no outcome.
-fn is_in_the_fates(one: &Converted, said: &Diagnostic) -> bool {
+fn has_outcome(one: &Converted, said: &Diagnostic) -> bool {
     let is_lost = |outcome: &Outcome| matches!(outcome, Outcome::Lost(_) | Outcome::Weaker(_));
     let mut outcomes = one.imported.outcomes.iter();
     said.severity != Severity::Error
-        && IN_THE_FATES.contains(&said.code.as_str())
+        && WITH_OUTCOME.contains(&said.code.as_str())
         && outcomes.any(|directive| {
             let (at, told) = (&directive.at, &said.at);
             is_lost(&directive.outcome) && (&at.file, at.line) == (&told.file, told.line)
@@ -91,7 +91,7 @@ fn left_out(one: &Converted) -> String {
     };
     let lost = count(|outcome| matches!(outcome, Outcome::Lost(_)));
     let weaker = count(|outcome| matches!(outcome, Outcome::Weaker(_)));
-    let words = [(lost, "dropped"), (weaker, "not walled in as asked")];
+    let words = [(lost, "dropped"), (weaker, "run with less isolation than requested")];
     let words: Vec<String> = words
         .iter()
         .filter(|(count, _)| *count > 0)

@@ -53,7 +53,7 @@ mod tests {
     use groundstate_units::machine::reason::State;
 
     #[test]
-    fn an_event_says_what_changed_why_and_what_it_followed_from() {
+    fn event_line_has_the_change_its_reason_and_its_cause() {
         let event = Event {
             seq: 7,
             time: "2026-11-21T05:12:26.123Z".to_string(),

@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_type_and_a_beginning_have_their_keys() {
+    fn explain_lists_the_keys_of_a_type_or_of_a_prefix() {
         let names = |name: &str| -> Vec<&str> {
             several(name).into_iter().flat_map(|(_, keys)| keys).map(|key| key.name).collect()
         };
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_ends_where_its_sentence_ends() {
+    fn summary_of_a_key_ends_with_its_sentence() {
         assert_eq!(first_sentence("One. Two."), "One");
         assert_eq!(first_sentence("All of `. -`, and more. Two."), "All of `. -`, and more");
     }

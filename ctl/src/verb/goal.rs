@@ -93,13 +93,13 @@ fn change(session: &Session, verb: Verb) -> Result<(), Error> {
         let diagnostics = changed.diagnostics.iter().filter(|said| told(said)).cloned().collect();
         let mistakes = report::render(&Report { diagnostics, ..Report::default() }, &session.style);
         let plan = plan::render(&changed.plan, &session.style);
-        let spared = spared(&changed.diagnostics);
-        format!("{mistakes}generation {}: {plan}{spared}", changed.generation)
+        let accepted = accepted_with_errors(&changed.diagnostics);
+        format!("{mistakes}generation {}: {plan}{accepted}", changed.generation)
     })
 }
 
 /// Explains why a set with errors was accepted.
-fn spared(told: &[Said]) -> &'static str {
+fn accepted_with_errors(told: &[Said]) -> &'static str {
     match told.iter().any(|said| said.severity == Severity::Error) {
         true => {
             "no needed unit has an error; units with errors cannot start until they are fixed\n"

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn graphviz_gets_every_node_and_edge() {
+    fn dot_output_has_every_node_and_edge() {
         let text = dot(&graph());
         assert!(
             text.contains(r##""end" [fillcolor="#f4a6a0", tooltip="oneshot failed"];"##),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn mermaid_gets_ids_that_are_none_of_its_words() {
+    fn mermaid_output_uses_ids_that_are_no_keywords() {
         let text = mermaid(&graph());
         assert!(text.contains("u0[\"end\"]") && text.contains("u1 -->|depends-on| u0"), "{text}");
         assert!(text.contains("u1 -.->|after| m1[\"gone (no unit)\"]"), "{text}");

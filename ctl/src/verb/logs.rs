@@ -55,9 +55,9 @@ pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Er
                 } else {
                     format!(" of {}", whose.join(", "))
                 };
-                let message = format!("there is nothing{of} in {dir}");
-                let hint = "with no init to ask, names are those of units, and the directory is \
-                            the default one";
+                let message = format!("no log{of} in {dir}");
+                let hint = "without an init, names must be unit names, and the directory is the \
+                            default one";
                 let failure = Failure::new(Failure::NO_INIT, message, hint);
                 return Err(Error::Failed(Exit::NoInit, failure));
             }
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_to_show_of_a_unit_is_what_its_file_has_behind_what_was_shown() {
+    fn resumed_log_shows_only_lines_after_the_last_shown_one() {
         let all = [(1, "a"), (5, "x"), (3, "set back"), (3, "a"), (3, "b"), (3, "a"), (4, "a")];
         let file = || all.map(|(second, text)| line("web", second, text)).to_vec();
         for told in 0..=all.len() {
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_would_act_on_is_shown_and_not_done() {
+    fn control_characters_in_a_log_line_are_escaped() {
         let want = "2026-11-21T05:12:26.000Z web | \\x1b[2Jgone\n";
         assert_eq!(render(&line("web", 26, "\u{1b}[2Jgone"), true, &Style::PLAIN), want);
         let error = ShownLine { level: Some(3), ..line("web", 26, "gone") };

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_is_shown_in_the_waves_it_happens_in() {
+    fn plan_is_printed_in_waves() {
         let plan = Plan {
             schema: 1,
             stop: vec![names("nginx web"), names("postgres")],
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_does_nothing_says_so() {
+    fn plan_without_changes_is_reported_as_such() {
         let plan = Plan { schema: 1, keep: names("a b"), ..Plan::default() };
         assert_eq!(render(&plan, &Style::PLAIN), "nothing to do: 2 kept as they are\n");
         assert_eq!(of_nothing(&plan), "");
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn long_waves_are_wrapped_at_the_edge_of_the_terminal() {
+    fn long_waves_are_wrapped_at_the_terminal_width() {
         let style = Style { colour: false, width: Some(30) };
         let plan =
             Plan { schema: 1, start: vec![names("alpha beta gamma delta")], ..Plan::default() };

@@ -72,7 +72,7 @@ fn end(session: &Session, asked: Power, verb: Verb, last: &str) -> Result<Exit, 
     let mode = mode.map(|init| init.mode).unwrap_or_default();
     let doing = &format!("all units are stopped, then {}", final_action(&verb, &mode, last));
     if !asked.yes && !session.json && session::is_interactive() && !agreed(doing)? {
-        session.remark("left as it is");
+        session.remark("cancelled");
         return Err(Error::Said(Exit::Bad));
     }
     let value = session.ask(verb)?;
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_of_the_end_fits_what_init_is_in_charge_of() {
+    fn final_message_of_a_shutdown_depends_on_the_mode_of_init() {
         let said = |verb, mode| final_action(&verb, mode, "the machine powers off");
         assert_eq!(said(Verb::Poweroff {}, "machine"), "the machine powers off");
         assert_eq!(said(Verb::Poweroff {}, "container"), "init exits with 0");

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_up_is_not_said_to_be_restarted() {
+    fn inactive_unit_is_not_reported_as_restarted() {
         let list = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
         let mut told = Told { schema: 1, units: list(&["web", "db"]), idle: list(&["db"]) };
         let want = "restarting web\ndb was not running; it starts when its dependencies allow\n";

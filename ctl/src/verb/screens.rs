@@ -90,7 +90,7 @@ fn screens(style: &Style) -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn screens_are_those_of_the_files() {
+fn printed_screens_equal_the_golden_files() {
     let writes = std::env::var_os("GROUNDSTATE_SCREENS").is_some_and(|how| how == "write");
     let mut different = Vec::new();
     for width in [80, 120] {

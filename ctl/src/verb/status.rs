@@ -20,7 +20,7 @@ const TAIL: u64 = 5;
 pub(crate) fn run(session: &Session, asked: &arguments::Status) -> Result<Exit, Error> {
     let (mut status, value) =
         session.ask_as::<Status>(Verb::Status { targets: asked.targets.clone() })?;
-    telling_names_first(&mut status);
+    requested_names_first(&mut status);
     let by_name = !asked.targets.is_empty();
     let style = &session.style;
     let now = WallTime::parse(&status.now).unwrap_or_else(session::now);
@@ -42,7 +42,7 @@ pub(crate) fn run(session: &Session, asked: &arguments::Status) -> Result<Exit, 
 }
 
 /// Orders names so that a requested target comes before one that is provided along with it.
-fn telling_names_first(status: &mut Status) {
+fn requested_names_first(status: &mut Status) {
     let along: BTreeSet<&str> = status
         .targets
         .iter()

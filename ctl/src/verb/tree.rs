@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_draws_each_branch_once_and_leaves_mere_order_out() {
+    fn tree_draws_each_branch_once_without_ordering_edges() {
         let want = "+ all  running\n\
                     |- . web  waiting  waits-for\n\
                     |  `- + db  running  depends-on\n\
@@ -206,14 +206,14 @@ mod tests {
     }
 
     #[test]
-    fn a_reversed_tree_leads_to_the_goal() {
+    fn reversed_tree_leads_up_to_the_goal() {
         let text = render(&graph(), &["net".to_string()], true, &Style::PLAIN);
         assert!(text.starts_with("x net  failed\n`- + db  running  depends-ms\n"), "{text}");
         assert!(text.contains("all  running"), "{text}");
     }
 
     #[test]
-    fn what_failed_for_the_sake_of_another_is_told_from_what_failed_itself() {
+    fn tree_distinguishes_a_failed_dependency_from_an_own_failure() {
         let mut graph = graph();
         let web = graph.nodes.iter_mut().find(|node| node.unit == "web").expect("web");
         web.state = Some(State::Failed);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_missing_and_what_has_two_names_is_not_shown_twice_or_as_bad() {
+    fn tree_hides_missing_optional_targets_and_duplicate_names() {
         let mut graph = graph();
         graph.nodes.push(node("side.service", State::Running));
         let to = Some("side.service".to_string());
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_of_wants_ends() {
+    fn tree_of_a_ring_of_wants_terminates() {
         let mut graph = graph();
         graph.edges.push(edge("net", "all", DependencyKind::Wants));
         assert_eq!(render(&graph, &["all".to_string()], false, &Style::PLAIN).lines().count(), 6);

@@ -103,7 +103,7 @@ mod tests {
     use groundstate_units::machine::reason::State;
 
     #[test]
-    fn the_timer_that_fires_next_stands_first() {
+    fn timers_are_sorted_by_next_firing() {
         let timer = |unit: &str, next: Option<&str>, state| TimerStatus {
             unit: unit.to_string(),
             state,
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn each_address_has_a_line() {
+    fn sockets_table_has_a_line_for_each_address() {
         let socket = SocketStatus {
             unit: "front".to_string(),
             state: State::Running,

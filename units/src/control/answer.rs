@@ -44,7 +44,7 @@ mod tests {
     use crate::spec::Kind;
 
     #[test]
-    fn a_reason_is_one_flat_object_with_its_kind() {
+    fn reason_is_serialized_as_one_flat_object_with_its_kind() {
         let reason =
             Reason { text: "its process exited 3".to_string(), cause: Cause::Exit { code: 3 } };
         let json = serde_json::to_string(&reason).unwrap();
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_of_a_later_release_can_be_read() {
+    fn reason_kind_of_a_later_release_is_read_as_other() {
         let json = r#"{"kind":"eaten-by-grue","text":"it was dark"}"#;
         let reason: Reason = serde_json::from_str(json).unwrap();
         assert_eq!(reason.text, "it was dark");
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_without_values_says_null_and_leaves_no_field_out() {
+    fn unit_without_values_is_serialized_with_null_in_every_field() {
         let unit = UnitStatus {
             unit: "a".to_string(),
             kind: Kind::Virtual,

@@ -194,7 +194,8 @@ impl ShownLine {
     }
 }
 
-/// A tab does not count, because services use tabs for columns.
+/// Returns true for a character that acts on a terminal. A tab is exempt, because services use tabs
+/// for columns.
 fn acts(c: char) -> bool {
     encoding::acts(c) && c != '\t'
 }
@@ -238,7 +239,7 @@ mod tests {
     const AT: u64 = 1_795_238_746_123;
 
     #[test]
-    fn a_stored_line_is_time_run_text() {
+    fn stored_line_consists_of_time_run_and_text() {
         let mut file = Vec::new();
         let time = WallTime::from_millis(AT);
         let line =
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_stored_line_is_refused() {
+    fn malformed_stored_line_is_refused() {
         for bad in [
             &b""[..],
             b"text",
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_acts_on_is_made_visible() {
+    fn printable_text_shows_control_characters_as_escapes() {
         for (text, shown) in [
             (&b"plain \xc3\xa4\ttab"[..], "plain ä\ttab"),
             (b"\x1b[2Jgone", "\\x1b[2Jgone"),
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn every_unit_has_a_file_of_its_own_that_fits_a_directory() {
+    fn log_file_names_of_units_are_distinct_and_within_name_max() {
         let name = |text: &str| Name::new(text).unwrap();
         assert_eq!(file_name(&name("web")), "web.log");
         let (a, b) = ("x".repeat(254) + "a", "x".repeat(254) + "b");
@@ -306,7 +307,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_stored_is_read_back(
+        fn rendered_line_is_parsed_back_unchanged(
             run in proptest::option::of(any::<u64>()),
             level in proptest::option::of(0..8u8),
             continued: bool,
@@ -325,7 +326,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_a_terminal_acts_on_gets_through(
+        fn printable_text_never_contains_a_control_character(
             text in proptest::collection::vec(any::<u8>(), 0..99),
         ) {
             prop_assert!(!printable(&text).chars().any(acts));

@@ -2,10 +2,10 @@
 //! for example `{"v":1,"id":7,"verb":"logs","targets":["web"],"n":10,
 //! "follow":true,"since":"2026-11-21T05:12:26.123Z"}`.
 //!
-//! Answers are [`Line`](crate::control::answer::Line)s with the same id: one of
-//! [`ShownLine`](crate::control::log_line::ShownLine) for each stored line, oldest first, and without
-//! `follow` a last one of [`End`](crate::control::answer::End); or an error
-//! ([`crate::control::answer::Failure`]).
+//! Answers are [`Line`](crate::control::answer::Line)s with the same id. Each stored line is one
+//! [`ShownLine`](crate::control::log_line::ShownLine), oldest first. Without `follow` an
+//! [`End`](crate::control::answer::End) is last. An error is a
+//! [`Failure`](crate::control::answer::Failure).
 
 use crate::control::answer::{Failure, PROTOCOL};
 use crate::limit;
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_says_only_what_differs() {
+    fn request_line_omits_fields_with_default_values() {
         let query = LogQuery::parse(
             b"{\"v\":1,\"id\":7,\"verb\":\"logs\",\"targets\":[\"web\"],\"x\":1}\n",
         );
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused_with_its_id() {
+    fn malformed_log_request_is_refused_with_its_id() {
         for (line, id) in [
             (&br#"{"v":1,"id":7,"verb":"rm"}"#[..], 7),
             (br#"{"v":2,"id":8,"verb":"logs"}"#, 8),

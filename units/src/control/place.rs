@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_has_the_places_of_the_system() {
+    fn root_gets_the_system_paths() {
         let places = Places::of(0, |_| Some("/elsewhere".to_string()));
         assert_eq!(places.config, "/etc/groundstate/init.yaml");
         assert_eq!(
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn first_process_has_the_system_places_whatever_its_uid() {
+    fn pid_1_gets_the_system_paths_for_any_uid() {
         let nothing = |_: &str| None;
         assert_eq!(Places::of_first(0, nothing), Places::of(0, nothing));
         let (first, root) = (Places::of_first(65532, nothing), Places::of(0, nothing));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn others_have_their_own_even_with_an_empty_environment() {
+    fn other_users_get_private_paths_even_with_an_empty_environment() {
         let bare = Places::of(1000, |_| None);
         assert_eq!(bare.runtime_dir, "/tmp/groundstate-1000");
         let home = Places::of(1000, |name| (name == "HOME").then(|| "/home/u".to_string()));

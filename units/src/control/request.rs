@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_survives_its_own_line() {
+    fn encoded_request_is_parsed_back_unchanged() {
         let asked = Request {
             id: 7,
             verb: Verb::SetTarget {
@@ -363,13 +363,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_has_a_default_and_what_is_unknown_is_passed_over() {
+    fn missing_request_field_gets_its_default_and_unknown_field_is_ignored() {
         let read = Request::parse(br#"{"v":1,"id":1,"verb":"status","later":{"x":1}}"#);
         assert_eq!(read, Ok(Request { id: 1, verb: Verb::Status { targets: Vec::new() } }));
     }
 
     #[test]
-    fn a_line_that_is_no_request_says_what_is_wrong_with_it() {
+    fn malformed_request_is_refused_with_a_specific_error() {
         let deep = format!(r#"{{"v":1,"id":1,"verb":"status","x":{}"#, "[".repeat(1_000_000));
         let long = format!(r#"{{"v":1,"id":1,"verb":"{}"}}"#, "x".repeat(limit::REQUEST_LINE));
         let cases: [(&[u8], Option<u64>, &str); 12] = [
@@ -393,12 +393,12 @@ mod tests {
     }
 
     #[test]
-    fn brackets_within_strings_are_no_depth() {
+    fn brackets_within_json_strings_do_not_count_as_depth() {
         assert_eq!(depth(br#"{"a":"[[[[\"[","b":[1]}"#), 2);
     }
 
     #[test]
-    fn what_changes_something_is_for_root_and_init_alone() {
+    fn only_query_verbs_have_the_role_read() {
         let open: Vec<&str> =
             TABLE.iter().filter(|(_, role)| *role == Role::Read).map(|(word, _)| *word).collect();
         assert_eq!(

@@ -41,7 +41,7 @@ impl SourceSet {
         }
         let wrong = |what: String| {
             let hint = r#"{"files":{NAME:TEXT},"roots":[TARGET],"expected":REVISION}"#.to_string();
-            refused("protocol", format!("what the memfd holds is not a source: {what}"), hint)
+            refused("protocol", format!("the memfd holds no valid source: {what}"), hint)
         };
         // Serde would accept a list as the fields in their order.
         if !bytes.trim_ascii_start().starts_with(b"{") {
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read() {
+    fn encoded_source_set_is_parsed_back_unchanged() {
         let set = SourceSet {
             files: BTreeMap::from([("web.yaml".to_string(), "unit: web\n".to_string())]),
             roots: vec![Name::new("web").unwrap()],
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_source_is_refused_with_a_word() {
+    fn malformed_source_set_is_refused_with_an_error_kind() {
         let many: Vec<String> =
             (0..=limit::SOURCE_FILES).map(|n| format!("\"{n}\":\"\"")).collect();
         let many = format!("{{\"files\":{{{}}}}}", many.join(","));

@@ -189,7 +189,7 @@ impl Collector<'_> {
                 let (kind, name) = (needs.kind.as_str(), &unit.name);
                 let message = format!("{name} {kind} {} and conflicts with it", target.name);
                 let diagnostic = Diagnostic::warning("at-odds", at, message)
-                    .with_hint("it can never start: take one of the two out");
+                    .with_hint("it can never start: remove one of the two");
                 faults.push(Fault { units: vec![id], diagnostic });
             }
         }

@@ -23,7 +23,7 @@ use edge::{Link, Rows};
 use provider::Selection;
 use std::collections::BTreeMap;
 
-/// Returns the provider of a target.
+/// The provider of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provider {
     /// This unit, which may be broken: the first claimant stands for a contested target.

@@ -37,8 +37,8 @@ pub(super) fn select(
     Selection { providers, masked, broken }
 }
 
-/// Returns true if a name in `mask` masks this unit: it means the target of that name, and the unit
-/// of that name if the unit provides the target or no such target exists.
+/// Returns true if a name in `mask` masks this unit. A name masks the target of that name. It also
+/// masks the unit of that name if the unit provides the target or no such target exists.
 fn is_masked(generation: &Generation, policy: &Policy, id: UnitId) -> bool {
     let Some(unit) = generation.unit(id) else { return false };
     let names = || unit.provides.iter().filter_map(|target| generation.target(*target));
@@ -79,7 +79,7 @@ impl Selector<'_> {
             .copied()
             .filter(|id| !self.masked.get(id.index()).copied().unwrap_or(true))
             .collect();
-        let candidates = self.without_intruders(target, unmasked);
+        let candidates = self.break_intruders(target, unmasked);
         match *candidates.as_slice() {
             [] => Provider::Masked,
             [only] => Provider::Unit(only),
@@ -101,7 +101,7 @@ impl Selector<'_> {
 
     /// Breaks units of a source that claim a target of the unit directories or of an earlier
     /// source.
-    fn without_intruders(&mut self, target: &Target, candidates: Vec<UnitId>) -> Vec<UnitId> {
+    fn break_intruders(&mut self, target: &Target, candidates: Vec<UnitId>) -> Vec<UnitId> {
         let source = |id: &UnitId| self.generation.unit(*id).map(|unit| &unit.source);
         let first = candidates.iter().filter_map(source).min();
         let (rightful, foreign): (Vec<UnitId>, Vec<UnitId>) =

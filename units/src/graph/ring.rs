@@ -80,11 +80,11 @@ struct Task {
 /// Returns the droppable links to drop, the last first, and the number of arrows that all passes
 /// examined.
 ///
-/// A link is dropped if it closes a ring with the links that are not droppable and the droppable
-/// ones before it: with these present, its ends are in one component. Halving the ranks finds, for
-/// all links at once, the rank at which the ends of a link come into one component. Links whose
-/// ends are in one component at the middle belong to the lower half. For the others, with
-/// contracted ends, the upper half decides. Each halving therefore examines a link once.
+/// A link is dropped if it closes a ring with all fixed links and the droppable links of lower
+/// ranks: together they put its ends into one component. A binary search over the ranks finds, for
+/// all links at once, the rank that joins the ends of each link. A link whose ends are joined at the
+/// middle rank belongs to the lower half. The others belong to the upper half, in a graph where the
+/// components of the lower half are contracted. Each halving therefore examines a link once.
 fn to_drop(links: &[Link], component: &[u32], order: &[usize]) -> (Vec<usize>, usize) {
     let mut ranks = vec![0u32; links.len()];
     for (rank, index) in (1u32..).zip(order) {
@@ -329,7 +329,7 @@ fn said(generation: &Generation, links: &[Link], path: &[(UnitId, u32)]) -> Faul
         line: 0,
         column: 0,
     });
-    let hint = "one of these dependencies must go; `wants` pulls a unit in without an order";
+    let hint = "remove one of these dependencies; `wants` pulls a unit in without an order";
     let diagnostic = Diagnostic::error("ring", at, format!("ring: {text}{first}"))
         .with_hint(hint)
         .with_related(places.into_iter().skip(1).collect());
@@ -395,7 +395,7 @@ mod tests {
         /// The result equals dropping the last droppable link on a ring, one at a time, until no
         /// ring is left.
         #[test]
-        fn links_are_dropped_as_if_one_by_one_from_the_last(
+        fn batch_drop_of_links_equals_dropping_one_at_a_time(
             edges in prop::collection::vec((0u32..9, 0u32..9, 0u32..4), 0..60),
         ) {
             let links: Vec<Link> =
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn units_that_are_each_after_all_others_cost_little_more_than_their_links() {
+    fn dropping_links_of_a_complete_graph_costs_little_more_than_its_links() {
         for count in [20u32, 40, 80] {
             let pairs = (0..count).flat_map(|from| (0..count).map(move |to| (from, to)));
             let links: Vec<Link> = pairs

@@ -40,7 +40,7 @@ fn broken_names(generation: &Generation, graph: &Graph) -> Vec<String> {
 }
 
 #[test]
-fn a_ring_is_shown_whole_with_the_line_of_each_link() {
+fn ring_is_reported_with_the_line_of_each_link() {
     let (generation, graph, faults) = resolve(vec![
         unit("a", 1, &[(DependencyKind::DependsOn, "b")]),
         unit("b", 1, &[(DependencyKind::WaitsFor, "c")]),
@@ -58,14 +58,14 @@ fn a_ring_is_shown_whole_with_the_line_of_each_link() {
 }
 
 #[test]
-fn a_dependency_on_oneself_is_a_ring_of_one() {
+fn unit_that_depends_on_itself_is_a_ring_of_one() {
     let (generation, graph, faults) = resolve(vec![unit("a", 1, &[(DependencyKind::After, "a")])]);
     assert_eq!(faults[0].diagnostic.message, "ring: a after (a.yaml:2) a");
     assert_eq!(broken_names(&generation, &graph), ["a"]);
 }
 
 #[test]
-fn wants_restart_with_and_conflicts_form_no_ring() {
+fn cycle_of_wants_restart_with_or_conflicts_is_no_ring() {
     let kinds = [DependencyKind::Wants, DependencyKind::RestartWith, DependencyKind::Conflicts];
     for kind in kinds {
         let (_, _, faults) =
@@ -75,7 +75,7 @@ fn wants_restart_with_and_conflicts_form_no_ring() {
 }
 
 #[test]
-fn before_and_depends_on_that_agree_are_no_ring() {
+fn before_and_depends_on_in_the_same_direction_are_no_ring() {
     let (_, graph, faults) = resolve(vec![
         unit("a", 1, &[(DependencyKind::Before, "b")]),
         unit("b", 1, &[(DependencyKind::DependsOn, "a")]),
@@ -85,7 +85,7 @@ fn before_and_depends_on_that_agree_are_no_ring() {
 }
 
 #[test]
-fn disjoint_rings_are_each_reported() {
+fn disjoint_rings_are_reported_separately() {
     let pair = |a: &str, b: &str| {
         let kind = DependencyKind::DependsMs;
         [unit(a, 1, &[(kind, b)]), unit(b, 1, &[(kind, a)])]
@@ -96,7 +96,7 @@ fn disjoint_rings_are_each_reported() {
 }
 
 #[test]
-fn a_thousand_units_in_one_ring_are_found_and_shown() {
+fn ring_of_a_thousand_units_is_reported_whole() {
     const COUNT: usize = 1_000;
     let label = |number: usize| format!("u{:04}", number % COUNT);
     let drafts = (0..COUNT)
@@ -110,7 +110,7 @@ fn a_thousand_units_in_one_ring_are_found_and_shown() {
 }
 
 #[test]
-fn a_chain_of_all_units_there_may_be_needs_no_recursion() {
+fn chain_of_the_maximum_number_of_units_is_resolved_without_recursion() {
     let count = crate::limit::UNITS;
     let label = |number: usize| format!("u{number:06}");
     let drafts = (0..count)
@@ -125,7 +125,7 @@ fn a_chain_of_all_units_there_may_be_needs_no_recursion() {
 }
 
 #[test]
-fn who_depends_on_what_it_conflicts_with_is_warned_of() {
+fn unit_that_needs_a_unit_it_conflicts_with_gets_a_warning() {
     let both = [(DependencyKind::DependsOn, "b"), (DependencyKind::Conflicts, "b")];
     let drafts = vec![
         unit("a", 1, &both),
@@ -140,7 +140,7 @@ fn who_depends_on_what_it_conflicts_with_is_warned_of() {
 }
 
 #[test]
-fn an_imported_order_gives_way_the_last_line_first() {
+fn ring_drops_imported_order_links_starting_with_the_last_line() {
     let mut a = unit("a", 1, &[(DependencyKind::After, "b"), (DependencyKind::After, "c")]);
     let mut b = unit("b", 1, &[(DependencyKind::After, "a")]);
     let c = unit("c", 1, &[(DependencyKind::DependsOn, "a")]);
@@ -165,7 +165,7 @@ fn an_imported_order_gives_way_the_last_line_first() {
 }
 
 #[test]
-fn a_missing_target_is_said_with_what_was_meant() {
+fn missing_target_is_reported_with_a_suggestion() {
     let (_, _, faults) = resolve(vec![
         unit("web", 4, &[(DependencyKind::DependsOn, "databse"), (DependencyKind::Wants, "no")]),
         unit("database", 1, &[]),
@@ -177,7 +177,7 @@ fn a_missing_target_is_said_with_what_was_meant() {
 }
 
 #[test]
-fn a_double_claim_names_every_claimant_with_its_place() {
+fn double_claim_is_reported_at_the_place_of_every_claimant() {
     let claim = |text: &str, line| Draft { provides: vec![name("dns")], ..unit(text, line, &[]) };
     let drafts = vec![claim("unbound", 3), claim("dnsmasq", 7), claim("knot", 9)];
     let (generation, graph, faults) = resolve(drafts.clone());
@@ -200,7 +200,7 @@ fn a_double_claim_names_every_claimant_with_its_place() {
 proptest! {
     /// For any graph: no ring is left, and every ordering edge leads up the order.
     #[test]
-    fn what_is_left_has_no_ring(
+    fn resolved_graph_of_random_units_has_no_ring(
         edges in prop::collection::vec((0u32..12, 0u32..12, 0usize..8, any::<bool>()), 0..40),
     ) {
         let label = |number: u32| format!("u{number:02}");

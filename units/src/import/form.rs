@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_says_whose_file_it_is_and_else_the_first_line() {
+    fn file_format_follows_from_the_name_or_else_the_first_line() {
         for (name, text, form) in [
             ("a.service", "#!/bin/sh\n", Form::Systemd),
             ("a.timer", "", Form::Systemd),

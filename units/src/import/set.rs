@@ -1,5 +1,5 @@
-//! Integrates imported units into the whole set: their short names if no other unit has these, the
-//! boot's goal under its native name, and units for targets of systemd that no unit provides here.
+//! Integrates imported units into the whole set. They get short names that no other unit has. The
+//! boot's goal gets its native name. Targets of systemd that no unit provides here get a unit.
 
 use super::fstab::is_fstab;
 use super::systemd::replacement;

@@ -24,18 +24,18 @@ pub(super) fn size(draft: &Draft) -> usize {
 impl Set {
     /// Compiles each expensive pattern once, those of sources last.
     pub(super) fn check_patterns(&mut self, context: &Context<'_>) {
-        let mut dear: Vec<&mut Draft> =
-            self.drafts.iter_mut().filter(|draft| draft.dear_pattern.is_some()).collect();
-        dear.sort_by(|one, other| (&one.source, &one.name).cmp(&(&other.source, &other.name)));
+        let mut expensive: Vec<&mut Draft> =
+            self.drafts.iter_mut().filter(|draft| draft.expensive_pattern.is_some()).collect();
+        expensive.sort_by(|one, other| (&one.source, &one.name).cmp(&(&other.source, &other.name)));
         let mut spent = 0;
         let mut known: BTreeMap<String, Option<Diagnostic>> = BTreeMap::new();
         let mut found: BTreeMap<Arc<str>, Vec<Diagnostic>> = BTreeMap::new();
-        for draft in dear {
-            let Some(place) = draft.dear_pattern.take() else { continue };
+        for draft in expensive {
+            let Some(place) = draft.expensive_pattern.take() else { continue };
             let Some(pattern) = Run::decode(&draft.run).and_then(|run| run.ready_grep) else {
                 continue;
             };
-            let cost = ready_grep::cost(&pattern).min(limit::READY_GREP_DEAREST);
+            let cost = ready_grep::cost(&pattern).min(limit::READY_GREP_MOST);
             let room = spent + cost <= limit::READY_GREPS;
             let said = match known.get(&pattern) {
                 Some(said) => said.clone(),

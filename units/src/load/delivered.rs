@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_state_of_a_revision_survives_its_file() {
+    fn state_of_a_revision_is_read_back_from_its_file() {
         let roots = vec![Name::new("web").unwrap(), Name::new("db").unwrap()];
         assert_eq!(parse_state(&state(7, &roots)), Some((7, roots)));
         assert_eq!(parse_state("revision x\n"), None);

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_of_os_release_lose_their_quotes() {
+    fn quotes_of_os_release_fields_are_removed() {
         assert_eq!(field("ID=debian"), Some(("ID".into(), "debian".into())));
         assert_eq!(field("VERSION_ID=\"12\""), Some(("VERSION_ID".into(), "12".into())));
         assert_eq!((field("# x=y"), field("")), (None, None));

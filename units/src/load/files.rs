@@ -67,8 +67,8 @@ pub trait Files {
     /// stat(2).
     fn stat(&self, path: &str) -> Result<Stat, Problem>;
 
-    /// Does the same for a path that a unit only names and that is not read. Returns `None` if it
-    /// was not asked, because its file system may never answer.
+    /// Like [`Files::stat`], for a path that the loader does not read because a unit only names it.
+    /// Returns `None` without a call if the file system of the path may never answer.
     fn stat_outside(&self, path: &str) -> Option<Result<Stat, Problem>> {
         Some(self.stat(path))
     }

@@ -1,8 +1,8 @@
 //! Instances of templates that are requested while the system runs: `initctl want x@y`.
 //!
-//! The wanted instances are an input of the load like any other, so the result is a generation: the
-//! present one with the instances wanted now, and without unwanted ones. Only templates are read,
-//! and only those that are unchanged since the last load: edits take effect with a reload only.
+//! The result is the present generation with the instances that are wanted now, and without unwanted
+//! ones. The loader reads only templates, and only those that are unchanged since the last load,
+//! because edits take effect with a reload only.
 
 use super::set::Set;
 use super::source::listed;

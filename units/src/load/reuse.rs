@@ -8,7 +8,7 @@ use crate::unit::generation::{FileRecord, Generation};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The drop-ins for a file and the units in it, in the order of their own names.
+/// Returns the drop-ins for a file and the units in it, in the order of the drop-ins' names.
 pub(crate) fn drop_ins_of(folders: &Folders, stem: &str, names: &[&str]) -> Vec<Arc<str>> {
     let units: BTreeSet<&str> = names.iter().copied().chain([stem]).collect();
     let mut all: Vec<(&String, &Arc<str>)> =

@@ -1,5 +1,5 @@
-//! Loads the files of a source, with the drop-ins of the unit directories laid over them: the
-//! operator of the machine has the last word.
+//! Loads the files of a source, with the drop-ins of the unit directories laid over them, so
+//! that the operator of the machine has the last word.
 
 use super::set::Set;
 use crate::import::systemd::Suffix;

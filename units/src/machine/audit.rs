@@ -1,6 +1,6 @@
-//! Compares two machines field by field, for tests and the simulator: the fields that the
-//! machine updates event by event must equal the same fields derived from nothing. Not part of
-//! PID 1.
+//! Compares two machines field by field, for tests and the simulator. The fields that the machine
+//! updates event by event must equal the same fields when they are derived from scratch. Not part
+//! of PID 1.
 
 use super::Machine;
 use super::cell::Cell;

@@ -109,7 +109,7 @@ mod tests {
     use crate::unit::generation::Unit;
 
     #[test]
-    fn what_is_kept_of_each_unit_stays_small() {
+    fn size_of_the_records_of_a_unit_is_bounded() {
         let sizes = [size_of::<Unit>(), size_of::<Cell>(), size_of::<Run>()];
         let most = [224, 176, 168];
         assert!(sizes.iter().zip(most).all(|(size, most)| *size <= most), "{sizes:?}");

@@ -300,7 +300,7 @@ impl Machine {
             TimerKind::Reload => self.reloaded(ix, false),
             TimerKind::Watchdog => self.watchdog(now, ix, out),
             TimerKind::RunTimeout => self.run_timeout(now, ix, out),
-            TimerKind::Leaving => self.stays(now, ix, out),
+            TimerKind::Leaving => self.fail_leaving(now, ix, out),
             TimerKind::StartTimeout => {
                 let failure = Failure::new(Reason::StartTimeout);
                 let forgiven =

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn listed_statuses_prevent_and_force_a_restart_whatever_restart_says() {
+    fn listed_statuses_prevent_or_force_a_restart_regardless_of_restart() {
         let list = || SuccessStatus { codes: vec![43], signals: vec![6] };
         for exit in [Exit::Code(43), Exit::Signal { signal: 6, core: true }] {
             let reason = Reason::Exit(exit);

@@ -10,8 +10,8 @@ use crate::unit::generation::{TargetId, UnitId};
 use std::collections::BTreeSet;
 
 impl Machine {
-    /// The unit is needed but not active, for the first time: since it became needed it has neither
-    /// been active, nor failed by itself or by a dependency.
+    /// Returns true while the first start lasts: the unit is needed, and since it became needed it has
+    /// neither been active, nor failed by itself or by a dependency.
     fn is_first_start(&self, ix: Ix) -> bool {
         let cell = self.cell(ix);
         cell.needed && cell.untried && !self.is_active(ix) && self.shown(ix) != State::Failed

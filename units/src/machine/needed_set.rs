@@ -69,8 +69,8 @@ impl Occasion {
     }
 }
 
-/// Roots beside the wished ones, in this order: the unit whose state pulls, the unit it makes
-/// needed, and whether a failure or a success is the reason.
+/// Roots beside the wished ones, sorted. Each has the unit whose state pulls, the unit that it makes
+/// needed, and true if the reason is a failure or a success.
 type Late = BTreeSet<(UnitId, UnitId, bool)>;
 
 /// The result of a search.

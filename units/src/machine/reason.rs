@@ -154,7 +154,7 @@ impl fmt::Display for Reason {
                 write!(f, "its process was killed by signal {}{dumped}", signal::name(*number))
             }
             Reason::StartTimeout => write!(f, "it was not ready within its start-timeout"),
-            Reason::StopTimeout => write!(f, "it was not gone within its stop-timeout"),
+            Reason::StopTimeout => write!(f, "it did not stop within its stop-timeout"),
             Reason::Watchdog => write!(f, "its watchdog was not pinged in time"),
             Reason::RunTimeout => write!(f, "it ran for longer than its run-timeout"),
             Reason::Exec(failure) => failure.fmt(f),
@@ -168,7 +168,7 @@ impl fmt::Display for Reason {
                 }
                 f.write_str(match finished {
                     true => "has finished; it stays active only with `remain: yes`",
-                    false => "is not active, and nothing brings it in",
+                    false => "is not active, and no dependency starts it",
                 })
             }
             Reason::Masked { target } => write!(f, "{target} is masked"),
@@ -279,8 +279,8 @@ pub struct ExecFailure {
 }
 
 impl ExecFailure {
-    /// Returns true for a shortage of resources (EAGAIN, ENOMEM, EMFILE, ENFILE, ENOSPC …) rather
-    /// than a missing file or user: an ordinary failure that is retried, not an exec error.
+    /// Returns true for a shortage of resources (EAGAIN, ENOMEM, EMFILE, ENFILE, ENOSPC …). Such a
+    /// failure is retried like an ordinary one. A missing file or user is an exec error instead.
     pub fn is_transient(&self) -> bool {
         const TRANSIENT: [i32; 7] = [4, 11, 12, 16, 23, 24, 28]; // EINTR EAGAIN ENOMEM EBUSY ENFILE EMFILE ENOSPC
         TRANSIENT.contains(&self.errno)
@@ -291,10 +291,10 @@ impl fmt::Display for ExecFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (stage, path) = (self.stage.as_str(), &self.path);
         match self.stage {
-            Stage::Assert => return write!(f, "{path} is not so (assert)"),
+            Stage::Assert => return write!(f, "{path} is not met (assert)"),
             Stage::WorkingDir => write!(f, "cannot enter {path} ({stage}): ")?,
             Stage::EnvFile => write!(f, "cannot read {path} ({stage}): ")?,
-            Stage::Condition => return write!(f, "{path} is not so ({stage})"),
+            Stage::Condition => return write!(f, "{path} is not met ({stage})"),
             Stage::Directory => write!(f, "cannot make {path} ({stage}): ")?,
             Stage::Root => write!(f, "cannot enter {path} ({stage}): ")?,
             Stage::Stdio => write!(f, "cannot use {path} ({stage}): ")?,
@@ -315,11 +315,11 @@ impl fmt::Display for ExecFailure {
             (Stage::User, ENOENT) => f.write_str("there is no such user"),
             (Stage::Group, ENOENT) => f.write_str("there is no such group"),
             (Stage::ExecLine, ESRCH) => {
-                f.write_str("$MAINPID is asked for and there is no main process")
+                f.write_str("$MAINPID is used, but the unit has no main process")
             }
             (Stage::ExecLine, ENOENT) => f.write_str("the line has no program"),
             (Stage::Interpreter, ENOENT) => {
-                f.write_str("the interpreter it names (after #!, or its ELF loader) is not there")
+                f.write_str("its interpreter (after #!, or its ELF loader) does not exist")
             }
             (_, EINTR) => f.write_str("killed before it was run"),
             (_, errno) => match errno::sentence(errno) {

@@ -170,8 +170,8 @@ impl Machine {
     }
 
     /// Stops and fails a run that announced STOPPING=1 but did not exit in time.
-    pub(super) fn stays(&mut self, now: Time, ix: Ix, out: &mut Vec<Action>) {
-        let message = "it said STOPPING=1 and had not ended after its stop-timeout".to_string();
+    pub(super) fn fail_leaving(&mut self, now: Time, ix: Ix, out: &mut Vec<Action>) {
+        let message = "it sent STOPPING=1, but did not exit within its stop-timeout".to_string();
         let reason = Reason::Protocol { message };
         self.overdue(now, ix, reason, StopReason::RunTimeout, out);
     }

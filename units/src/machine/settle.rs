@@ -145,7 +145,7 @@ impl Machine {
         let with = with.map(|back| back.dependent.0);
         let of_held = self.followers.get(&ix).cloned().unwrap_or_default();
         for other in with.chain(of_held) {
-            // A run that stops because it succeeded is replaced too, instead of staying over.
+            // A run that stops because it succeeded is replaced too, instead of resting as exited.
             self.ask_restart(other);
         }
     }

@@ -110,7 +110,7 @@ fn large() -> Vec<Draft> {
 }
 
 #[test]
-fn an_event_looks_at_its_neighbours_only() {
+fn event_visits_only_the_neighbours_of_its_unit() {
     let (mut machine, outcome) = boot(large(), "all");
     bring_up(&mut machine, outcome);
     machine.audit().unwrap();
@@ -126,7 +126,7 @@ fn an_event_looks_at_its_neighbours_only() {
 }
 
 #[test]
-fn why_goes_down_to_the_exit_status() {
+fn why_chain_ends_in_the_exit_status() {
     let mut disk = unit("disk", Kind::Oneshot, &[]);
     disk.provides = vec![name("storage")];
     let drafts = vec![
@@ -151,7 +151,7 @@ fn why_goes_down_to_the_exit_status() {
 }
 
 #[test]
-fn why_says_which_target_is_missing() {
+fn why_names_the_missing_target() {
     let drafts = vec![
         service("web", &[(DependencyKind::DependsOn, "nosuch")]),
         unit("all", Kind::Virtual, &[(DependencyKind::Wants, "web")]),
@@ -186,7 +186,7 @@ fn why_names_the_milestone_that_lost_its_provider() {
 }
 
 #[test]
-fn every_change_that_is_shown_is_noted_once() {
+fn every_change_of_a_shown_state_is_noted_once() {
     let drafts = vec![service("db", &[]), service("web", &[(DependencyKind::DependsOn, "db")])];
     let (mut machine, outcome) = boot(drafts, "web");
     let notes = |outcome: &Outcome| -> Vec<(String, State, State)> {
@@ -211,7 +211,7 @@ fn every_change_that_is_shown_is_noted_once() {
 }
 
 #[test]
-fn a_report_about_an_earlier_run_changes_nothing() {
+fn report_about_an_old_run_changes_nothing() {
     let (mut machine, _) = boot(vec![service("web", &[])], "web");
     let old = run(&machine, "web");
     machine.step(at(1), Event::Ended(old, Exit::Code(1)));
@@ -228,7 +228,7 @@ fn a_report_about_an_earlier_run_changes_nothing() {
 }
 
 #[test]
-fn a_timer_fires_at_its_tick_and_not_before() {
+fn timer_fires_at_its_tick_and_not_before() {
     let (mut machine, _) = boot(vec![service("web", &[])], "web");
     assert_eq!(machine.next_deadline(), Some(at(60)));
     let web = run(&machine, "web");
@@ -238,7 +238,7 @@ fn a_timer_fires_at_its_tick_and_not_before() {
 }
 
 #[test]
-fn the_end_is_said_once_when_all_is_down() {
+fn finish_is_emitted_once_when_all_units_are_down() {
     let (mut machine, _) = boot(vec![service("web", &[])], "web");
     let web = run(&machine, "web");
     let finish = |outcome: &Outcome| {
@@ -265,7 +265,7 @@ fn shutdown_ends_despite_an_unkillable_process() {
 }
 
 #[test]
-fn exit_with_ends_all_with_the_exit_status() {
+fn exit_of_the_exit_with_unit_shuts_down_with_its_status() {
     let mut generation = assemble(vec![unit("job", Kind::Oneshot, &[]), service("side", &[])], []);
     generation.settings.exit_with = Some(name("job"));
     let mut machine = Machine::new(Duration::from_secs(9));
@@ -283,7 +283,7 @@ proptest! {
     /// Any facts about any runs cause no panic and keep the audit valid. A second machine gives the
     /// same actions.
     #[test]
-    fn it_stands_whatever_it_is_told(
+    fn any_facts_keep_the_machine_consistent_and_deterministic(
         events in prop::collection::vec((0u8..20, 0u64..12, 0u64..4), 1..60),
     ) {
         let drafts = vec![
@@ -352,7 +352,7 @@ fn decoded(bytes: &[u8], generation: Arc<Generation>) -> Option<Machine> {
 }
 
 #[test]
-fn a_machine_survives_the_way_through_bytes() {
+fn machine_is_decoded_from_its_bytes_unchanged() {
     let mut machine = busy();
     let generation = machine.generation().clone();
     let mut again = decoded(&encoded(&machine), generation.clone()).unwrap();
@@ -366,7 +366,7 @@ fn a_machine_survives_the_way_through_bytes() {
 
 proptest! {
     #[test]
-    fn a_damaged_machine_is_decoded_without_a_panic(
+    fn damaged_machine_is_decoded_without_a_panic(
         damages in proptest::collection::vec((any::<usize>(), any::<u8>()), 1..6),
     ) {
         let machine = busy();

@@ -16,8 +16,8 @@ impl Machine {
         self.activated(trigger.0).map(UnitId)
     }
 
-    /// Returns true if a firing of this trigger would have an effect: the trigger is active, and
-    /// the unit it activates is neither up nor about to start. Otherwise init does not poll the
+    /// Returns true if a firing of this trigger would have an effect. The trigger must be active, and
+    /// its unit neither up nor about to start. Otherwise init does not poll the
     /// socket, because its data belongs to the service.
     pub fn awaits(&self, trigger: UnitId) -> bool {
         let cell = self.cell(trigger.0);

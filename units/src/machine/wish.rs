@@ -49,7 +49,7 @@ impl Machine {
 
     /// Returns the generation from which the graph is resolved. A planted bug of the graph is
     /// planted here, in its input.
-    fn told_to_the_graph(&self, generation: &Arc<Generation>) -> Arc<Generation> {
+    fn graph_input(&self, generation: &Arc<Generation>) -> Arc<Generation> {
         let apart = self.planted(Mutant::NamesApart);
         let waits = self.planted(Mutant::PullWaits);
         if !apart && !waits && !self.planted(Mutant::PullForgotten) {
@@ -73,7 +73,7 @@ impl Machine {
             (Arc::clone(&self.graph), Arc::clone(&self.faults))
         } else {
             let effective = Machine::effective(&policy, &wish);
-            let (graph, faults) = Graph::resolve(&self.told_to_the_graph(generation), &effective);
+            let (graph, faults) = Graph::resolve(&self.graph_input(generation), &effective);
             (Arc::new(graph), Arc::new(faults))
         };
         let stands = |unit: UnitId, occasion: Occasion| {
@@ -244,12 +244,12 @@ impl Machine {
         let candidate = self.consider(&generation, policy, wish);
         self.take(now, candidate, false, out);
         self.recompute(now);
-        self.see_whether_the_goal_is_dead(now, out);
+        self.fall_back_to_emergency_target(now, out);
         Ok(())
     }
 
     /// Falls back to the emergency target at boot if the goal cannot be reached.
-    fn see_whether_the_goal_is_dead(&mut self, now: Time, out: &mut Vec<Action>) {
+    fn fall_back_to_emergency_target(&mut self, now: Time, out: &mut Vec<Action>) {
         let dead = |name: &Name| {
             let provider = self.graph.meant(&self.generation, name).unit();
             provider.is_none_or(|unit| {

@@ -3,7 +3,9 @@
 //! after each event. Nothing is random. States that look and behave the same are visited once, and
 //! graphs that differ only in unit names are searched once. Of units that report ([`SPEAKING`]) all
 //! reports are tried. Every event is also tried at the moment when a timer is due, before the tick,
-//! because init sends the tick last. Run by `tests/src/bin/exhaust.rs`.
+//! because init sends the tick last.
+//!
+//! Run by `tests/src/bin/exhaust.rs`.
 
 use crate::machine::event::{Event, Goal, RunId, Shutdown};
 use crate::simulator::compare;

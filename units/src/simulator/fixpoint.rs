@@ -38,8 +38,8 @@ pub fn check(oracle: &Oracle, seen: &Seen) -> Result<(), String> {
             break;
         }
     }
-    let swaying = swaying(oracle);
-    for unit in (0..seen.states.len()).filter(|unit| !swaying.has(*unit)) {
+    let affected = affected_by_restless(oracle);
+    for unit in (0..seen.states.len()).filter(|unit| !affected.has(*unit)) {
         let state = seen.state(unit);
         let name = &oracle.universe.units[unit];
         let fits = if hopeless.has(unit) {
@@ -89,21 +89,21 @@ fn restless(oracle: &Oracle, unit: usize) -> bool {
 }
 
 /// Returns units that start and stop with the ends of units that never rest.
-fn swaying(oracle: &Oracle) -> Set {
-    let mut swaying = Set::EMPTY;
+fn affected_by_restless(oracle: &Oracle) -> Set {
+    let mut affected = Set::EMPTY;
     loop {
-        let before = swaying;
+        let before = affected;
         let ends = oracle.graph.all().filter(|(_, edge)| edge.kind.pulls_in_at_end());
         let rests = |from: usize| !restless(oracle, from) && !before.has(from);
         let brought = ends.filter(|(from, _)| !rests(*from)).filter_map(|(_, edge)| edge.to);
-        swaying = oracle.graph.closure(before.or(brought.collect()));
+        affected = oracle.graph.closure(before.or(brought.collect()));
         for unit in 0..oracle.stored.len() {
-            if !oracle.graph.to(unit, |_| true).and(swaying).is_empty() {
-                swaying.add(unit);
+            if !oracle.graph.to(unit, |_| true).and(affected).is_empty() {
+                affected.add(unit);
             }
         }
-        if swaying == before {
-            return swaying;
+        if affected == before {
+            return affected;
         }
     }
 }

@@ -371,7 +371,7 @@ impl Oracle {
         let free = |unit: usize| {
             self.stored[unit].rest == Rest::Idle
                 && !up.iter().any(|other| self.graph.conflict(unit, other))
-                && self.whose(|run| self.keeps_off(unit, run)).is_empty()
+                && self.whose(|run| self.blocks_start(unit, run)).is_empty()
         };
         let may = self.needed.less(up).less(self.broken_or_refused());
         let mut order: Vec<usize> = may.iter().filter(|unit| free(*unit) && open(*unit)).collect();

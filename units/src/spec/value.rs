@@ -271,7 +271,7 @@ mod tests {
     ];
 
     #[test]
-    fn odd_numbers_are_refused_everywhere() {
+    fn ambiguous_numbers_are_refused_by_every_parser() {
         for odd in ODD {
             assert!(duration(odd).is_err(), "duration {odd:?}");
             assert!(timeout(odd).is_err(), "timeout {odd:?}");
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_keep_their_range() {
+    fn counts_outside_their_range_are_refused() {
         assert_eq!(count("0", 0, 5), Ok(0));
         assert_eq!(count("2147483648", 0, u32::MAX), Ok(1 << 31));
         for bad in ["6", "4294967296", "9223372036854775808", "5m"] {
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_have_base_1024_and_an_end() {
+    fn sizes_use_base_1024_and_are_bounded() {
         assert_eq!(size("16MiB"), Ok(16 << 20));
         assert_eq!(size("4096"), Ok(4096));
         assert_eq!(size("1K"), Ok(1024));
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_start_at_the_root_and_do_not_climb() {
+    fn relative_paths_and_paths_with_dot_dot_are_refused() {
         assert!(path("/run/x.pid").is_ok());
         for bad in ["", "run/x", "./x", "/run/../etc", "~", "/a\0"] {
             assert!(path(bad).is_err(), "{bad:?}");

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_release_fits_a_list_where_it_fits_each_expression() {
+    fn release_matches_a_list_if_it_matches_each_expression() {
         let release = "6.1.0-18-amd64";
         for (list, expected) in [
             (">=5.10", true),
@@ -170,14 +170,14 @@ mod tests {
     }
 
     #[test]
-    fn operators_are_read_longest_first() {
+    fn longest_operator_is_parsed_first() {
         assert_eq!(Comparison::parse(">= 2"), (Some(Comparison::AtLeast), "2"));
         assert_eq!(Comparison::parse("<3"), (Some(Comparison::Less), "3"));
         assert_eq!(Comparison::parse("4"), (None, "4"));
     }
 
     #[test]
-    fn releases_are_compared_by_their_numbers() {
+    fn releases_are_compared_numerically() {
         for (left, order, right) in [
             ("6.1.0-18-amd64", Ordering::Greater, "5.10"),
             ("5.9", Ordering::Less, "5.10"),
@@ -194,7 +194,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_two_texts_are_compared_and_both_ways_agree(a: String, b: String) {
+        fn comparison_of_any_two_texts_is_antisymmetric(a: String, b: String) {
             proptest::prop_assert_eq!(compare_versions(&a, &b), compare_versions(&b, &a).reverse());
         }
     }

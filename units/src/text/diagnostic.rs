@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_diagnostic_is_one_line_with_as_much_of_a_place_as_there_is() {
+    fn diagnostic_is_printed_as_one_line_with_the_known_parts_of_its_place() {
         let place = |line, column| Place { file: "a.yaml".into(), line, column };
         let said = |line, column| Diagnostic::error("x", place(line, column), "no").to_string();
         assert_eq!(said(3, 4), "a.yaml:3:4: error: no");

@@ -1,8 +1,8 @@
 //! Decodes the bytes of a file into text, and makes text safe to show on a terminal.
 //!
 //! Files are UTF-8. A byte order mark at the start is skipped; lines end in LF or CRLF. A lone
-//! CR, NUL, other control characters, Unicode line separators and bidirectional marks are refused,
-//! because with them a person would read another file than the parser does.
+//! CR, NUL, other control characters, Unicode line separators and bidirectional marks are refused:
+//! an editor would show another text than the parser reads.
 
 use crate::limit;
 use crate::text::diagnostic::{Diagnostic, Place};

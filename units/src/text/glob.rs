@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_match_as_the_shell_has_them() {
+    fn patterns_match_as_in_the_shell() {
         for (pattern, name, expected) in [
             ("*", "abc", true),
             ("*", "", true),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hidden_file_is_named_by_its_dot() {
+    fn hidden_file_is_matched_only_by_an_explicit_dot() {
         for (pattern, name, expected) in
             [("*", ".abc", false), (".*", ".abc", true), ("\\.*", ".abc", true), ("*", "abc", true)]
         {
@@ -120,7 +120,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_pattern_ends(pattern in "[*?\\[\\]a!-]{0,24}", name in "[ab.]{0,64}") {
+        fn matching_of_any_pattern_terminates(pattern in "[*?\\[\\]a!-]{0,24}", name in "[ab.]{0,64}") {
             let _ = matches(&pattern, &name);
         }
     }

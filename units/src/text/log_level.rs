@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_numbers_mean_the_levels_and_facilities_of_syslog() {
+    fn levels_and_facilities_are_parsed_by_name_and_number() {
         for (text, want) in [("emerg", Some(0)), ("err", Some(3)), ("7", Some(7)), ("8", None)] {
             assert_eq!(level(text), want, "{text}");
         }

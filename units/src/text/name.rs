@@ -14,8 +14,8 @@ pub(crate) fn template_hint(text: &str) -> Option<String> {
         .then(|| format!("a template is not a unit yet: name an instance, as `{text}x`"))
 }
 
-/// Returns the number of letters in which a name of this length may differ and still be taken for a
-/// typo: none for one or two letters, where all names are close.
+/// Returns the number of wrong letters that still count as a typo in a name of this length. It is 0
+/// for one or two letters, because all such names are close.
 pub fn slips(length: usize) -> usize {
     (length / 3).min(3)
 }
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rule_of_names_is_kept() {
+    fn invalid_names_are_refused() {
         for good in ["a", "0", "web", "getty@tty1.service", "a:b_c-d.e", r"srv-a\x2db.mount"] {
             assert!(Name::new(good).is_ok(), "{good}");
         }

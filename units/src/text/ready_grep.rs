@@ -13,7 +13,7 @@ use std::str::Chars;
 pub(crate) fn cost(pattern: &str) -> usize {
     // With `(?x)` a comment may precede a repetition.
     if pattern.contains("(?") && pattern.contains('#') {
-        return limit::READY_GREP_DEAREST;
+        return limit::READY_GREP_MOST;
     }
     let (mut states, mut last, mut times) = (0usize, 0usize, 1usize);
     let (mut class, mut after_group) = (None, false);
@@ -87,7 +87,7 @@ fn repetition(chars: &mut Peekable<Chars<'_>>) -> usize {
 }
 
 /// Returns true if the pattern is compiled once for all units that share it.
-pub(crate) fn is_dear(pattern: &str) -> bool {
+pub(crate) fn is_expensive(pattern: &str) -> bool {
     cost(pattern) > limit::READY_GREP_CHEAP
 }
 
@@ -113,7 +113,8 @@ pub(crate) fn mistake(pattern: &str, place: &Place) -> Option<Diagnostic> {
 
 /// Returns the message about a pattern over the limit.
 pub(crate) fn too_many(place: &Place) -> Diagnostic {
-    let message = "`ready-grep`: the patterns of all units are too dear to compile".to_string();
+    let message =
+        "`ready-grep`: the patterns of all units are too expensive to compile".to_string();
     Diagnostic::error("too-large", place.clone(), message)
         .with_hint("leave out `\\w`, `\\p`, and repetitions with numbers; use `(?-u:\\w)`")
 }
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn usual_patterns_are_cheap_and_large_programs_are_dear() {
+    fn usual_patterns_are_cheap_and_patterns_with_large_programs_are_expensive() {
         for cheap in [
             "ready to accept connections",
             r"listening on \d+\.\d+\.\d+\.\d+:\d+",
@@ -131,9 +132,9 @@ mod tests {
             r"\w+: up",
             r"^\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}: [a-z]{2,40} up$",
         ] {
-            assert!(!is_dear(cheap), "{cheap}");
+            assert!(!is_expensive(cheap), "{cheap}");
         }
-        for dear in [
+        for expensive in [
             r"\w{500}",
             "(a{100}){100}",
             "x{9999}",
@@ -145,17 +146,17 @@ mod tests {
             r"\p{L}{20}",
             r"(?i:\w\w\w\w\w)",
         ] {
-            assert!(is_dear(dear), "{dear}");
+            assert!(is_expensive(expensive), "{expensive}");
         }
     }
 
     #[test]
-    fn dear_patterns_are_all_that_need_a_large_program() {
+    fn every_pattern_with_a_large_program_is_classified_as_expensive() {
         for pattern in [r"\w", r"\W", r"\b", r"\d", r"\s", ".", "[a-z]", "(?i)k", "é"] {
             for count in 1..40 {
                 let text = pattern.repeat(count);
                 let built = regex::bytes::RegexBuilder::new(&text).size_limit(256 * 1024).build();
-                assert!(built.is_ok() || is_dear(&text), "{text}");
+                assert!(built.is_ok() || is_expensive(&text), "{text}");
             }
         }
     }

@@ -48,14 +48,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_signal_is_found_by_its_own_name() {
+    fn each_signal_is_parsed_from_its_own_name() {
         for n in (1..=31).chain(34..=64) {
             assert_eq!(number(&name(n)), Some(n));
         }
     }
 
     #[test]
-    fn names_are_taken_as_people_write_them() {
+    fn signal_names_are_parsed_in_all_usual_spellings() {
         for (text, want) in [
             ("SIGTERM", Some(15)),
             ("hup", Some(1)),

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_machine_has_to_say_comes_from_its_facts() {
+    fn machine_specifiers_are_replaced_from_the_facts() {
         let name = UnitName::of("a.service");
         let facts = Facts {
             machine_id: Some("m".into()),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_specifier_stays() {
+    fn text_that_is_no_specifier_stays_unchanged() {
         let name = UnitName::of("a.service");
         assert_eq!(expand("100%, %z%", &name, &Facts::default()).unwrap(), "100%, %z%");
         assert_eq!(expand("%i|%f", &name, &Facts::default()).unwrap(), "|/a");

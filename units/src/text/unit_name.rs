@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_taken_apart_and_put_together() {
+    fn parsed_unit_name_is_printed_back_unchanged() {
         for name in ["a.service", "a@.service", "a@b.c.socket", "x@", "plain", "a@b@c.timer"] {
             assert_eq!(UnitName::of(name).to_string(), name);
         }
@@ -224,7 +224,7 @@ mod tests {
 
     // Expected values: the order in which systemd 252 reads such directories.
     #[test]
-    fn drop_ins_of_a_more_specific_name_come_first() {
+    fn drop_in_directories_are_listed_from_specific_to_general() {
         let names = |name: &str| UnitName::of(name).drop_in_names().join(" ");
         let expected = "a-b-c@i.service a-b-c@.service a-b-.service a-.service a-b-@i.service \
                         a-b-@.service a-@i.service a-@.service";
@@ -237,7 +237,7 @@ mod tests {
 
     // Expected values: systemd-escape 252, with and without --path.
     #[test]
-    fn paths_are_escaped_as_systemd_does() {
+    fn paths_are_escaped_as_in_systemd() {
         for (path, name) in [
             ("/dev/ttyS0", "dev-ttyS0"),
             ("/", "-"),
@@ -259,7 +259,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn escaping_can_be_undone(text in "\\PC*") {
+        fn escaped_text_is_unescaped_to_the_original(text in "\\PC*") {
             proptest::prop_assert_eq!(unescape(&escape(&text)), Some(text));
         }
     }

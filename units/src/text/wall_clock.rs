@@ -47,7 +47,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn known_points_are_written_as_everyone_writes_them() {
+    fn known_times_are_written_as_rfc_3339() {
         // date -u -d @N +%FT%T.000Z
         for (millis, text) in [
             (0, "1970-01-01T00:00:00.000Z"),
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn malformed_wall_clock_time_is_refused() {
         for text in [
             "",
             "2026-11-21",
@@ -83,13 +83,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(millis in 0..=LAST) {
+        fn written_time_is_parsed_back_unchanged(millis in 0..=LAST) {
             let wall = WallTime::from_millis(millis);
             prop_assert_eq!(WallTime::parse(&wall.to_string()), Some(wall));
         }
 
         #[test]
-        fn later_sorts_after_earlier_as_text(a in 0..=LAST, b in 0..=LAST) {
+        fn wall_clock_texts_sort_chronologically(a in 0..=LAST, b in 0..=LAST) {
             let (x, y) = (WallTime::from_millis(a).to_string(), WallTime::from_millis(b).to_string());
             prop_assert_eq!(a.cmp(&b), x.cmp(&y));
         }

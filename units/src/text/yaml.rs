@@ -1,9 +1,9 @@
 //! Parses YAML into a small tree with places. Nothing here knows what a unit is.
 //!
 //! A scalar stays the written text, with a flag for quotes: the key, not a YAML schema, decides
-//! what `022`, `1.50` and `8080` mean. This is a subset of YAML: anchors, aliases, tags, directives
-//! and keys that are not plain text are refused with their place, so one byte of input makes at
-//! most one byte of tree. Both `---` and `...` end a document.
+//! what `022`, `1.50` and `8080` mean. Anchors, aliases, tags, directives and keys that are not
+//! plain text are refused with their place. So one byte of input makes at most one byte of tree.
+//! Both `---` and `...` end a document.
 //!
 //! Users of the tree: [`crate::unit::manifest`], [`crate::unit::settings_file`],
 //! [`crate::unit::policy_file`], and the scenario files.
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quote_that_is_never_closed_is_told_where_it_begins() {
+    fn unclosed_yaml_quote_is_reported_at_its_start() {
         for text in ["a: b\nc: \"d\n", "a: b\nc: 'd\ne: f\n", "a: b\nc: \"d\n\ne: f\n"] {
             let told = read_text(text).diagnostics.remove(0);
             assert_eq!((told.at.line, told.at.column), (2, 1), "{text}: {told}");
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scalar_stays_the_text_that_was_written() {
+    fn scalar_keeps_its_text_as_written() {
         let node = one("umask: 022\nrestart-delay: 1.50\nprovides: 8080\nflag: yes\nq: '007'\n");
         for (key, text) in [("umask", "022"), ("restart-delay", "1.50"), ("provides", "8080")] {
             assert_eq!(node.get(key).unwrap().scalar().unwrap().text, text);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn null_is_known_from_an_empty_text() {
+    fn null_is_distinguished_from_a_quoted_empty_text() {
         let node = one("a:\nb: ~\nc: null\nd: ''\ne: 'null'\n");
         for (key, null) in [("a", true), ("b", true), ("c", true), ("d", false), ("e", false)] {
             assert_eq!(node.get(key).unwrap().scalar().unwrap().is_null(), null, "{key}");
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_values_know_their_places() {
+    fn keys_and_values_have_their_places() {
         let node = one("# ä\nunit:  maddy\nenv:\n  A: ä\n  B: [x, yy]\n");
         let pairs = node.map().unwrap();
         let unit = &pairs[0];
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn both_markers_end_a_document() {
+    fn both_document_markers_end_a_document() {
         let reading = read_text("a: 1\n...\nb: 2\n---\nc: 3\n...\n---\n...\n# end\n");
         assert_eq!(reading.diagnostics, Vec::new());
         let keys: Vec<_> =
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_ends_its_document_and_reading_goes_on_at_the_next() {
+    fn error_ends_its_document_and_parsing_continues_at_the_next() {
         let reading = read_text("unit: a\nx: b: c\n---\nunit: b\n");
         assert_eq!(reading.diagnostics.len(), 1);
         let broken: Vec<_> = reading.documents.iter().map(|d| d.broken).collect();
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_colon_within_a_value_is_told_with_the_way_out() {
+    fn colon_within_a_value_is_reported_with_a_hint() {
         let reading = read_text("exec-start: echo a: b\n");
         let diagnostic = &reading.diagnostics[0];
         assert_eq!((diagnostic.at.line, diagnostic.at.column), (1, 19));
@@ -298,13 +298,13 @@ mod tests {
     }
 
     #[test]
-    fn a_key_given_twice_is_refused_at_its_second_place() {
+    fn duplicate_key_is_refused_at_its_second_place() {
         assert_eq!(mistakes("a: 1\nb: 2\na: 3\n"), [(3, 1, "duplicate-key".to_string())]);
         assert_eq!(mistakes("e:\n  A: 1\n  A: 2\n"), [(3, 3, "duplicate-key".to_string())]);
     }
 
     #[test]
-    fn anchors_aliases_tags_directives_and_keys_that_are_no_text_are_refused() {
+    fn anchors_aliases_tags_directives_and_non_text_keys_are_refused() {
         for text in [
             "a: &x 1\n",
             "a: *x\n",
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_does_not_end_a_line_is_told_and_its_last_document_broken() {
+    fn file_without_a_final_line_break_is_reported_and_its_last_document_broken() {
         let reading = read_text("unit: a\n---\nunit: b\nexec-start: /bin/rm -r /tm");
         assert_eq!(reading.diagnostics[0].code, "truncated");
         let broken: Vec<_> = reading.documents.iter().map(|d| d.broken).collect();
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn invisible_bytes_are_refused_with_their_place() {
+    fn invisible_characters_are_refused_at_their_place() {
         let cases = [
             ("a: x\0y\n", 1, 5),
             ("a: 1\nb: \u{202e}x\n", 2, 4),
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_and_size_are_limited_before_anything_is_built() {
+    fn depth_and_size_limits_apply_before_the_tree_is_built() {
         let deep = "{a: ".repeat(50_000);
         assert!(deep.len() < limit::UNIT_FILE);
         let reading = read_text(&format!("{deep}\n"));
@@ -366,13 +366,13 @@ mod tests {
     }
 
     #[test]
-    fn many_comments_are_no_mistake() {
+    fn many_comments_are_accepted() {
         let node = one(&format!("{}a:\n{}  - x\n", "# c\n".repeat(2000), "  # c\n".repeat(2000)));
         assert_eq!(node.get("a").unwrap().list().unwrap().len(), 1);
     }
 
     #[test]
-    fn a_comment_behind_a_value_is_kept_with_its_place() {
+    fn comment_after_a_value_is_recorded_with_its_place() {
         let reading = read_text("a: echo #x\nb: 1 # fine\n# above\nc: 2\n");
         assert_eq!(reading.documents[0].comments, [(at(1, 9), false), (at(2, 6), true)]);
     }

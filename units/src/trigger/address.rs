@@ -127,7 +127,7 @@ pub fn parse(sort: Sort, text: &str) -> Result<Listen, Mistake> {
 }
 
 fn socket(text: &str) -> Result<Address, Mistake> {
-    let wrong = || mistake(format!("`{text}` is nothing to listen to"), HINT);
+    let wrong = || mistake(format!("`{text}` is not a listen address"), HINT);
     if text.starts_with('/') {
         let path = path(text)?;
         if path.len() >= UNIX_NAME {
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_as_systemd_reads_them() {
+    fn addresses_are_parsed_as_in_systemd() {
         for (text, shown) in [
             ("/run/x.sock", "/run/x.sock"),
             ("@name", "@name"),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn invalid_address_is_refused() {
         let long = format!("/{}", "x".repeat(107));
         for bad in [
             "",

@@ -406,7 +406,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_normal_form_says_the_same() {
+    fn normal_form_is_parsed_to_the_same_expression() {
         for (text, normal) in [
             ("daily", "*-*-* 00:00:00"),
             ("Weekly", "Mon *-*-* 00:00:00"),
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_expression_is_refused() {
+    fn invalid_calendar_expression_is_refused() {
         for bad in [
             "",
             "8:88",

@@ -163,7 +163,7 @@ fn pick(field: &Field, value: i64) -> Option<i64> {
     first(field.is_empty(), parts, value)
 }
 
-/// Does the same with days counted from the end of a month of that length.
+/// Like [`pick`], for days counted from the end of a month of `last` days.
 fn pick_from_end(field: &Field, value: i64, last: i64) -> Option<i64> {
     let from_end = |day: u32| last + 1 - i64::from(day);
     let parts = field.iter().map(|part| {

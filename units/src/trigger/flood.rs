@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_rests_longer_each_time_and_is_forgotten_when_it_has_ended() {
+    fn flooding_trigger_pauses_longer_each_time_until_a_span_without_a_flood() {
         let mut flood = Flood::default();
         let mut now = 1_000;
         let mut rests = Vec::new();

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_were_missed_are_made_up_for_once() {
+    fn missed_calendar_times_are_made_up_for_once() {
         let calendar = vec![calendar::parse("hourly").unwrap()];
         let timer = Timer { calendar, ..Timer::default() };
         let mut history = History { fired_wall: Some(HOUR), ..History::default() };
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missed_time_is_delayed_by_chance_from_the_start_of_init_on() {
+    fn random_delay_of_a_missed_time_counts_from_the_start_of_init() {
         let calendar = vec![calendar::parse("hourly").unwrap()];
         let jitter = Duration::from_secs(600);
         let timer = Timer { calendar, jitter, ..Timer::default() };
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_elapses_at_the_first_of_all_its_times() {
+    fn timer_is_due_at_the_first_of_all_its_times() {
         let calendar = vec![calendar::parse("hourly").unwrap()];
         let active = [span(30), span(20)].concat();
         let timer = Timer { calendar, active, startup: span(40), ..Timer::default() };
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_since_the_boot_that_is_past_elapses_at_once() {
+    fn past_time_since_the_boot_is_due_at_once() {
         let timer = Timer { boot: span(60), startup: span(30), ..Timer::default() };
         let history = History { startup: at(2), active: at(500), ..History::default() };
         let found = due(&timer, 0, &history).mono.unwrap();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_counted_from_the_boot_comes_once_and_from_the_unit_again_and_again() {
+    fn boot_span_fires_once_and_unit_active_span_repeats() {
         let timer = Timer { boot: span(60), unit_active: span(10), ..Timer::default() };
         let mut history = History { active: at(5), ..History::default() };
         assert_eq!(due(&timer, 0, &history).mono, Some(at(60)));
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_of_nothing_keep_a_pace() {
+    fn tiny_spans_fire_at_most_once_per_timer_pace() {
         let nothing = || vec![Duration::from_micros(1)];
         let timer = Timer { active: nothing(), unit_active: nothing(), ..Timer::default() };
         let mut history = History { active: at(5), ..History::default() };
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_unit_that_is_up_is_not_counted_from() {
+    fn unit_inactive_span_does_not_count_while_the_unit_is_up() {
         let timer = Timer { unit_inactive: span(10), active: span(1), ..Timer::default() };
         let mut history = History { active: at(5), ..History::default() };
         assert_eq!(due(&timer, 0, &history).mono, Some(at(6)));
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_is_the_same_for_the_same_firing_and_stays_in_its_range() {
+    fn random_delay_is_stable_per_firing_and_within_its_range() {
         let calendar = vec![calendar::parse("hourly").unwrap()];
         let jitter = Duration::from_secs(600);
         let mut timer = Timer { calendar, jitter, ..Timer::default() };

@@ -86,7 +86,7 @@ mod tests {
     const DAY: i64 = 86_400;
 
     #[test]
-    fn days_are_counted_there_and_back() {
+    fn days_since_1970_are_converted_to_a_date_and_back() {
         assert_eq!((days(1970, 1, 1), days(2000, 3, 1), days(1969, 12, 31)), (0, 11_017, -1));
         for day in (-200_000..200_000).step_by(37) {
             let (year, month, of_month) = civil(day);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_put_forward_show_no_such_time_and_put_back_show_it_twice() {
+    fn skipped_local_time_has_no_instant_and_repeated_one_has_two() {
         let zone = Zone::of_rule("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
         let local = |month, day, hour: i64| days(2026, month, day) * DAY + hour * 3_600 + 1_800;
         assert_eq!(zone.instants(local(3, 29, 2)), [None, None]);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn times_beyond_all_calendars_have_no_instant() {
+    fn time_outside_the_calendar_has_no_instant() {
         let zone = Zone::of_rule("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
         for at in [i64::MIN, i64::MAX] {
             assert_eq!((zone.offset(at), zone.instants(at)), (0, [None, None]));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn file_that_ends_before_all_history_is_continued_by_its_rule() {
+    fn zone_file_without_transitions_follows_its_closing_rule() {
         let header = [b"TZif2".as_slice(), &[0; 15]].concat();
         let count = |all: [u32; 6]| all.into_iter().flat_map(u32::to_be_bytes).collect::<Vec<u8>>();
         let kind = [[0, 0, 0x0e, 0x10, 0, 0].as_slice(), b"CET\0"].concat();

@@ -120,9 +120,9 @@ impl Accounts {
     /// Resolves the user and groups of a unit to numbers.
     ///
     /// # Errors
-    /// The first missing user or group. A number without a line in passwd has no primary group:
-    /// without a `group` of the unit, the group is missing, so that no process runs with an
-    /// unintended group.
+    /// The first missing user or group. A number without a line in passwd has no primary group. If
+    /// the unit sets no `group` either, the group is missing: no process may run with an unintended
+    /// group.
     pub fn resolve(
         &self,
         user: Option<&Account>,
@@ -225,7 +225,7 @@ mod tests {
     const GROUP: &str = "root:x:0:\nwww:x:33:\nadm:x:4:www,root\ndocker:x:998:www\nx:y\n";
 
     #[test]
-    fn the_first_well_formed_line_of_a_name_counts() {
+    fn first_well_formed_line_of_a_name_counts() {
         let accounts = Accounts::parse(PASSWD, GROUP);
         assert_eq!(accounts.users.len(), 3);
         assert_eq!(accounts.user("www").unwrap().uid, 33);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_brings_its_group_and_its_memberships() {
+    fn user_gets_its_primary_group_and_its_memberships() {
         let accounts = Accounts::parse(PASSWD, GROUP);
         let www = Account::parse("www").unwrap();
         let ids = accounts.resolve(Some(&www), None, &[]).unwrap();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_taken_as_they_stand_and_never_leave_a_group_unsaid() {
+    fn numeric_user_without_a_passwd_line_needs_an_explicit_group() {
         let accounts = Accounts::parse(PASSWD, GROUP);
         let (number, group) = (Account::Number(4000), Account::Number(50));
         let ids = accounts.resolve(Some(&number), Some(&group), &[]).unwrap();
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_account_is_named() {
+    fn unknown_account_is_named_in_the_error() {
         let accounts = Accounts::parse(PASSWD, GROUP);
         let ghost = Account::parse("ghost").unwrap();
         assert_eq!(accounts.resolve(Some(&ghost), None, &[]).unwrap_err().name, "ghost");
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_look_like_a_user_and_are_none_are_refused() {
+    fn malformed_account_names_are_refused() {
         for bad in [
             "",
             "0day",

@@ -80,7 +80,7 @@ pub struct Draft {
     /// See [`Unit::is_one`].
     pub is_one: bool,
     /// The place of its `ready-grep`, if that is expensive to compile and not compiled yet.
-    pub dear_pattern: Option<Place>,
+    pub expensive_pattern: Option<Place>,
 }
 
 impl Live {
@@ -144,7 +144,7 @@ impl Draft {
             source: None,
             opt_in: false,
             is_one: false,
-            dear_pattern: None,
+            expensive_pattern: None,
         }
     }
 
@@ -200,7 +200,7 @@ impl Draft {
             source: unit.source.clone(),
             opt_in: unit.opt_in,
             is_one: unit.is_one,
-            dear_pattern: None,
+            expensive_pattern: None,
         }
     }
 
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_drafts_makes_no_difference() {
+    fn assembled_generation_is_independent_of_the_order_of_drafts() {
         let drafts = [
             draft("c", &["x", "a"], &["b"]),
             draft("b", &[], &["missing"]),
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_comes_back_from_a_generation_as_it_went_in() {
+    fn unit_of_a_generation_is_converted_back_to_its_draft() {
         let extra = name("goal");
         let drafts = vec![draft("a", &["p", "q"], &["b"]), draft("b", &["b"], &["p", "zz"])];
         let generation = assemble(drafts.clone(), [&extra]);

@@ -2,11 +2,16 @@
 //! arguments. No shell is involved; the rules are those of systemd.service(5), "COMMAND LINES",
 //! without its `;` lists.
 //!
-//! Prefixes of the program, in any order and each once: `-` (a failure counts as success), `+`
-//! (with all of init's privileges, whatever the unit says), `!` (as init's own user; all other keys
-//! of the unit apply), `@` (the second word is the program's argument 0), `:` (no variable is
-//! replaced). `!!` is accepted instead of `!` and changes nothing: it is for kernels without
-//! ambient capabilities, which Groundstate does not support.
+//! Prefixes of the program, in any order and each once:
+//!
+//! - `-`: a failure counts as success.
+//! - `+`: the command runs with all of init's privileges.
+//! - `!`: the command runs as init's own user; all other keys of the unit apply.
+//! - `@`: the second word is the program's argument 0.
+//! - `:`: no variable is replaced.
+//!
+//! `!!` is accepted instead of `!` and changes nothing. It is for kernels without ambient
+//! capabilities, which Groundstate does not support.
 //!
 //! White space splits words. Single or double quotes anywhere in a word hold it together and are
 //! removed. C escapes work inside and outside quotes. Variables are replaced after that, so quotes
@@ -259,12 +264,12 @@ fn remark(word: &Word) -> Option<Remark> {
     let operator = matches!(text, "|" | "||" | "&" | "&&" | ";" | "<" | ">" | ">>" | "2>&1" | "&>");
     let redirection = ["2>", ">/", ">>/", "&>/"].iter().any(|start| text.starts_with(start));
     if operator || redirection || text.starts_with("$(") || text.starts_with('`') {
-        let message = format!("`{text}` is handed to the program as it stands: there is no shell");
+        let message = format!("`{text}` is passed to the program unchanged: there is no shell");
         return Some(Mistake { message, hint: "use /bin/sh -c '…' where a shell is meant" });
     }
     let name = unreplaced(text)?;
-    let message = format!("`${name}` within a word is handed on as it stands");
-    Some(Mistake { message, hint: "write `${NAME}` to have it replaced, `$$` for a dollar" })
+    let message = format!("`${name}` within a word is passed on unchanged");
+    Some(Mistake { message, hint: "write `${NAME}` to replace it, `$$` for a dollar" })
 }
 
 /// Returns the first `$NAME` that is no whole word and so is not replaced. `$$` is a dollar.
@@ -302,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn words_quotes_escapes_and_variables_are_read_as_systemd_does() {
+    fn words_quotes_escapes_and_variables_are_parsed_as_in_systemd() {
         let cases: [(&str, &[&str]); 22] = [
             ("/bin/a  b\tc ", &["/bin/a", "b", "c"]),
             ("/bin/a \"b c\" 'd e'", &["/bin/a", "b c", "d e"]),
@@ -375,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_are_a_set_before_the_program() {
+    fn prefixes_are_accepted_in_any_order_and_once_each() {
         let all = [Prefixes::FORGIVEN, Prefixes::PRIVILEGED, Prefixes::OWN_USER, Prefixes::NAMED];
         for (text, expected, words) in [
             ("/bin/a", vec![], vec!["/bin/a"]),
@@ -401,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_shell_would_understand_is_remarked() {
+    fn shell_syntax_in_an_exec_line_gets_a_remark() {
         for odd in
             ["/bin/a | b", "/bin/a > /dev/null", "/bin/a 2>&1", "/bin/a --x=$HOME", "/bin/a $(x)"]
         {
@@ -413,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn an_escaped_dollar_is_not_remarked() {
+    fn escaped_dollar_gets_no_remark() {
         for fine in ["$$A", "$$$$A", "x$$A", "$$", "$$A$$B", "${A}$$B", "$$1", "$", "a$"] {
             assert_eq!(parse(&format!("/bin/echo {fine}")).unwrap().1, Vec::new(), "{fine}");
         }
@@ -433,7 +438,7 @@ mod tests {
         }
 
         #[test]
-        fn words_without_a_special_character_come_out_as_they_went_in(
+        fn words_without_special_characters_are_expanded_unchanged(
             words in proptest::collection::vec("[a-z/=.,:ä-]{1,8}", 1..6)
         ) {
             let line = format!("/bin/x {}", words.join("  "));

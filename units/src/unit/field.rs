@@ -166,7 +166,7 @@ impl<'n> Field<'n> {
             if seen.insert(name.clone()) {
                 names.push(Named { name, optional: mark, at });
             } else {
-                let message = format!("`{name}` stands twice in `{}`", self.key);
+                let message = format!("`{name}` occurs twice in `{}`", self.key);
                 found.push(Diagnostic::warning("twice", at.of(self.file), message));
             }
         };

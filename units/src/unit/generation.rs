@@ -95,8 +95,8 @@ pub struct Unit {
     /// of this unit.
     pub required_by: Box<[TargetId]>,
     /// While the unit is enabled, the provider of each of these targets wants all targets of this
-    /// unit, like a systemd link in `web.service.wants/`: only a target also waits for units
-    /// installed into it, see systemd.target(5).
+    /// unit but does not wait for them, like a systemd link in `web.service.wants/`. Only a target
+    /// also waits for units installed into it, see systemd.target(5).
     pub pulled_by: Box<[TargetId]>,
     /// The target that a trigger activates.
     pub activates: Option<TargetId>,
@@ -277,13 +277,13 @@ impl Generation {
         self.targets.get(id.index())
     }
 
-    /// Finds it by name.
+    /// Finds a unit by name.
     pub fn find_unit(&self, name: &str) -> Option<UnitId> {
         let at = self.units.binary_search_by(|u| u.name.as_str().cmp(name)).ok()?;
         u32::try_from(at).ok().map(UnitId)
     }
 
-    /// Finds it by name.
+    /// Finds a target by name.
     pub fn find_target(&self, name: &str) -> Option<TargetId> {
         let at = self.targets.binary_search_by(|t| t.name.as_str().cmp(name)).ok()?;
         u32::try_from(at).ok().map(TargetId)
@@ -296,7 +296,7 @@ impl Generation {
         crate::text::name::nearest(name, provided.map(|target| &target.name))
     }
 
-    /// Guesses nothing in builds without the parsers.
+    /// Returns `None`: builds without the parsers guess no names.
     #[cfg(not(feature = "text"))]
     pub fn nearest_target(&self, _: &str) -> Option<&Name> {
         None

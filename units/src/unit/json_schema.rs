@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_schema_has_every_key_and_a_rule_for_every_type() {
+    fn json_schema_has_every_key_and_a_rule_for_every_type() {
         let schema = json_schema();
         for key in KEYS {
             assert!(schema["properties"][key.name]["description"].is_string(), "{}", key.name);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_in_the_tree_is_this_one() {
+    fn json_schema_in_the_tree_is_up_to_date() {
         let kept: Value =
             serde_json::from_str(include_str!("../../../contrib/schema/unit.json")).unwrap();
         let how =

@@ -258,7 +258,7 @@ mod tests {
     use crate::spec::DependencyKind;
 
     #[test]
-    fn each_key_stands_once_in_the_table_with_all_its_words() {
+    fn each_key_has_one_row_with_all_its_texts() {
         for (index, key) in KEYS.iter().enumerate() {
             assert!(
                 KEYS.iter().skip(index + 1).all(|other| other.name != key.name),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn each_dependency_list_is_a_key() {
+    fn each_dependency_kind_has_a_key() {
         let keyed = |kind: &DependencyKind| *kind != DependencyKind::Accepts;
         for kind in DependencyKind::ALL.into_iter().filter(keyed) {
             assert_eq!(find(kind.as_str()).unwrap().dependency(), Some(kind));
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_of_the_pen_is_understood() {
+    fn misspelled_key_is_mapped_to_the_intended_one() {
         for (written, key) in [
             ("exec_start", "exec-start"),
             ("ExecStart", "exec-start"),

@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_names_every_key_and_setting() {
+    fn man_page_names_every_key_and_setting() {
         let page = man_page();
         for name in KEYS.iter().map(|key| key.name).chain(SETTINGS.iter().map(|s| s.name)) {
             assert!(page.contains(&format!(".BR {} ", escaped(name))), "{name}");
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_in_the_tree_is_this_one() {
+    fn man_page_in_the_tree_is_up_to_date() {
         let kept = include_str!("../../../contrib/man/groundstate.unit.5");
         let how = "cargo run -p groundstate-units --example documents man > contrib/man/groundstate.unit.5";
         assert!(kept == man_page(), "it is made by: {how}");

@@ -148,7 +148,7 @@ impl Manifest {
         if !document.broken {
             let message = format!("a unit is a map of keys, this is {}", document.root.kind());
             let hint = match is_section(&document.root) {
-                true => "a unit file of systemd's is one by its name, as web.service: name it so",
+                true => "init recognizes a systemd unit file by its name: name it like web.service",
                 false => "write `key: value` lines",
             };
             self.report("shape", document.root.at, message, hint);
@@ -207,7 +207,7 @@ impl Manifest {
             if SANDBOX.binary_search(&pair.key.as_str()).is_ok() {
                 let message = format!("`{}` is not in this release", pair.key);
                 let hint =
-                    "the unit would run without what it asks for; take the key out to let it";
+                    "the unit would run without this isolation; remove the key to allow that";
                 self.report("not-yet", pair.at, message, hint);
                 continue;
             }
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn name_is_another_spelling_of_unit() {
+    fn name_key_is_accepted_as_a_synonym_of_unit() {
         for text in ["unit: a\n", "name: a\n", "name: a\nunit: a\n"] {
             let manifest = &manifests(text)[0];
             assert_eq!(manifest.name.as_ref().unwrap().as_str(), "a");
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_none_is_told_at_its_place() {
+    fn invalid_unit_name_is_reported_at_its_place() {
         for text in [
             "unit: ..\n",
             "unit: a/b\n",
@@ -300,14 +300,14 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_is_an_error_that_names_the_key_that_was_meant() {
+    fn unknown_key_is_an_error_with_a_suggestion() {
         let manifest = &manifests("unit: a\nexec_start: /bin/x\nx-owner: me\n")[0];
         assert_eq!(codes(manifest), [(2, 1, "unknown-key")]);
         assert!(manifest.diagnostics[0].hint.contains("`exec-start`"));
     }
 
     #[test]
-    fn a_document_that_is_no_map_is_told() {
+    fn document_that_is_no_map_is_reported() {
         assert_eq!(codes(&manifests("just text\n")[0])[0].2, "shape");
         assert_eq!(codes(&manifests("- a\n- b\n")[0])[0].2, "shape");
         let hint = |text: &str| manifests(text)[0].diagnostics[0].hint.clone();
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_ends_at_a_comment_is_warned_about() {
+    fn command_cut_by_a_comment_gets_a_warning() {
         let manifest = &manifests("unit: a\nexec-start: echo #x\nexec-stop: echo # fine\n")[0];
         assert_eq!(codes(manifest), [(2, 18, "comment")]);
         let manifest = &manifests("unit: a\nexec-stop:\n- echo 'a' #x\n- 'echo #x'\n")[0];
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drop_in_replaces_whole_keys() {
+    fn drop_in_replaces_whole_keys() {
         let mut manifest = manifests("unit: a\nuser: x\ndepends-on: b, c\n").remove(0);
         let over = "depends-on: d\nlog: null\n";
         let document = &yaml::parse("d", over.as_bytes(), &yaml::Limits::UNIT_FILE).unwrap()[0];

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_names_the_mount_of_each_directory_on_its_way() {
+    fn mount_targets_of_a_path_cover_each_directory_on_it() {
         let names = |path: &str| -> Vec<String> {
             on_the_way(path, 1).iter().map(|edge| edge.target.to_string()).collect()
         };

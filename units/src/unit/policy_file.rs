@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_survives_being_written_and_read() {
+    fn written_policy_is_read_back_unchanged() {
         let text =
             "mask: [cron, null-x]\nenable: a, b\ndisable: ['on']\nprefer: {dns: unbound, '1': x}\n";
         let (policy, found) = policy(text);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_and_the_rest_holds() {
+    fn error_in_a_policy_is_reported_and_the_rest_applies() {
         let (policy, found) =
             policy("mask: [ok, 'a/b']\nprefers: {a: b}\nenable: [x]\ndisable: [x]\n");
         assert_eq!(policy.mask.len(), 1);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_runtime_policy_counts_where_both_speak() {
+    fn runtime_policy_overrides_the_permanent_one() {
         let base = policy("mask: [a]\nenable: [x]\nprefer: {t: u}\n").0;
         let over = policy("mask: [b]\ndisable: [x]\nprefer: {t: v}\n").0;
         let both = policy("mask: [a, b]\ndisable: [x]\nprefer: {t: v}\n").0;

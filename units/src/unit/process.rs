@@ -78,7 +78,7 @@ impl Reader<'_> {
         if key == "pid-file" && shared {
             let message = format!("anyone may put a file at `{path}`");
             let warning = Diagnostic::warning("shared-directory", field.place(), message)
-                .with_hint("use a directory below /run; the pid is believed only of the unit's own processes");
+                .with_hint("use a directory below /run; init accepts only a pid of the unit's own processes");
             self.found.push(warning);
         }
         Some(path)
@@ -92,8 +92,8 @@ impl Reader<'_> {
             field.error(&mut self.found, "value", message, "4096 at most");
             return None;
         }
-        if ready_grep::is_dear(pattern) {
-            self.dear_pattern = Some(field.place());
+        if ready_grep::is_expensive(pattern) {
+            self.expensive_pattern = Some(field.place());
             return Some(pattern.clone());
         }
         let mistake = ready_grep::mistake(pattern, &field.place());

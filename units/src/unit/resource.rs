@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn resource_limits_have_a_soft_and_a_hard_half() {
+    fn resource_limits_are_parsed_with_soft_and_hard_value() {
         let limit = |soft, hard| Ok(ResourceLimit { resource: 7, soft, hard });
         assert_eq!(resource_limit("nofile", "1024:4096"), limit(Some(1024), Some(4096)));
         assert_eq!(resource_limit("nofile", "infinity"), limit(None, None));

@@ -57,7 +57,7 @@ pub fn read(manifest: Manifest, settings: &Settings, accounts: &Accounts) -> Sem
         found: manifest.diagnostics.clone(),
         outside: Vec::new(),
         unresolved: false,
-        dear_pattern: None,
+        expensive_pattern: None,
         manifest: &manifest,
     };
     let mut draft = reader.draft();
@@ -87,8 +87,8 @@ pub(crate) struct Reader<'a> {
     pub(crate) found: Vec<Diagnostic>,
     pub(crate) outside: Vec<(Place, Outside)>,
     pub(crate) unresolved: bool,
-    /// See [`Draft::dear_pattern`].
-    pub(crate) dear_pattern: Option<Place>,
+    /// See [`Draft::expensive_pattern`].
+    pub(crate) expensive_pattern: Option<Place>,
 }
 
 fn field(entry: &Entry) -> Field<'_> {
@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
         draft.live = self.live(kind);
         if kind.has_process() {
             draft.set_run(&self.run(kind));
-            draft.dear_pattern = self.dear_pattern.take();
+            draft.expensive_pattern = self.expensive_pattern.take();
         }
         if let Some(trigger) = self.trigger(kind) {
             draft.set_trigger(&trigger);

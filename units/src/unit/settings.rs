@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_names_spelled_here_are_names() {
+    fn default_names_of_the_settings_are_valid() {
         let settings = Settings::default();
         for name in [&settings.default_target, &settings.emergency_target] {
             assert_eq!(Name::new(name.as_str()).as_ref(), Ok(name));

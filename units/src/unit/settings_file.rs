@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn every_setting_can_be_set() {
+    fn every_setting_is_parsed_from_a_file() {
         let text = "default-target: server\nemergency-target: rescue\nmax-starting: 4\n\
             start-timeout: none\nstop-timeout: 5s\nrestart: always\nrestart-delay: 1\n\
             restart-delay-max: 2min\nrestart-reset: 3min\nfailure-verdict: 1\n\
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn words_among_the_import_directories_stand_for_paths() {
+    fn words_of_import_dirs_are_replaced_by_paths() {
         let dirs = |text: &str| settings(&format!("import-dirs: {text}\n"));
         let (both, found) = dirs("systemd, fstab");
         assert_eq!((both.import_dirs.len(), found.len()), (6, 0));
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_the_machine_ends_it_or_sets_a_goal_or_does_nothing() {
+    fn machine_key_setting_is_a_shutdown_a_goal_or_nothing() {
         let default = Settings::default().reactions;
         assert_eq!(default.ctrl_alt_del, Reaction::End(Shutdown::Reboot));
         assert_eq!(default.power_key, Reaction::End(Shutdown::Poweroff));
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_with_a_mistake_keeps_its_default_and_is_told() {
+    fn invalid_setting_is_reported_and_keeps_its_default() {
         let (settings, found) = settings("default-traget: x\nmax-starting: -1\nlog-keep: 9\n");
         assert_eq!((settings.max_starting, settings.log_keep), (0, 9));
         let places: Vec<_> = found.iter().map(|d| (d.at.line, d.at.column, &*d.code)).collect();

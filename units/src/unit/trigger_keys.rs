@@ -84,7 +84,7 @@ impl Reader<'_> {
         }
         self.needs_one(listen.is_empty(), Kind::Socket, &Sort::WORDS);
         if listen.len() > limit::TRIGGER_VALUES {
-            let message = format!("{} things to listen to", listen.len());
+            let message = format!("{} listeners", listen.len());
             self.found.push(Diagnostic::error("too-large", self.place(), message));
             listen.truncate(limit::TRIGGER_VALUES);
         }
@@ -223,7 +223,7 @@ impl Reader<'_> {
             // Searches from before the first possible year, so that a calendar that is over is not
             // reported here.
             if calendar.next(-1, &Zone::utc()).is_none() {
-                let message = "no day is like that: this calendar never comes";
+                let message = "no date matches: this calendar expression never fires";
                 never.push(Diagnostic::warning("value", field.place(), message));
             }
             calendars.push(calendar);
@@ -309,7 +309,7 @@ fn congestion(text: &str) -> Result<String, value::Mistake> {
     if (1..=15).contains(&text.len()) && text.chars().all(fits) {
         return Ok(text.to_string());
     }
-    let hint = "those there are stand in /proc/sys/net/ipv4/tcp_available_congestion_control";
+    let hint = "the available ones are in /proc/sys/net/ipv4/tcp_available_congestion_control";
     value::mistake(format!("`{text}` is not an algorithm's name"), hint)
 }
 

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generation_survives_the_way_through_bytes() {
+    fn generation_is_decoded_from_its_bytes_unchanged() {
         let mut generation = generation();
         generation.settings.reactions.ctrl_alt_del = Reaction::Goal(name("rescue"));
         assert_eq!(Generation::decode(&generation.encode()), Ok(generation));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_cut_short_or_too_long_are_no_generation() {
+    fn truncated_or_extended_generation_is_refused() {
         let mut bytes = generation().encode();
         for end in 0..bytes.len() {
             assert_eq!(Generation::decode(&bytes[..end]), Err(WireError::Form));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_the_machine_relies_on_is_proven() {
+    fn inconsistent_generation_is_refused() {
         type Damage = fn(&mut Generation);
         let damages: [(&str, Damage); 12] = [
             ("a target without its candidate", |g| g.targets[2].candidates.clear()),
@@ -251,7 +251,7 @@ mod tests {
         }
 
         #[test]
-        fn a_damaged_generation_is_refused_or_sound(
+        fn damaged_generation_is_refused_or_consistent(
             damages in proptest::collection::vec((0usize..4096, proptest::prelude::any::<u8>()), 1..8),
         ) {
             let mut bytes = generation().encode();

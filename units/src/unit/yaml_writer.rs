@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scalar_is_read_back_as_it_was() {
+    fn written_scalar_is_read_back_unchanged() {
         for text in [
             "",
             "~",
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_is_read_back_as_it_was() {
+    fn written_manifest_is_read_back_unchanged() {
         let text = "unit: a\nprovides: [a, b.service]\nexec-start:\n- \"/bin/sh -c 'x: y'\"\n- /bin/true\nenv:\n  A: '%'\n  B: ''\n";
         let document =
             yaml::parse("x", text.as_bytes(), &yaml::Limits::UNIT_FILE).unwrap().remove(0);
@@ -180,7 +180,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_text_is_read_back_as_it_was(text in "([a-c:#,\\[\\]{}'\"\\\\&*!|>%@` ~?-]|\\t|\\n|ä){0,24}") {
+        fn any_text_written_as_a_scalar_is_read_back_unchanged(text in "([a-c:#,\\[\\]{}'\"\\\\&*!|>%@` ~?-]|\\t|\\n|ä){0,24}") {
             let node = back(&format!("k:\n- {}\n", scalar(&text)));
             let list = node.get("k").unwrap().list().unwrap();
             proptest::prop_assert_eq!(&list[0].scalar().unwrap().text, &text);

@@ -14,7 +14,7 @@ fn converted_as(file: &str, text: &str) -> Converted {
 }
 
 #[test]
-fn what_is_dropped_stands_in_a_comment_with_its_line() {
+fn dropped_directive_is_printed_as_a_comment_with_its_line() {
     let one = converted("[Service]\nExecStart=/bin/true\nJobless=1\n[Unit]\nAllowIsolate=yes\n");
     let text = native(&one);
     assert!(text.contains("# dropped: line 3: Jobless=1: unknown\n"), "{text}");
@@ -24,7 +24,7 @@ fn what_is_dropped_stands_in_a_comment_with_its_line() {
 }
 
 #[test]
-fn a_template_waits_for_the_device_that_its_instance_names() {
+fn converted_template_waits_for_the_device_of_its_instance() {
     let text = "[Unit]\nBindsTo=%i.device\n[Service]\nType=oneshot\nExecStart=/bin/fsck %f\n";
     let text = native(&converted_as("systemd-fsck@.service", text));
     assert!(text.contains("\nwait-file: [/%I]\n"), "{text}");
@@ -35,7 +35,7 @@ fn a_template_waits_for_the_device_that_its_instance_names() {
 }
 
 #[test]
-fn the_native_form_is_read_without_a_complaint() {
+fn printed_native_form_is_read_without_a_diagnostic() {
     let one = converted("[Service]\nExecStart=/bin/sh -c 'a: $X'\nEnvironment=\"A=b c\"\n");
     let limits = &groundstate_units::text::yaml::Limits::UNIT_FILE;
     let text = native(&one);
@@ -47,7 +47,7 @@ fn the_native_form_is_read_without_a_complaint() {
 }
 
 #[test]
-fn what_a_script_says_and_a_file_may_not_hold_is_no_part_of_the_comments() {
+fn control_characters_of_a_script_are_removed_from_comments() {
     let text = "#!/bin/sh\n### BEGIN INIT INFO\n# X-Own: a\u{202e}b\u{85}c\n# d\u{7f}e\n### END INIT INFO\n";
     let imported = sysv::convert("a", &"a".into(), text.as_bytes(), "/etc/init.d/a");
     let one = mean("a".to_string(), &UnitName::of("a"), imported);

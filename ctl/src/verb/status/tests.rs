@@ -65,7 +65,7 @@ fn troubled() -> Status {
 }
 
 #[test]
-fn what_is_bad_comes_first_and_what_is_healthy_is_folded() {
+fn status_lists_problems_first_and_folds_healthy_units() {
     let want = "\
 multi-user  degraded   5 needed: 2 failed, 1 degraded, 2 running   up 3d 4h   generation 17
 overlay    +tcpdump (47m left) -cron
@@ -78,7 +78,7 @@ hint: initctl why dhcp   3 healthy or idle units hidden, --all shows them
 }
 
 #[test]
-fn all_shows_healthy_and_unneeded_units_too() {
+fn status_with_all_lists_healthy_and_unneeded_units() {
     let text = render(&troubled(), now(), &Style::PLAIN, true, false);
     assert_eq!(text.lines().count(), 6);
     assert!(text.starts_with("  x dhcp"), "{text}");
@@ -86,7 +86,7 @@ fn all_shows_healthy_and_unneeded_units_too() {
 }
 
 #[test]
-fn colour_never_says_anything_that_the_words_do_not() {
+fn coloured_status_has_the_same_text_as_the_plain_one() {
     let colours = Style { colour: true, width: None };
     let painted = render(&troubled(), now(), &colours, true, true);
     let painted = crate::style::shown(&painted);
@@ -102,14 +102,14 @@ fn colour_never_says_anything_that_the_words_do_not() {
 }
 
 #[test]
-fn a_narrow_terminal_gets_short_lines() {
+fn status_lines_fit_a_narrow_terminal() {
     let narrow = Style { colour: false, width: Some(60) };
     let text = render(&troubled(), now(), &narrow, false, false);
     assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
 }
 
 #[test]
-fn a_crash_that_was_survived_is_no_secret() {
+fn status_shows_the_crashes_that_init_survived() {
     let mut status = status("running", vec![]);
     status.crashes = 2;
     status.resumed = Some("2026-11-21T04:59:00.000Z".to_string());
@@ -118,7 +118,7 @@ fn a_crash_that_was_survived_is_no_secret() {
 }
 
 #[test]
-fn one_unit_is_shown_in_full_with_its_last_lines() {
+fn status_of_one_unit_shows_details_and_last_log_lines() {
     let mut status = troubled();
     status.units.truncate(1);
     let tail = |_: &str| vec!["eth0: carrier lost".to_string(), "timed out".to_string()];
@@ -138,7 +138,7 @@ x dhcp (dhcpcd)  failed   for 3d 4h
 }
 
 #[test]
-fn a_target_without_a_provider_says_whether_it_is_masked() {
+fn status_of_a_target_without_a_provider_says_masked_or_missing() {
     let target = |reason: Value| {
         let mut status = status("degraded", vec![]);
         status.targets = serde_json::from_value(json!([
@@ -154,7 +154,7 @@ fn a_target_without_a_provider_says_whether_it_is_masked() {
 }
 
 #[test]
-fn masked_goal_is_shown_with_its_reason_and_a_hint() {
+fn status_of_a_masked_goal_has_its_reason_and_a_hint() {
     let mut status = status("failed", vec![unit("web", json!({"state": "disabled"}))]);
     status.targets = serde_json::from_value(json!([
         {"target": "multi-user", "unit": null, "state": "failed",

@@ -12,7 +12,7 @@ fn why(answer: Value) -> Why {
 }
 
 #[test]
-fn the_chain_leads_down_to_the_exit_status() {
+fn why_prints_the_chain_down_to_the_exit_status() {
     let on = json!({"kind": "dependency", "text": "network-online is failed",
         "target": "network-online", "unit": "network-online"});
     let dhcp = json!({"kind": "dependency", "text": "dhcp (unit dhcpcd) is failed",
@@ -49,7 +49,7 @@ imapd (maddy) is FAILED (DEPENDENCY) because network-online is failed
 }
 
 #[test]
-fn a_mistake_in_a_file_is_named_with_its_line() {
+fn why_prints_a_file_error_with_its_line() {
     let answer = why(json!({
         "schema": 1, "target": "web", "unit": "web", "state": "failed", "degraded": false,
         "chain": [{"unit": "web", "target": "web", "state": "failed", "degraded": false, "reason": {
@@ -64,7 +64,7 @@ fn a_mistake_in_a_file_is_named_with_its_line() {
 }
 
 #[test]
-fn a_healthy_target_says_who_needs_it() {
+fn why_of_a_healthy_target_lists_its_dependents() {
     let answer = why(json!({
         "schema": 1, "target": "db", "unit": "db", "state": "running", "degraded": false,
         "chain": [{"unit": "db", "target": "db", "state": "running", "degraded": false, "reason": null, "next-try": null}],
@@ -76,7 +76,7 @@ fn a_healthy_target_says_who_needs_it() {
 }
 
 #[test]
-fn a_backoff_says_when_it_ends() {
+fn why_of_a_unit_in_backoff_prints_the_time_of_the_next_try() {
     let answer = why(json!({
         "schema": 1, "target": "db", "unit": "db", "state": "waiting", "degraded": false,
         "chain": [{"unit": "db", "target": "db", "state": "waiting", "degraded": false, "reason": {
@@ -93,7 +93,7 @@ fn a_backoff_says_when_it_ends() {
 }
 
 #[test]
-fn what_a_masked_or_dropped_dependency_holds_down_is_not_called_that_itself() {
+fn dependent_of_a_masked_or_dropped_unit_is_not_called_masked_itself() {
     for (dropped, text, next) in [
         (Value::Null, "net is masked", "`initctl unmask net` allows its start"),
         (
@@ -126,7 +126,7 @@ fn what_a_masked_or_dropped_dependency_holds_down_is_not_called_that_itself() {
 }
 
 #[test]
-fn what_is_masked_is_said_to_be_that_and_no_failure() {
+fn why_of_a_masked_target_says_masked_and_not_failed() {
     let masked = json!({"kind": "masked", "text": "db is masked", "target": "db"});
     for state in ["failed", "disabled"] {
         let answer = why(json!({
@@ -141,7 +141,7 @@ fn what_is_masked_is_said_to_be_that_and_no_failure() {
 }
 
 #[test]
-fn what_is_being_stopped_says_why() {
+fn why_of_a_stopping_unit_prints_the_reason_of_the_stop() {
     for (needed, because) in
         [(false, "the goal does not need it any more"), (true, "it is being restarted")]
     {
@@ -160,7 +160,7 @@ fn what_is_being_stopped_says_why() {
 }
 
 #[test]
-fn what_a_trigger_brought_in_says_which() {
+fn why_of_an_activated_unit_names_its_trigger() {
     let answer = why(json!({
         "schema": 1, "target": "echo", "unit": "echo", "state": "running", "degraded": false,
         "chain": [{"unit": "echo", "target": "echo", "state": "running", "degraded": false, "reason": null, "next-try": null}],
@@ -172,7 +172,7 @@ fn what_a_trigger_brought_in_says_which() {
 }
 
 #[test]
-fn what_is_degraded_says_by_what_and_not_that_it_was_so_from_the_beginning() {
+fn why_of_a_degraded_unit_names_the_cause_and_the_time_since_it_is_up() {
     let masked = json!({"kind": "masked", "text": "web is masked", "target": "web"});
     let detail = json!({
         "unit": "all", "type": "virtual", "description": "", "provides": ["all"], "state": "running",

@@ -145,8 +145,8 @@ fn short<'w>(
 /// Returns the option if its letter has another meaning in start-stop-daemon.
 fn respawn(name: &str, supervised: bool) -> Option<&'static Row> {
     const MORE: [Row; 4] = [
-        Row('a', "healthcheck-timer", true, Lost("its health is not asked for")),
-        Row('A', "healthcheck-delay", true, Lost("its health is not asked for")),
+        Row('a', "healthcheck-timer", true, Lost("init runs no health checks")),
+        Row('A', "healthcheck-delay", true, Lost("init runs no health checks")),
         Row('m', "respawn-max", true, As("respawn_max")),
         Row('P', "respawn-period", true, As("respawn_period")),
     ];

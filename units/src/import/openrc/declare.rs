@@ -55,7 +55,7 @@ pub(super) fn declare(reading: &mut Reading, unit: &mut Unit, script: &Script<'_
         reasons: Vec::new(),
         supervised,
     };
-    this.look_for_reasons();
+    this.check_shell_commands();
     if !this.reasons.is_empty() {
         return this.reasons;
     }
@@ -76,7 +76,7 @@ pub(super) fn declare(reading: &mut Reading, unit: &mut Unit, script: &Script<'_
 
 impl Declaration<'_> {
     /// Checks commands that the shell would run in any case.
-    fn look_for_reasons(&mut self) {
+    fn check_shell_commands(&mut self) {
         let passed = self.reading.passed.iter();
         let reasons = passed.filter_map(|passed| {
             let what = passed.matters.as_ref()?.to_string();
@@ -176,9 +176,9 @@ impl Declaration<'_> {
             None => {
                 let at = self.place("command");
                 self.unit.put("main-pid", "guess", &at);
-                let message = "it names no pidfile: the one process that is left is taken for its \
-                               main one; is it a program that stays in the foreground, it never \
-                               becomes ready";
+                let message = "it names no pidfile: the only process left after the start counts as \
+                               the main one; a program that stays in the foreground never becomes \
+                               ready";
                 self.unit.warn("main-pid", &at, message.to_string());
             }
         }
@@ -202,7 +202,7 @@ impl Declaration<'_> {
                 outcome,
             ));
         }
-        self.needless(name, "its options have their fates one by one");
+        self.needless(name, "its options are listed one by one");
     }
 
     fn daemon_option(&mut self, option: &Given, at: &Place) -> Outcome {
@@ -298,7 +298,7 @@ impl Declaration<'_> {
             match self.reading.variables.get(&name) {
                 Value::Set(value) => match self.unit.pair("env", &name, &value, &at) {
                     true => self.kept(&name, "env"),
-                    false => self.lost(&name, "it is one of more variables than a unit can have"),
+                    false => self.lost(&name, "the unit has too many variables already"),
                 },
                 Value::Unset => self.needless(&name, "it has no value"),
                 Value::Unknown(why) => self.reason(at, format!("{name}: {why}")),
@@ -326,7 +326,8 @@ impl Declaration<'_> {
             );
         }
         for passed in &self.reading.passed {
-            let why = "it decides or says something; what hangs on it is told where that stands";
+            let why = "it only tests or prints something; commands that depend on it are listed at \
+                       their place";
             let outcome = Outcome::ByDesign(why.to_string());
             self.unit.record_outcome(
                 passed.section,

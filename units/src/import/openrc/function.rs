@@ -17,7 +17,7 @@ pub(super) fn tell(this: &mut Declaration<'_>, script: &Script<'_>) {
     for (name, at) in &functions {
         let body = bodies.get(name.as_str()).unwrap_or(&none);
         let outcome = match name.as_str() {
-            "depend" => Outcome::ByDesign("its words have their fates one by one".to_string()),
+            "depend" => Outcome::ByDesign("its words are listed one by one".to_string()),
             "start_pre" if directory::are_made(this, body) => {
                 Outcome::Kept("runtime-dir, state-dir, cache-dir, log-dir".to_string())
             }
@@ -25,13 +25,15 @@ pub(super) fn tell(this: &mut Declaration<'_>, script: &Script<'_>) {
                 this.reason(at.clone(), format!("{name}() is the script's own"));
                 continue;
             }
-            "status" | "describe" => Outcome::ByDesign("`initctl` says how a unit is".to_string()),
-            "reload" => signalling::reload(this, body, at),
-            "healthcheck" | "unhealthy" => Outcome::Lost("its health is not asked for".to_string()),
-            other if commands.contains(other) => {
-                Outcome::Lost("the command is not taken over".to_string())
+            "status" | "describe" => {
+                Outcome::ByDesign("`initctl status` shows the state of a unit".to_string())
             }
-            _ => Outcome::ByDesign("nothing that was taken over calls it".to_string()),
+            "reload" => signalling::reload(this, body, at),
+            "healthcheck" | "unhealthy" => Outcome::Lost("init runs no health checks".to_string()),
+            other if commands.contains(other) => {
+                Outcome::Lost("the command is not imported".to_string())
+            }
+            _ => Outcome::ByDesign("no imported function calls it".to_string()),
         };
         this.unit.record_outcome(SCRIPT, &format!("{name}()"), "", at, outcome);
     }

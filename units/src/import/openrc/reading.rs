@@ -103,7 +103,7 @@ impl Reading {
         }
     }
 
-    /// Does the same for a value of one word.
+    /// Like [`Reading::words`], for a value that must be one word.
     pub(super) fn word(&mut self, name: &str) -> Result<Option<String>, Why> {
         let mut words = self.words(name)?;
         match words.len() {
@@ -178,7 +178,7 @@ impl Pass<'_> {
         };
         // Such an assignment applies to that command only.
         for word in assigning {
-            self.pass(*word, &[], Some("an assignment for one command alone".into()));
+            self.pass(*word, &[], Some("an assignment for one command only".into()));
         }
         match first.raw {
             "export" | "readonly" => {

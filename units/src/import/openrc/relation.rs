@@ -178,7 +178,7 @@ impl Relations {
         let word = match self.list.len().cmp(&limit::SCRIPT_RELATIONS) {
             Ordering::Less => word,
             Ordering::Equal => {
-                Err((String::new(), "it and all behind it are more than is read".into()))
+                Err((String::new(), "it and all later words exceed the limit".into()))
             }
             Ordering::Greater => return,
         };
@@ -235,10 +235,10 @@ impl Relation {
             Err((_, why)) => return Outcome::Lost(format!("{why}: it is missing")),
         };
         if word.starts_with('!') {
-            return Outcome::ByDesign("it takes another word away".to_string());
+            return Outcome::ByDesign("it removes another word".to_string());
         }
         if taken.contains(&(self.verb, word)) {
-            return Outcome::ByDesign("another word takes it away".to_string());
+            return Outcome::ByDesign("another word removes it".to_string());
         }
         match self.verb {
             "config" => {
@@ -251,7 +251,7 @@ impl Relation {
 
     fn target(&self, word: &str, unit: &mut Unit, provided: &BTreeSet<String>) -> Outcome {
         if word == "*" {
-            let how = "it stands for all services there are, which are not known here";
+            let how = "it means all services, which are unknown here";
             return Outcome::Lost(how.to_string());
         }
         if let Err(error) = Name::new(word) {
@@ -261,9 +261,7 @@ impl Relation {
             return Outcome::ByDesign("the unit provides that itself".to_string());
         }
         if unit.edges >= limit::DEPENDENCIES {
-            return Outcome::Lost(
-                "it is one of more dependencies than a unit can have".to_string(),
-            );
+            return Outcome::Lost("the unit has too many dependencies already".to_string());
         }
         let (keys, mark): (&[&str], &str) = match self.verb {
             "need" => (&["depends-ms", "restart-with"], ""),
@@ -309,13 +307,15 @@ fn keyword(word: &str, at: &Place, unit: &mut Unit) -> Outcome {
             unit.put("start-timeout", "none", at);
             return Outcome::Kept("start-timeout".to_string());
         }
-        "timeout" => return Outcome::ByDesign("without a process nothing takes time".to_string()),
+        "timeout" => {
+            return Outcome::ByDesign("a unit without a process has no timeouts".to_string());
+        }
         "shutdown" | "stop" => {
             let how = "it is stopped when the system is shut down, as every unit is";
             return Outcome::Lost(how.to_string());
         }
         "jail" | "prefix" | "vserver" | "uml" | "xen0" | "wsl" | "hibernate" => {
-            return Outcome::ByDesign("nothing tells such a system from others here".to_string());
+            return Outcome::ByDesign("init does not detect such a system".to_string());
         }
         _ => return Outcome::Lost("no such keyword is known".to_string()),
     };

@@ -27,12 +27,12 @@ const LOST: [(&str, &str); 10] = [
     ("error_logger", "its output goes to the log of init instead"),
     ("start_inactive", "it is active once it is ready"),
     ("in_background_fake", "it is active once it is ready"),
-    ("healthcheck_delay", "its health is not asked for"),
-    ("healthcheck_timer", "its health is not asked for"),
+    ("healthcheck_delay", "init runs no health checks"),
+    ("healthcheck_timer", "init runs no health checks"),
     ("secbits", "its secure bits are init's"),
     ("s6_service_path", "there is no s6"),
-    ("extra_stopped_commands", "its commands are not taken over"),
-    ("opts", "its commands are not taken over"),
+    ("extra_stopped_commands", "its commands are not imported"),
+    ("opts", "its commands are not imported"),
 ];
 
 /// Variables that have no effect here.
@@ -40,15 +40,15 @@ const NEEDLESS: [(&str, &str); 12] = [
     ("supervisor", "it names none"),
     ("command", "it names none"),
     ("procname", "init knows the process"),
-    ("command_progress", "init says how far a stop is"),
+    ("command_progress", "init reports the progress of a stop"),
     ("pidfile", "init knows the process"),
-    ("rc_verbose", "it is about what OpenRC says"),
-    ("rc_debug", "it is about what OpenRC says"),
-    ("rc_quiet", "it is about what OpenRC says"),
+    ("rc_verbose", "it only concerns messages of OpenRC"),
+    ("rc_debug", "it only concerns messages of OpenRC"),
+    ("rc_quiet", "it only concerns messages of OpenRC"),
     ("rc_parallel", "units start beside each other"),
-    ("rc_cgroup_cleanup", "nothing of a unit is left behind its stop"),
-    ("rc_crashed_start", "init knows what has crashed"),
-    ("rc_crashed_stop", "init knows what has crashed"),
+    ("rc_cgroup_cleanup", "init kills all processes of a stopped unit anyway"),
+    ("rc_crashed_start", "init detects crashes itself"),
+    ("rc_crashed_stop", "init detects crashes itself"),
 ];
 
 /// Letters of sh's `ulimit`: the resource, and the size of one unit of it.
@@ -126,15 +126,15 @@ pub(super) fn otherwise(name: &str, kind: Kind) -> Outcome {
         return Outcome::ByDesign((*why).to_string());
     }
     let why = match name {
-        "extra_commands" | "extra_started_commands" => "its functions have their fates one by one",
-        _ if name.starts_with("description_") => "its function has its fate",
+        "extra_commands" | "extra_started_commands" => "its functions are listed one by one",
+        _ if name.starts_with("description_") => "its function is listed",
         _ if name.starts_with("rc_cgroup") || name.starts_with("rc_cpu") => {
-            return Outcome::Weaker("no share of the machine is set by it".to_string());
+            return Outcome::Weaker("init sets no resource limit for it".to_string());
         }
-        _ if is_relation(name) => "its words have their fates one by one",
+        _ if is_relation(name) => "its words are listed one by one",
         _ if name.starts_with("rc_") => return Outcome::Lost("it is not known".to_string()),
-        _ if kind == Kind::Virtual => "without a command nothing is started that it could be for",
-        _ => "a variable of its own: its value stands where it is used",
+        _ if kind == Kind::Virtual => "without a command the unit has no process that could use it",
+        _ => "a variable of the script: its value is inserted at each use",
     };
     Outcome::ByDesign(why.to_string())
 }
@@ -239,7 +239,7 @@ fn ulimit(this: &mut Declaration<'_>) {
         };
         this.unit.record_outcome(SCRIPT, &format!("rc_ulimit {option:.8}"), value, &at, outcome);
     }
-    this.needless("rc_ulimit", "its options have their fates one by one");
+    this.needless("rc_ulimit", "its options are listed one by one");
 }
 
 fn limit(option: &str, value: &str) -> Option<(&'static str, String)> {

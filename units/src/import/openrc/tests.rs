@@ -76,7 +76,7 @@ fn scripted(imported: &Imported, why: &str) {
 }
 
 #[test]
-fn a_script_that_only_declares_becomes_a_unit_that_needs_no_openrc() {
+fn declarative_script_becomes_a_unit_without_openrc() {
     let cases = import("cases", examples::BACKGROUND);
     clean(&cases);
     has(
@@ -109,7 +109,7 @@ fn a_script_that_only_declares_becomes_a_unit_that_needs_no_openrc() {
 }
 
 #[test]
-fn a_supervised_script_is_started_again_as_its_supervisor_would() {
+fn supervised_script_restarts_like_under_supervise_daemon() {
     let hare = import("hare", examples::SUPERVISED);
     clean(&hare);
     has(
@@ -143,7 +143,7 @@ fn a_supervised_script_is_started_again_as_its_supervisor_would() {
 }
 
 #[test]
-fn without_background_a_daemon_leaves_a_pid_file_or_its_main_process_is_guessed() {
+fn daemon_without_command_background_uses_its_pid_file_or_a_guessed_main_pid() {
     let text = "#!/sbin/openrc-run\ncommand=/sbin/dhcp\nchroot=/jail\n";
     let with = import("dhcp", &format!("{text}pidfile=/var/run/dhcp.pid\n"));
     has(&with, &[("type", &["background-pidfile"]), ("pid-file", &["/jail/var/run/dhcp.pid"])]);
@@ -154,7 +154,7 @@ fn without_background_a_daemon_leaves_a_pid_file_or_its_main_process_is_guessed(
 }
 
 #[test]
-fn a_script_of_its_own_is_wrapped_and_keeps_its_dependencies() {
+fn script_with_own_functions_is_wrapped_and_keeps_its_dependencies() {
     let tree = import("tree", examples::SCRIPTED);
     scripted(&tree, "start() is the script's own");
     has(
@@ -176,7 +176,7 @@ fn a_script_of_its_own_is_wrapped_and_keeps_its_dependencies() {
 }
 
 #[test]
-fn what_depend_says_under_a_condition_is_told_as_missing() {
+fn conditional_word_of_depend_is_reported_as_dropped() {
     let gate = import("gate", examples::CONDITIONAL);
     has(&gate, &[("after", &["logger", "entropy"]), ("depends-ms", &[])]);
     assert!(is_lost(outcome_of(&gate, "need", "net")));
@@ -187,7 +187,7 @@ fn what_depend_says_under_a_condition_is_told_as_missing() {
 }
 
 #[test]
-fn values_are_filled_in_as_sh_does() {
+fn values_are_expanded_as_in_sh() {
     let lines = "
 : ${dir:=/srv/web}
 : \"${log:=${dir}/log}\"
@@ -210,7 +210,7 @@ command_args=\"$command_args \\\\\\$5 ${more%three*}end\"
 }
 
 #[test]
-fn settings_count_before_the_script() {
+fn conf_d_settings_are_read_before_the_script() {
     let settings = "WEB_OPTS=\"-v\"\ncommand_user=www\nrc_need=\"net.br0 !localmount\"\n";
     let text = "#!/sbin/openrc-run\ncommand=/bin/web\ncommand_background=true\npidfile=/run/w\n\
                 command_args=\"${WEB_OPTS:--q}\"\ndepend() {\n need localmount net\n}\n";
@@ -229,7 +229,7 @@ fn settings_count_before_the_script() {
 }
 
 #[test]
-fn one_script_of_several_services_knows_which_it_is() {
+fn script_shared_by_several_services_expands_its_own_service_name() {
     let eth0 = import("net.eth0", examples::INSTANCE);
     has(
         &eth0,
@@ -245,13 +245,13 @@ fn one_script_of_several_services_knows_which_it_is() {
 }
 
 #[test]
-fn a_dollar_that_was_escaped_is_filled_in_when_openrc_reads_the_value_a_second_time() {
+fn escaped_dollar_is_expanded_when_the_value_is_parsed_again() {
     let agent = "#!/sbin/openrc-run\ncommand=/bin/agent\npidfile=\"/run/\\${RC_SVCNAME}.pid\"\n";
     has(&import("agent", agent), &[("pid-file", &["/run/agent.pid"])]);
 }
 
 #[test]
-fn a_brace_may_stand_on_the_next_line_and_functions_on_one() {
+fn function_brace_on_the_next_line_and_one_line_function_are_parsed() {
     let text = "#!/sbin/openrc-run\ncommand=/bin/a\npidfile=/run/a\n\
                 depend()\n\n{\n\tneed x;after y\n}\nreload() { start-stop-daemon -s USR1 -p $pidfile; }\n";
     let a = import("a", text);
@@ -260,7 +260,7 @@ fn a_brace_may_stand_on_the_next_line_and_functions_on_one() {
 }
 
 #[test]
-fn what_a_shell_alone_can_tell_has_openrc_run_the_script() {
+fn script_with_a_value_that_needs_a_shell_is_wrapped() {
     for (lines, why) in [
         ("command_args=\"$(cat /etc/args)\"", "$(…)"),
         ("command_args=`hostname`", "backquotes"),
@@ -305,7 +305,7 @@ fn what_a_shell_alone_can_tell_has_openrc_run_the_script() {
 }
 
 #[test]
-fn what_no_key_can_say_is_told_and_the_rest_is_kept() {
+fn setting_without_a_native_key_is_reported_and_the_rest_is_kept() {
     for (lines, name, value) in [
         ("output_logger='logger -t web'", "output_logger", "'logger -t web'"),
         ("rc_cgroup_settings='cpu.max 5'", "rc_cgroup_settings", "'cpu.max 5'"),
@@ -330,7 +330,7 @@ fn what_no_key_can_say_is_told_and_the_rest_is_kept() {
 }
 
 #[test]
-fn options_of_the_starter_are_keys() {
+fn start_stop_daemon_options_become_keys() {
     let lines = "start_stop_daemon_args=\"-u web:www --chdir /srv -e A=1 --env=B='x y' -N -5 \
                  --ionice 3 -1 /var/log/w --umask 077 --wait 500 -q -k027\"\n";
     let imported = web(lines);
@@ -355,7 +355,7 @@ fn options_of_the_starter_are_keys() {
 }
 
 #[test]
-fn a_script_without_a_command_is_a_unit_without_a_process() {
+fn script_without_a_command_becomes_a_unit_without_a_process() {
     let text =
         "#!/sbin/openrc-run\ndescription=All\ndepend() {\n\tneed a b\n\tkeyword -timeout -lxc\n}\n";
     let all = import("all", text);
@@ -364,7 +364,7 @@ fn a_script_without_a_command_is_a_unit_without_a_process() {
 }
 
 #[test]
-fn a_name_that_is_none_and_a_file_that_is_too_large_are_errors() {
+fn invalid_service_name_and_oversized_script_are_errors() {
     for name in ["a b", "a@", ""] {
         assert_eq!(said(&import(name, examples::BACKGROUND), Severity::Error).len(), 1, "{name}");
     }

@@ -83,7 +83,7 @@ impl Variables {
         self.spent = self.spent.saturating_add(bytes);
         match self.spent <= limit::SCRIPT_EXPANSION {
             true => Ok(()),
-            false => Err("its variables come to more than is filled in".into()),
+            false => Err("the values of its variables exceed the size limit".into()),
         }
     }
 }

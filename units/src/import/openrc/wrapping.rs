@@ -66,7 +66,7 @@ pub(super) fn wrap(reading: &Reading, unit: &mut Unit, reasons: &[Reason]) {
     tell(reading, unit, reasons);
 }
 
-/// The duration of its own schedule and some seconds more.
+/// Returns the duration of the script's own stop schedule and some seconds more.
 fn stop_timeout(reading: &Reading) -> u32 {
     let retry = reading.variables.said("retry").unwrap_or_default();
     let steps = signalling::schedule(&retry).unwrap_or_default();
@@ -80,11 +80,11 @@ fn tell(reading: &Reading, unit: &mut Unit, reasons: &[Reason]) {
     let first = reasons.first().map_or("", |reason| reason.what.as_str());
     let message = format!("it is run through openrc-run: {first}");
     let mut said = Diagnostic::note("scripted", start.clone(), message)
-        .with_hint("/sbin/openrc-run has to stay installed");
+        .with_hint("/sbin/openrc-run must stay installed");
     said.related = reasons.iter().map(|reason| reason.at.clone()).collect();
     said.related.truncate(limit::DIAGNOSTICS_PER_FILE);
     unit.tell(said);
-    let needs = "OpenRC's openrc-run and what it calls have to stay installed";
+    let needs = "openrc-run of OpenRC and its helper programs must stay installed";
     let needs = Outcome::ByDesign(needs.to_string());
     unit.record_outcome("unit", "/sbin/openrc-run", "", &start, needs);
     for reason in reasons {
@@ -92,7 +92,7 @@ fn tell(reading: &Reading, unit: &mut Unit, reasons: &[Reason]) {
         unit.record_outcome("unit", &reason.what, "", &reason.at, why);
     }
     for (at, why) in &reading.broken {
-        let how = format!("{why}: what stands behind it is not read, dependencies included");
+        let how = format!("{why}: the text after it is not read, including dependencies");
         unit.record_outcome(SCRIPT, "the rest of the file", "", at, Outcome::Lost(how));
     }
     let with_it = || Outcome::ByDesign("openrc-run reads it at each start".to_string());
@@ -111,7 +111,7 @@ fn tell(reading: &Reading, unit: &mut Unit, reasons: &[Reason]) {
     }
     for (name, at) in &reading.functions {
         let outcome = match name.as_str() {
-            "depend" => Outcome::ByDesign("its words have their fates one by one".to_string()),
+            "depend" => Outcome::ByDesign("its words are listed one by one".to_string()),
             "start" | "start_pre" | "start_post" => Outcome::Kept("exec-start".to_string()),
             "stop" | "stop_pre" | "stop_post" => Outcome::Kept("exec-stop".to_string()),
             "reload" if unit.manifest().entry("exec-reload").is_some() => {

@@ -80,7 +80,8 @@ pub(super) struct Conversion<'a> {
 type Part<'a> = (String, &'a UnitOption, Spot);
 
 impl<'a> Conversion<'a> {
-    /// The name for its own values; those of a template are expanded for each instance.
+    /// Returns the name for expanding the unit's own values. In a template it has the instance `%i`,
+    /// which each instance expands.
     pub(super) fn own(&self) -> UnitName {
         if self.name.is_template() { self.name.with_instance("%i") } else { self.name.clone() }
     }

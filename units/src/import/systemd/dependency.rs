@@ -106,7 +106,7 @@ fn is_native<'a>(this: &mut Conversion<'a>, other: &Other<'a>, key: &str) -> boo
         return false;
     }
     if replacement::is_of_shutdown(&name) {
-        this.leave_out(option, "a change of goal stops what is not needed, in order");
+        this.leave_out(option, "a change of goal stops units that are not needed, in order");
         return false;
     }
     if name == "-.mount" {
@@ -134,7 +134,7 @@ fn device<'a>(this: &mut Conversion<'a>, other: &Other<'a>, key: &str) {
     // The instance of a template is escaped, but the path is not.
     let path = path.replace("%i", "%I").replace("%p", "%P").replace("%j", "%J");
     if matches!(key, "wants" | "before" | "conflicts") {
-        return this.leave_out(other.option, "a device comes by itself");
+        return this.leave_out(other.option, "a device appears by itself");
     }
     this.add("wait-file", &path, Some(other.option), other.at);
 }
@@ -243,7 +243,7 @@ fn wanted(this: &mut Conversion<'_>, order: &Order, said: &mut BTreeSet<UnitName
     }
 }
 
-/// Returns the promises of a directive that keeps others up which are not kept here.
+/// Returns the warning about `Upholds=` or `UpheldBy=`.
 pub(super) fn upholds(directive: &str) -> String {
     format!("{directive}=: {}", partly::UPHELD)
 }
@@ -286,7 +286,7 @@ fn conflicts(this: &mut Conversion<'_>) {
     for other in others(this, &["Conflicts"]) {
         let name = other.name.to_string();
         if replacement::ends_the_goal(&name) {
-            this.leave_out(other.option, "a change of goal stops what is not needed");
+            this.leave_out(other.option, "a change of goal stops units that are not needed");
         } else if is_native(this, &other, "conflicts") {
             this.add("conflicts", &other.target(false), Some(other.option), other.at);
         }

@@ -118,7 +118,7 @@ impl<'a> Conversion<'a> {
                 (Some(Span::Micros(0) | Span::Infinite), How::Timeout) => Some("none".to_string()),
                 (Some(Span::Micros(micros)), _) => Some(span::native(micros)),
                 (Some(Span::Infinite), _) => {
-                    self.leave_out(option, "it asks for nothing");
+                    self.leave_out(option, "this value requests nothing");
                     None
                 }
                 (None, _) => wrong(self, "span of time"),

@@ -16,7 +16,7 @@ const IMPLIED: [(Suffix, &str, &str); 4] = [
 pub(super) fn convert(this: &mut Conversion<'_>, suffix: Suffix) {
     let usual = this.flag("Unit", "DefaultDependencies", true);
     if let Some(option) = this.last("Unit", "DefaultDependencies") {
-        this.leave_out(option, "what follows from it is written out");
+        this.leave_out(option, "the implied dependencies are written out");
     }
     for (_, key, target) in IMPLIED.into_iter().filter(|(of, ..)| usual && *of == suffix) {
         edge(this, "depends-ms", "sysinit.target?");

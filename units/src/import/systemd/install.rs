@@ -48,7 +48,7 @@ pub(super) fn convert(this: &mut Conversion<'_>, suffix: Suffix) {
     }
 }
 
-/// Returns its name and aliases, and for services and targets the same without suffix.
+/// Adds the targets of the unit: its name and aliases, for services and targets also without suffix.
 fn provides(this: &mut Conversion<'_>, suffix: Suffix) {
     let at = this.manifest.at;
     let own = this.own();

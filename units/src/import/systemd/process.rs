@@ -62,7 +62,7 @@ fn dynamic_user(this: &mut Conversion<'_>) {
     if user.is_none() {
         this.put_default("user", &name);
     }
-    this.lose(option, &format!("users are not made; a user `{name}` has to be there"));
+    this.lose(option, &format!("init creates no users: the user `{name}` must exist"));
 }
 
 fn umask(this: &mut Conversion<'_>) {
@@ -203,12 +203,12 @@ fn groups(this: &mut Conversion<'_>) {
     {
         match slice(&text) {
             Some(path) => this.put("cgroup-slice", &path, option),
-            None => this.leave_out(option, "it is where units are anyway"),
+            None => this.leave_out(option, "units are in this slice anyway"),
         }
     }
     if let Some(option) = this.last(SECTION, "Delegate") {
         match span::boolean(&option.value) {
-            Some(false) => this.leave_out(option, "it asks for nothing"),
+            Some(false) => this.leave_out(option, "this value requests nothing"),
             _ => this.put("cgroup-delegate", "yes", option),
         }
     }
@@ -292,7 +292,7 @@ fn scheduling(this: &mut Conversion<'_>) {
             text if span::boolean(text) == Some(true) => {
                 this.put("runtime-dir-keep", "yes", option);
             }
-            _ => this.leave_out(option, "it asks for nothing"),
+            _ => this.leave_out(option, "this value requests nothing"),
         }
     }
 }

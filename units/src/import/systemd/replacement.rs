@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn goals_are_one_and_the_lists_hold_nothing_twice() {
+    fn all_goals_map_to_one_and_the_lists_are_sorted_without_duplicates() {
         assert_eq!(goal("graphical.target"), Some("multi-user"));
         assert_eq!(goal("nginx.target"), None);
         for list in [&TARGETS[..], &OTHERS[..]] {

@@ -31,7 +31,7 @@ fn restart(this: &mut Conversion<'_>, kind: &str) {
         }
     };
     if let (Some(option), "oneshot", "always" | "on-success") = (said, kind, native) {
-        let message = format!("Restart={word} of a oneshot: it would never be done");
+        let message = format!("Restart={word} of a oneshot: it would never finish");
         return this.refuse(option, &message, "systemd refuses this too");
     }
     this.put_said("restart", native, said);
@@ -63,7 +63,7 @@ fn restart(this: &mut Conversion<'_>, kind: &str) {
         let usual = ["normal", "main", "terminate"];
         if let Some(option) = this.last(SECTION, name) {
             if usual.contains(&option.value.as_str()) {
-                this.leave_out(option, "it is always so");
+                this.leave_out(option, "init always does that");
             } else {
                 this.lose(option, "not supported yet");
             }
@@ -151,7 +151,7 @@ fn longer(this: &mut Conversion<'_>, first: u64) {
         }
         _ => {
             this.put_default("restart-delay-max", &span::native(first));
-            let why = "the one without a use for the other changes nothing";
+            let why = "RestartSteps= and RestartMaxDelaySec= have an effect only together";
             for option in [most, steps].into_iter().flatten() {
                 this.leave_out(option, why);
             }
@@ -196,7 +196,7 @@ fn restart_limit(this: &mut Conversion<'_>) -> Option<Limit> {
     for section in ["Unit", SECTION] {
         if let Some(option) = this.last(section, "StartLimitAction") {
             if option.value == "none" {
-                this.leave_out(option, "it asks for nothing");
+                this.leave_out(option, "this value requests nothing");
             } else {
                 this.lose(option, partly::NO_ACTION);
             }

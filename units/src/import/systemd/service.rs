@@ -116,7 +116,7 @@ fn readiness<'a>(this: &mut Conversion<'a>, kind: &str) {
     if let Some(option) = this.last(SECTION, "BusName") {
         let declared = this.text(SECTION, "Type").is_none_or(|kind| kind == "dbus");
         match (declared, this.expand(option, &option.value)) {
-            (false, _) => this.leave_out(option, "its type says otherwise when it is ready"),
+            (false, _) => this.leave_out(option, "its type determines when it is ready"),
             (true, Some(name)) => {
                 let test = format!(
                     "/bin/sh -c \"dbus-send --system --print-reply --dest=org.freedesktop.DBus / \
@@ -148,7 +148,9 @@ fn readiness<'a>(this: &mut Conversion<'a>, kind: &str) {
     }
     if let Some(option) = this.last(SECTION, "WatchdogSec") {
         match span::parse(&option.value) {
-            Some(Span::Micros(0) | Span::Infinite) => this.leave_out(option, "it asks for nothing"),
+            Some(Span::Micros(0) | Span::Infinite) => {
+                this.leave_out(option, "this value requests nothing")
+            }
             Some(Span::Micros(micros)) => this.put("watchdog", &span::native(micros), option),
             None => this.lose(option, "it is not a span of time"),
         }

@@ -116,7 +116,7 @@ mod tests {
 
     // Expected values: `systemd-analyze timespan` of systemd 252.
     #[test]
-    fn spans_are_read_as_systemd_reads_them() {
+    fn spans_are_parsed_as_in_systemd() {
         for (text, micros) in [
             ("5", 5_000_000),
             ("5min 20s", 320_000_000),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_is_written_as_native_files_have_it() {
+    fn span_is_written_in_the_native_form() {
         for (text, native) in [
             ("90", "90s"),
             ("100ms", "100ms"),
@@ -161,7 +161,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_is_written_is_read_back(micros in 0u64..3_000_000_000_000_000) {
+        fn written_span_is_parsed_back_unchanged(micros in 0u64..3_000_000_000_000_000) {
             let read = crate::spec::value::duration(&native(micros)).unwrap();
             proptest::prop_assert_eq!(read.as_micros(), u128::from(micros));
         }

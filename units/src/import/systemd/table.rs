@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_directive_has_two_rows() {
+    fn no_directive_has_two_rows_in_the_table() {
         for (index, row) in rows().enumerate() {
             let twin = rows().skip(index + 1).find(|other| {
                 other.name == row.name
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn each_gap_is_of_a_directive_that_is_taken_over() {
+    fn each_gap_belongs_to_an_imported_directive() {
         for gap in partly::GAPS {
             let kept = rows().any(|row| {
                 row.section == gap.section
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directive_is_found_in_each_section_it_may_stand_in() {
+    fn directive_is_found_in_each_section_that_accepts_it() {
         for section in PROCESS {
             assert_eq!(find(section, "User").unwrap().key, "user");
         }

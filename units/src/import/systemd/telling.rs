@@ -19,7 +19,7 @@ impl<'a> Conversion<'a> {
             }
             // `PrivateTmp=no`: nothing was restricted.
             Grade::Sandbox if span::boolean(&option.value) == Some(false) => {
-                self.leave_out(option, "it asks for nothing");
+                self.leave_out(option, "this value requests nothing");
             }
             Grade::Sandbox => {
                 if self.record_outcome(option, Outcome::Weaker("not supported yet".to_string())) {
@@ -109,14 +109,14 @@ impl<'a> Conversion<'a> {
         self.refuse_at(option, option.at, message, hint);
     }
 
-    /// Does the same at a place within its value.
+    /// Like [`Conversion::refuse`], at a place within the value.
     pub(super) fn refuse_at(&mut self, option: &UnitOption, at: Spot, message: &str, hint: &str) {
         self.record_outcome(option, Outcome::Refused(message.to_string()));
         self.manifest.tell_at(Severity::Error, "import", at, message, hint);
         self.file_of_last(option);
     }
 
-    /// Reports that the unit is unusable in any case.
+    /// Makes the unit unusable for a reason that no single directive has.
     pub(super) fn refuse_unit(&mut self, message: &str) {
         self.manifest.tell_at(Severity::Error, "import", self.manifest.at, message, "");
     }

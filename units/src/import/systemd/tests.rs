@@ -50,7 +50,7 @@ fn clean(imported: &Imported) {
 }
 
 #[test]
-fn a_plain_service_has_systemds_defaults_written_out() {
+fn plain_service_has_the_defaults_of_systemd_written_out() {
     let web = service("");
     clean(&web);
     for (key, value) in [
@@ -70,7 +70,7 @@ fn a_plain_service_has_systemds_defaults_written_out() {
 }
 
 #[test]
-fn a_list_is_added_up_and_emptied_by_an_empty_assignment() {
+fn list_collects_assignments_until_an_empty_one_resets_it() {
     let web = service(
         "Environment=A=1 'B=x y'\nEnvironment=A=2\nEnvironmentFile=/a\nEnvironmentFile=\nEnvironmentFile=-/b\n",
     );
@@ -80,7 +80,7 @@ fn a_list_is_added_up_and_emptied_by_an_empty_assignment() {
 }
 
 #[test]
-fn a_oneshot_has_no_start_timeout_and_may_have_several_commands() {
+fn oneshot_has_no_start_timeout_and_accepts_several_commands() {
     let text =
         "[Service]\nType=oneshot\nExecStart=/bin/a \\\n  b\nExecStart=/bin/c ; /bin/d \\; e\n";
     let job = import("job.service", text);
@@ -91,7 +91,7 @@ fn a_oneshot_has_no_start_timeout_and_may_have_several_commands() {
 }
 
 #[test]
-fn zero_and_infinity_are_no_timeout() {
+fn timeout_of_zero_or_infinity_becomes_none() {
     for text in ["TimeoutStartSec=0\nTimeoutStopSec=infinity\n", "TimeoutSec=0\n"] {
         let web = service(text);
         assert_eq!(values(&web, "start-timeout"), ["none"]);
@@ -101,7 +101,7 @@ fn zero_and_infinity_are_no_timeout() {
 }
 
 #[test]
-fn pulled_in_and_in_order_is_one_key_each_alone_another() {
+fn requirement_with_order_is_one_key_and_either_alone_is_another() {
     let text = "[Unit]\nWants=a.service b.service c.service\nAfter=a.service d.service e.service g.service\n\
                 Before=c.service\nRequires=e.service\nBindsTo=g.service\nPartOf=h.service\n";
     let web = service(text);
@@ -116,7 +116,7 @@ fn pulled_in_and_in_order_is_one_key_each_alone_another() {
 }
 
 #[test]
-fn what_only_orders_the_way_down_is_left_out() {
+fn conflicts_and_before_on_shutdown_target_are_left_out() {
     let web = service(
         "[Unit]\nDefaultDependencies=no\nConflicts=shutdown.target chrony.service\nBefore=shutdown.target\n",
     );
@@ -127,7 +127,7 @@ fn what_only_orders_the_way_down_is_left_out() {
 }
 
 #[test]
-fn a_requirement_without_an_order_is_told() {
+fn requirement_without_an_order_is_reported() {
     let web = service("[Unit]\nRequires=db.service web.socket network.target\n");
     let warnings = said(&web, Severity::Warning);
     assert_eq!(warnings.len(), 1, "{warnings:?}");
@@ -142,7 +142,7 @@ fn a_requirement_without_an_order_is_told() {
 }
 
 #[test]
-fn a_unit_is_wanted_by_the_native_goal() {
+fn wanted_by_multi_user_target_becomes_the_native_goal() {
     let web = service(
         "[Install]\nWantedBy=multi-user.target graphical.target\nAlias=www.service\nAlso=web.socket\n",
     );
@@ -153,13 +153,13 @@ fn a_unit_is_wanted_by_the_native_goal() {
 }
 
 #[test]
-fn a_quote_that_is_not_closed_is_an_error_on_its_own_line() {
+fn unclosed_quote_is_an_error_on_its_own_line() {
     let text = "[Service]\nType=oneshot\nExecStart=/bin/sh -c \\\n  'a; \\\n  b\nUser=x\n";
     assert_eq!(said(&import("a.service", text), Severity::Error)[0].0, 4);
 }
 
 #[test]
-fn quotes_escapes_and_variables_reach_the_native_line() {
+fn quotes_escapes_and_variables_are_kept_in_the_native_line() {
     let text = "ExecStartPre=/bin/sh -c 'printf \\'\\n\\' $(x) \"${Y}\"' *.gz $Z $$\n";
     assert_eq!(
         values(&service(text), "exec-start-pre"),
@@ -168,7 +168,7 @@ fn quotes_escapes_and_variables_reach_the_native_line() {
 }
 
 #[test]
-fn specifiers_of_an_instance_are_replaced_and_of_a_template_kept() {
+fn specifiers_are_replaced_in_an_instance_and_kept_in_a_template() {
     let text = "[Unit]\nDescription=%p for %I\nAfter=%p-db@%i.service\n[Service]\nExecStart=/bin/x --%i 100%%\n";
     let one = import("app@a\\x2db.service", text);
     assert_eq!(values(&one, "exec-start"), ["/bin/x \"--a\\\\x2db\" 100%"]);
@@ -181,7 +181,7 @@ fn specifiers_of_an_instance_are_replaced_and_of_a_template_kept() {
 }
 
 #[test]
-fn a_forking_daemon_with_a_pid_file_is_found_by_it() {
+fn forking_service_with_a_pid_file_becomes_background_pidfile() {
     let web = service("Type=forking\nPIDFile=/var/run/web.pid\n");
     assert_eq!(values(&web, "type"), ["background-pidfile"]);
     assert_eq!(values(&web, "pid-file"), ["/run/web.pid"]);
@@ -191,7 +191,7 @@ fn a_forking_daemon_with_a_pid_file_is_found_by_it() {
 }
 
 #[test]
-fn rights_that_are_not_taken_away_are_told_once_with_each_name() {
+fn unsupported_sandbox_directives_are_reported_in_one_warning() {
     let text = "ProtectSystem=strict\nPrivateTmp=yes\nCapabilityBoundingSet=~CAP_SYS_ADMIN\n";
     let web = service(text);
     let missing = crate::unit::key_table::find("protect-system").is_none();
@@ -209,7 +209,7 @@ fn rights_that_are_not_taken_away_are_told_once_with_each_name() {
 }
 
 #[test]
-fn unknown_directives_and_values_are_told_at_their_line() {
+fn unknown_directives_and_values_are_reported_at_their_line() {
     let web = service("Usr=x\nX-Own=1\n[Odd]\n[X-Fleet]\nGlobal=true\n");
     let warnings = said(&web, Severity::Warning);
     assert_eq!(warnings.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [3, 5]);
@@ -221,7 +221,7 @@ fn unknown_directives_and_values_are_told_at_their_line() {
 }
 
 #[test]
-fn a_directive_in_the_wrong_section_is_told_where_it_belongs() {
+fn directive_in_the_wrong_section_is_reported_with_the_right_one() {
     let told = |file: &str, text: &str| import(file, text).manifest.diagnostics[0].hint.clone();
     let web = "[Service]\nExecStart=/bin/x\nStartLimitIntervalSec=30\n";
     assert_eq!(told("a.service", web), "systemd knows it in [Unit] alone");
@@ -230,7 +230,7 @@ fn a_directive_in_the_wrong_section_is_told_where_it_belongs() {
 }
 
 #[test]
-fn a_unit_that_runs_nothing_is_refused_unless_it_only_stops() {
+fn service_without_a_command_is_refused_unless_it_has_exec_stop() {
     assert_eq!(said(&import("a.service", "[Service]\nUser=x\n"), Severity::Error).len(), 1);
     let stops =
         import("a.service", "[Service]\nRemainAfterExit=yes\nType=oneshot\nExecStop=/bin/x\n");
@@ -242,14 +242,14 @@ fn a_unit_that_runs_nothing_is_refused_unless_it_only_stops() {
 }
 
 #[test]
-fn exit_statuses_are_numbers_names_and_signals() {
+fn exit_statuses_are_parsed_as_numbers_names_and_signals() {
     let web = service("SuccessExitStatus=0 143 SIGTERM DATAERR CANTCREAT nonsense\n");
     assert_eq!(values(&web, "success-status")[5..], ["143", "65", "73"]);
     assert_eq!(said(&web, Severity::Warning).len(), 1);
 }
 
 #[test]
-fn starts_are_limited_as_systemd_does() {
+fn start_limit_becomes_a_restart_limit() {
     for (text, limit) in [
         ("StartLimitInterval=0\n", "none"),
         ("[Unit]\nStartLimitIntervalSec=1h\nStartLimitBurst=3\n", "3/1h"),
@@ -260,7 +260,7 @@ fn starts_are_limited_as_systemd_does() {
 }
 
 #[test]
-fn a_mount_becomes_a_oneshot_that_mounts_and_unmounts() {
+fn mount_unit_becomes_a_oneshot_that_mounts_and_unmounts() {
     let text = "[Mount]\nWhat=/dev/sda1\nWhere=/srv/my data\nType=ext4\nOptions=noatime,x-systemd.automount\n";
     let mount = import("srv-my\\x20data.mount", text);
     clean(&mount);
@@ -277,7 +277,7 @@ fn a_mount_becomes_a_oneshot_that_mounts_and_unmounts() {
 }
 
 #[test]
-fn a_trigger_brings_in_the_service_of_its_name_and_comes_before_it() {
+fn trigger_activates_the_service_of_its_name_and_is_ordered_before_it() {
     let timer =
         import("backup.timer", "[Timer]\nOnCalendar=daily\n[Install]\nWantedBy=timers.target\n");
     assert_eq!(values(&timer, "activates"), ["backup.service"]);
@@ -296,7 +296,7 @@ fn a_trigger_brings_in_the_service_of_its_name_and_comes_before_it() {
 }
 
 #[test]
-fn a_target_waits_for_what_it_pulls_in() {
+fn target_waits_for_the_units_it_pulls_in() {
     let target = import("my.target", "[Unit]\nWants=a.service\nRequires=b.service\n");
     assert_eq!(values(&target, "waits-for"), ["a.service?"]);
     assert_eq!(values(&target, "depends-ms"), ["b.service"]);
@@ -304,7 +304,7 @@ fn a_target_waits_for_what_it_pulls_in() {
 }
 
 #[test]
-fn every_directive_has_a_fate() {
+fn every_directive_has_an_outcome() {
     let web = service(
         "User=x\nUser=y\nNice=5\nProtectHome=yes\nFoo=1\n[Unit]\nAfter=a.service\nAfter=b.service\n[Install]\nWantedBy=x.target\n",
     );
@@ -316,7 +316,7 @@ fn every_directive_has_a_fate() {
 
 proptest::proptest! {
     #[test]
-    fn any_text_is_imported_without_a_panic_and_every_place_is_in_it(
+    fn any_text_is_imported_without_a_panic_and_with_places_inside_it(
         text in "(\\[(Unit|Service|Socket|Timer|Path|Mount|Install|Swap)\\]\n|(ExecStart|Type|After|Requires|BindsTo|Environment|Restart|RestartSec|SuccessExitStatus|OnCalendar|OnBootSec|ListenStream|What|Where|Options|Alias|WantedBy|TasksMax|LimitNOFILE|CPUQuota|UMask|PIDFile|ConditionPathExists)=|[ \"'\\\\%$;:@+!|-]|\n|\\\\\n|/bin/x|oneshot|forking|%i|%m|a.service|dev-x.device|0|5min|#|ä|~){0,60}",
         suffix in "(service|socket|timer|path|mount|swap|target|slice)",
         stem in "(a|a@|a@b|a\\\\x2d)",
@@ -339,14 +339,14 @@ proptest::proptest! {
 }
 
 #[test]
-fn what_asks_for_no_wall_is_not_weaker_without_one() {
+fn sandbox_directive_set_to_no_is_not_reported_as_weaker() {
     clean(&service("PrivateTmp=no\nProtectSystem=false\n"));
     assert_eq!(said(&service("PrivateTmp=yes\n"), Severity::Warning).len(), 1);
     assert_eq!(said(&service("PrivateTmp=no\nPrivateTmp=yes\n"), Severity::Warning).len(), 1);
 }
 
 #[test]
-fn utmp_id_is_the_name_of_the_instance() {
+fn utmp_identifier_with_a_specifier_becomes_the_instance_name() {
     let text = "[Service]\nExecStart=/bin/getty\nUtmpIdentifier=%I\n";
     for (name, id) in [("getty@ttyS0.service", "ttyS0"), ("getty@tty1.service", "tty1")] {
         let one = import(name, text);
@@ -356,13 +356,13 @@ fn utmp_id_is_the_name_of_the_instance() {
 }
 
 #[test]
-fn a_bus_that_asks_systemd_to_start_services_is_told() {
+fn dbus_command_with_systemd_activation_is_reported() {
     let bus = service("ExecStart=\nExecStart=/usr/bin/dbus-daemon --system --systemd-activation\n");
     assert_eq!(said(&bus, Severity::Warning)[0].0, 4);
 }
 
 #[test]
-fn a_delay_grows_in_steps_only_where_doubling_is_the_same() {
+fn restart_steps_are_honoured_silently_only_if_they_equal_doubling() {
     let base = "Restart=on-failure\nRestartSec=1s\n";
     let alone = service(&format!("{base}RestartMaxDelaySec=8s\n"));
     clean(&alone);
@@ -376,7 +376,7 @@ fn a_delay_grows_in_steps_only_where_doubling_is_the_same() {
 }
 
 #[test]
-fn what_is_only_nearly_so_is_said_at_its_line() {
+fn directive_with_an_approximate_key_is_reported_at_its_line() {
     let text =
         "[Unit]\nUpholds=a.service\nStopPropagatedFrom=b.service\n[Install]\nUpheldBy=c.target\n";
     let web = service(text);
@@ -388,7 +388,7 @@ fn what_is_only_nearly_so_is_said_at_its_line() {
 }
 
 #[test]
-fn a_wanted_mount_is_waited_for_and_may_be_missing() {
+fn wants_mounts_for_becomes_an_optional_waits_for() {
     let web = service("[Unit]\nWantsMountsFor=/var/lib/a-b\n");
     clean(&web);
     let mounts = ["var.mount?", "var-lib.mount?", r"var-lib-a\x2db.mount?"];
@@ -396,7 +396,7 @@ fn a_wanted_mount_is_waited_for_and_may_be_missing() {
 }
 
 #[test]
-fn a_store_of_any_size_is_taken_as_far_as_there_is_one() {
+fn fd_store_above_the_limit_is_reduced_with_a_warning() {
     let web = service("FileDescriptorStoreMax=4224\n");
     assert_eq!(values(&web, "fd-store-max"), ["512"]);
     assert_eq!(said(&web, Severity::Warning)[0].0, 3);

@@ -62,7 +62,7 @@ pub(super) fn socket(this: &mut Conversion<'_>) {
     }
     if let Some(option) = this.last("Socket", "BindIPv6Only") {
         match option.value.as_str() {
-            "default" => this.leave_out(option, "it asks for nothing"),
+            "default" => this.leave_out(option, "this value requests nothing"),
             "both" | "ipv6-only" => this.put("socket-v6only", &option.value, option),
             _ => this.lose(option, "no such value"),
         }
@@ -98,7 +98,7 @@ pub(super) fn timer(this: &mut Conversion<'_>) {
     {
         match this.last("Timer", name) {
             Some(option) if span::boolean(&option.value) != Some(usual) => this.lose(option, how),
-            Some(option) => this.leave_out(option, "it is always so"),
+            Some(option) => this.leave_out(option, "init always does that"),
             None => {}
         }
     }

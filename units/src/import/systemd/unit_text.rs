@@ -115,7 +115,7 @@ pub fn parse(file: &Arc<str>, bytes: &[u8]) -> Result<UnitText, Vec<Diagnostic>>
         let part = if line.parts.is_empty() { bare } else { raw };
         let column = raw.chars().count() - part.chars().count() + 1;
         line.add(part, Spot { line: number(index + 1), column: number(column) });
-        if !line.goes_on() {
+        if !line.is_continued() {
             reader.line(&std::mem::take(&mut line));
         }
     }
@@ -131,7 +131,7 @@ fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r')
 }
 
-/// Returns a line with its continuation lines.
+/// A line with its continuation lines.
 #[derive(Default)]
 struct Line {
     text: String,
@@ -145,7 +145,7 @@ impl Line {
     }
 
     /// Returns true if the line ends in an unescaped backslash, which becomes a space.
-    fn goes_on(&mut self) -> bool {
+    fn is_continued(&mut self) -> bool {
         let slashes = self.text.bytes().rev().take_while(|byte| *byte == b'\\').count();
         if slashes % 2 == 1 {
             self.text.pop();
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn sections_assignments_and_comments_are_told_apart() {
+    fn sections_assignments_and_comments_are_distinguished() {
         let text = "\u{feff}# c\n; d\n[Unit]\r\nA = b\n\n[X-Own]\nC=d=e\n [Unit]\n  F=\n";
         let expected = [("Unit", "A", "b"), ("X-Own", "C", "d=e"), ("Unit", "F", "")];
         let expected = expected.map(|(a, b, c)| (a.to_string(), b.to_string(), c.to_string()));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_goes_on_behind_a_backslash_over_comments() {
+    fn line_continues_after_a_backslash_across_comments() {
         values("[S]\nA=one \\\n  two\\\n# no\n;no\n three\nB=x\n", &["one    two  three", "x"]);
         values("[S]\nA=one\\\n\nB=x\n", &["one", "x"]);
         values("[S]\nA=even \\\\\nB=x\n", &["even \\\\", "x"]);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn each_part_of_a_value_keeps_its_place() {
+    fn each_line_of_a_continued_value_keeps_its_place() {
         let option = &read("[S]\n  Exec = one \\\n\n[S]\nE=a \\\n# c\n   bcd\n").options;
         assert_eq!((option[0].at, option[0].value_at()), (at(2, 3), at(2, 10)));
         let offset = option[1].value.find("cd").unwrap();
@@ -284,14 +284,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_none_are_told_and_passed_over() {
+    fn invalid_lines_are_reported_and_skipped() {
         let read = read("X=1\n[S]\nnonsense\n=2\nA=b\n");
         let lines: Vec<u32> = read.found.iter().map(|found| found.at.line).collect();
         assert_eq!((lines, read.options.len()), (vec![1, 3, 4], 1));
     }
 
     #[test]
-    fn a_section_that_is_not_closed_spoils_the_file() {
+    fn unclosed_section_line_makes_the_file_unusable() {
         let found = parse(&Arc::from("a"), b"[Unit\nA=b\n").unwrap_err();
         assert_eq!((found[0].at.line, found[0].code.as_str()), (1, "section"));
         let long = vec![b'#'; limit::IMPORTED_FILE + 1];

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_hold_words_together_and_escapes_are_known_within() {
+    fn quotes_group_words_and_escapes_work_inside_them() {
         assert_eq!(words("a  'b c' \"d\\\"e\" f'g h'i"), ["a", "b c", "d\"e", "fg hi"]);
         assert_eq!(words("'\\'\\n\\'' \\x41 \\101 \\u00e4 \\s"), ["'\n'", "A", "A", "ä", " "]);
         assert_eq!(words("'' x"), ["", "x"]);
@@ -158,32 +158,32 @@ mod tests {
     }
 
     #[test]
-    fn unit_names_keep_their_backslashes() {
+    fn backslashes_in_unit_names_are_kept() {
         let found = split_names(r#"a\x2db.mount 't@x\x2dy.service' \x41"#).unwrap();
         let texts: Vec<&str> = found.iter().map(|word| word.text.as_str()).collect();
         assert_eq!(texts, [r"a\x2db.mount", r"t@x\x2dy.service", r"\x41"]);
     }
 
     #[test]
-    fn an_unknown_escape_stays_as_it_is() {
+    fn unknown_escape_stays_unchanged() {
         assert_eq!(words("\\d+ '\\.' \\xff \\xz"), ["\\d+", "\\.", "\\xff", "\\xz"]);
     }
 
     #[test]
-    fn a_quote_that_is_not_closed_is_told_with_its_place() {
+    fn unclosed_quote_is_reported_with_its_offset() {
         assert_eq!(split("a 'b"), Err(Unbalanced { offset: 2 }));
         assert_eq!(split("a \\"), Err(Unbalanced { offset: 2 }));
     }
 
     #[test]
-    fn words_know_where_they_begin() {
+    fn words_have_the_offset_of_their_start() {
         let offsets: Vec<usize> = split(" a 'b' c").unwrap().iter().map(|w| w.offset).collect();
         assert_eq!(offsets, [1, 3, 7]);
     }
 
     proptest::proptest! {
         #[test]
-        fn a_quoted_word_is_read_back_by_both_grammars(word in "[^\\x00$\\x7f-\\u{9f}]{0,20}") {
+        fn quoted_word_is_read_back_by_both_grammars(word in "[^\\x00$\\x7f-\\u{9f}]{0,20}") {
             let quoted = quote(&word);
             proptest::prop_assert_eq!(words(&quoted), std::slice::from_ref(&word));
             let (line, _) = crate::unit::exec_line::parse(&format!("/x {quoted}")).unwrap();

@@ -24,7 +24,7 @@ pub(super) struct End {
     kept: Vec<&'static str>,
     /// The lost parts.
     lost: Vec<String>,
-    /// The reason why it is not needed, if it is not.
+    /// The reason why the line is not needed, if it is not.
     needless: Option<&'static str>,
 }
 

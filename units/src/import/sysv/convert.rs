@@ -49,7 +49,7 @@ pub fn convert(name: &str, file: &Arc<str>, text: &[u8], script: &str) -> Import
     conversion.process(script, &header, &text);
     conversion.describe();
     order::convert(&mut conversion);
-    conversion.tell_silence(&header);
+    conversion.report_missing_header(&header);
     let outcomes = conversion.outcomes();
     let mut manifest = conversion.manifest;
     manifest.diagnostics.sort_by(|a, b| (&a.at, &a.code).cmp(&(&b.at, &b.code)));
@@ -96,7 +96,7 @@ impl Conversion<'_> {
                     self.own.insert(known.target.to_string());
                     self.add("provides", known.target, Some(index), line.at);
                 }
-                None => self.lose(index, &format!("`{word}`: no facility that is known")),
+                None => self.lose(index, &format!("`{word}`: unknown facility")),
             }
         } else if Name::new(word).is_err() || UnitName::of(word).is_template() {
             self.lose(index, &format!("`{word}`: no unit's name"));
@@ -142,18 +142,18 @@ impl Conversion<'_> {
                 self.keep(index, "stdin", "tty", line.at);
                 self.keep(index, "start-idle", "yes", line.at);
             } else {
-                self.need_not(index, "it asks for nothing");
+                self.need_not(index, "this value requests nothing");
             }
         }
         for (index, _) in self.all(Word::ProcessName) {
-            self.need_not(index, "init knows its processes by where they come from");
+            self.need_not(index, "init tracks its processes by cgroup or parent");
         }
         for (index, _) in self.all(Word::Others) {
             self.need_not(index, "it is for tools that change the script's files");
         }
     }
 
-    /// Returns the first valid name.
+    /// Converts the first valid path of a pid file. Returns true if there is one.
     fn pid_file(&mut self) -> bool {
         for (index, line) in self.all(Word::PidFile) {
             let path = line.value.replacen("/var/run/", "/run/", 1);
@@ -168,7 +168,7 @@ impl Conversion<'_> {
         self.manifest.entry("pid-file").is_some()
     }
 
-    /// Returns the short description, or the available part of the long one.
+    /// Sets the description: the short one, or the available part of the long one.
     fn describe(&mut self) {
         let short = self.all(Word::Short);
         let long = self.all(Word::Long);
@@ -194,7 +194,7 @@ impl Conversion<'_> {
     }
 
     /// Reports that the script does not declare its dependencies or the levels that start it.
-    fn tell_silence(&mut self, header: &Header) {
+    fn report_missing_header(&mut self, header: &Header) {
         if !header.has_block {
             let hint = "write `after` and `wanted-by` as it needs them";
             let message = "no LSB header (`### BEGIN INIT INFO`): what it needs is not known";

@@ -44,7 +44,7 @@ fn one(this: &mut Conversion<'_>, index: usize, line: &Line, name: &str, key: &'
             return this.lose(index, "`$all`: no unit waits until this unit is active");
         }
         Some(table::ALL) if line.word == Some(Word::StoppedAfter) => {
-            return this.need_not(index, "who needs it is stopped before it");
+            return this.need_not(index, "units that need it stop before it");
         }
         Some(table::ALL) => {
             let how = "`$all`: it waits until no other unit is starting, for five seconds at most";
@@ -54,7 +54,7 @@ fn one(this: &mut Conversion<'_>, index: usize, line: &Line, name: &str, key: &'
         }
         Some(facility) => {
             let Some(known) = table::FACILITIES.iter().find(|known| known.name == facility) else {
-                return this.lose(index, &format!("`{name}`: no facility that is known"));
+                return this.lose(index, &format!("`{name}`: unknown facility"));
             };
             // A facility belongs to the system: `Should-Start` pulls it in like `Required-Start`.
             let is_start = matches!(line.word, Some(Word::Required | Word::Should));
@@ -71,7 +71,7 @@ fn one(this: &mut Conversion<'_>, index: usize, line: &Line, name: &str, key: &'
         return this.lose(index, &format!("`{name}`: no unit's name"));
     }
     if this.own.contains(target) {
-        return this.lose(index, &format!("`{name}`: it is that itself"));
+        return this.lose(index, &format!("`{name}`: the unit provides it itself"));
     }
     match this.said.get(target).copied() {
         Some(known) if (known == "before") != (key == "before") => {
@@ -80,7 +80,7 @@ fn one(this: &mut Conversion<'_>, index: usize, line: &Line, name: &str, key: &'
         }
         // The order of the start implies the order of the stop.
         Some(_) if line.word == Some(Word::StoppedAfter) => {
-            this.need_not(index, "who is started after another is stopped before it");
+            this.need_not(index, "a unit that starts after another stops before it");
         }
         Some(known) => this.note_kept(index, known),
         None => {
@@ -102,11 +102,11 @@ fn wanted(this: &mut Conversion<'_>) -> bool {
         this.need_not(*index, "no goal wants it by default");
     }
     for (index, _) in this.all(Word::Stop) {
-        this.need_not(index, "a change of goal stops what is not needed");
+        this.need_not(index, "a change of goal stops units that are not needed");
     }
     for (index, line) in this.all(Word::Chkconfig) {
         if !start.is_empty() {
-            this.need_not(index, "the LSB header says it");
+            this.need_not(index, "the LSB header has it");
             continue;
         }
         let words: Vec<&str> = line.value.split_whitespace().collect();
@@ -130,9 +130,9 @@ fn goal(this: &mut Conversion<'_>, index: usize, line: &Line, level: char) -> Op
             return Some(goal);
         }
         Some(None) => {
-            this.lose(index, &format!("`{level}`: nothing is started on the way down"));
+            this.lose(index, &format!("`{level}`: a shutdown starts no units"));
         }
-        None => this.lose(index, &format!("`{level}`: no level")),
+        None => this.lose(index, &format!("`{level}`: unknown level")),
     }
     None
 }

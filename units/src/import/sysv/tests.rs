@@ -58,7 +58,7 @@ fn lost(how: &str) -> Outcome {
 }
 
 #[test]
-fn a_script_is_run_with_start_and_stop_as_systemds_generator_has_it() {
+fn script_runs_with_start_and_stop_like_systemd_sysv_generator() {
     let shell = import("shell", TWO_NAMES);
     for (key, value) in [
         ("type", &["background-scripted"][..]),
@@ -88,7 +88,7 @@ fn a_script_is_run_with_start_and_stop_as_systemds_generator_has_it() {
 }
 
 #[test]
-fn what_is_started_before_all_else_waits_for_nothing_it_does_not_name() {
+fn script_of_level_s_has_only_the_dependencies_it_names() {
     let clock = import("clock.sh", EARLY);
     assert_eq!(clock.manifest.name.as_ref().unwrap().as_str(), "clock");
     assert_eq!(values(&clock, "exec-start"), ["/etc/init.d/clock.sh start"]);
@@ -102,7 +102,7 @@ fn what_is_started_before_all_else_waits_for_nothing_it_does_not_name() {
 }
 
 #[test]
-fn a_script_without_a_header_is_run_all_the_same_and_that_is_told() {
+fn script_without_a_header_is_imported_with_a_diagnostic() {
     let here = import("here", WITHOUT);
     assert_eq!(values(&here, "exec-start"), ["/etc/init.d/here start"]);
     assert_eq!(values(&here, "wanted-by"), [""; 0]);
@@ -113,7 +113,7 @@ fn a_script_without_a_header_is_run_all_the_same_and_that_is_told() {
 }
 
 #[test]
-fn the_comments_of_chkconfig_are_read_at_the_head_alone() {
+fn chkconfig_comments_are_read_only_at_the_top_of_the_file() {
     let cache = import("cache", RED_HAT);
     assert_eq!(values(&cache, "wanted-by"), ["multi-user"]);
     assert_eq!(values(&cache, "description"), ["Keeps answers near the client."]);
@@ -132,7 +132,7 @@ fn the_comments_of_chkconfig_are_read_at_the_head_alone() {
         "# chkconfig: - 1 2\n### BEGIN INIT INFO\n# Default-Start: 1\n### END INIT INFO\n",
     );
     assert_eq!(values(&both, "wanted-by"), ["rescue.target"]);
-    assert_eq!(outcome_of(&both, 1), &Outcome::ByDesign("the LSB header says it".to_string()));
+    assert_eq!(outcome_of(&both, 1), &Outcome::ByDesign("the LSB header has it".to_string()));
     let by_hand = import("a", "# chkconfig: - 1 2\n");
     assert_eq!(values(&by_hand, "wanted-by"), [""; 0]);
     assert_eq!(
@@ -142,7 +142,7 @@ fn the_comments_of_chkconfig_are_read_at_the_head_alone() {
 }
 
 #[test]
-fn each_facility_is_the_target_that_stands_for_it() {
+fn each_facility_becomes_its_target() {
     let all = import("all-of-it", FACILITIES);
     assert_eq!(values(&all, "provides"), ["all-of-it", "all-of-it.service", "rpcbind"]);
     assert_eq!(values(&all, "waits-for"), ["network-online.target?", "nss-lookup.target?"]);
@@ -183,14 +183,14 @@ fn start_after_all_is_imported_as_start_idle() {
 #[test]
 fn unsupported_header_line_is_reported_at_its_place() {
     for (line, how) in [
-        ("Required-Start: $moon", "`$moon`: no facility that is known"),
-        ("Provides: $moon", "`$moon`: no facility that is known"),
+        ("Required-Start: $moon", "`$moon`: unknown facility"),
+        ("Provides: $moon", "`$moon`: unknown facility"),
         ("Provides: a/b", "`a/b`: no unit's name"),
         ("Provides: a@", "`a@`: no unit's name"),
         ("Required-Start: ../x ok", "`../x`: no unit's name; the rest is in waits-for"),
-        ("Should-Start: web", "`web`: it is that itself"),
-        ("Default-Start: 0", "`0`: nothing is started on the way down"),
-        ("Default-Start: 2 9", "`9`: no level; the rest is in wanted-by"),
+        ("Should-Start: web", "`web`: the unit provides it itself"),
+        ("Default-Start: 0", "`0`: a shutdown starts no units"),
+        ("Default-Start: 2 9", "`9`: unknown level; the rest is in wanted-by"),
         ("X-Moon: full", "unknown"),
         ("nothing of that kind", "no `NAME: VALUE`"),
     ] {
@@ -207,16 +207,19 @@ fn unsupported_header_line_is_reported_at_its_place() {
 }
 
 #[test]
-fn an_order_that_would_be_a_ring_is_told_and_the_first_word_counts() {
+fn contradictory_order_is_reported_and_the_first_word_counts() {
     let web = with("# X-Start-Before: db\n# Required-Start: db webd\n# Provides: web webd\n");
     assert_eq!(values(&web, "waits-for"), ["db?"]);
     assert_eq!(values(&web, "before"), [""; 0]);
     assert_eq!(outcome_of(&web, 3), &lost("`db` comes before it already"));
-    assert_eq!(outcome_of(&web, 4), &lost("`webd`: it is that itself; the rest is in waits-for"));
+    assert_eq!(
+        outcome_of(&web, 4),
+        &lost("`webd`: the unit provides it itself; the rest is in waits-for")
+    );
 }
 
 #[test]
-fn a_stop_is_in_the_order_of_the_start_turned_round() {
+fn stop_order_is_the_reversed_start_order() {
     let web =
         with("# Required-Start: a\n# Should-Start: b\n# Required-Stop: a c\n# Should-Stop: b\n");
     assert_eq!(values(&web, "after")[1..], ["b", "c"]);
@@ -225,7 +228,7 @@ fn a_stop_is_in_the_order_of_the_start_turned_round() {
 }
 
 #[test]
-fn a_header_that_is_not_closed_is_an_error_where_it_begins() {
+fn unclosed_header_is_an_error_at_its_start() {
     let open =
         import("a", "#!/bin/sh\n### BEGIN INIT INFO\n# Provides: a\n\nexit 0\n# Should-Start: x\n");
     let errors =
@@ -243,7 +246,7 @@ fn a_header_that_is_not_closed_is_an_error_where_it_begins() {
 }
 
 #[test]
-fn keywords_are_known_however_their_letters_are_written() {
+fn keywords_are_matched_ignoring_case() {
     let web = with("#provides: b\n# REQUIRED-START:c\n#\tX-interactive:  no\n#\n");
     assert_eq!(values(&web, "waits-for"), ["c?"]);
     assert_eq!(web.outcomes.len(), 3);
@@ -252,7 +255,7 @@ fn keywords_are_known_however_their_letters_are_written() {
 }
 
 #[test]
-fn a_description_goes_on_and_nothing_else_does() {
+fn only_a_description_may_continue_on_the_next_line() {
     let web = with("# Description: one\n#  two: three\n#\tfour\n# Provides: b\n#   five\n");
     assert_eq!(values(&web, "description"), ["one two: three four"]);
     assert_eq!(outcome_of(&web, 5), &kept("description"));
@@ -267,7 +270,7 @@ fn a_description_goes_on_and_nothing_else_does() {
 }
 
 #[test]
-fn a_name_that_is_none_is_an_error() {
+fn invalid_script_name_is_an_error() {
     for name in ["a b", "-x", "a@", ".hidden", "", ".sh", "\u{e4}"] {
         let odd = import(name, TWO_NAMES);
         assert_eq!(odd.manifest.name, None);
@@ -283,7 +286,7 @@ fn a_name_that_is_none_is_an_error() {
 }
 
 #[test]
-fn a_script_is_called_by_its_path_whatever_is_in_it() {
+fn script_with_any_path_is_called_by_that_path() {
     let odd = convert("web", &"web".into(), WITHOUT.as_bytes(), "/a b/\"d\"/web");
     let text = &values(&odd, "exec-start")[0];
     let (line, _) = crate::unit::exec_line::parse(text).unwrap();
@@ -292,7 +295,7 @@ fn a_script_is_called_by_its_path_whatever_is_in_it() {
 }
 
 #[test]
-fn what_a_script_becomes_is_read_back_without_a_complaint() {
+fn converted_script_is_read_back_without_a_diagnostic() {
     for (name, text) in SAMPLES {
         let imported = import(name, text);
         let written = yaml_writer::write(&imported.manifest);

@@ -27,7 +27,7 @@ mod tests {
     use super::offers_reload;
 
     #[test]
-    fn a_label_of_a_case_offers_reload_and_nothing_else_does() {
+    fn reload_is_offered_only_by_a_case_label() {
         for text in [
             "case \"$1\" in\n  reload)\n",
             "case $1 in\n  start) a;;\n  reload|force-reload)\n",

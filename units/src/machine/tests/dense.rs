@@ -62,7 +62,7 @@ fn cost(drafts: Vec<Draft>) -> (usize, usize) {
 }
 
 #[test]
-fn what_a_boot_looks_at_grows_with_the_edges_and_no_faster() {
+fn units_visited_by_a_boot_grow_linearly_with_the_edges() {
     for (shape, small, large) in [
         ("ladders", cost(ladder(500)), cost(ladder(5_000))),
         ("layers", cost(layers(4)), cost(layers(101))),
@@ -75,7 +75,7 @@ fn what_a_boot_looks_at_grows_with_the_edges_and_no_faster() {
 }
 
 #[test]
-fn a_plan_of_many_ways_down_is_one_wave_a_rung() {
+fn plan_of_a_ladder_has_one_wave_per_rung() {
     let generation = Arc::new(assemble(ladder(1_000), []));
     let machine = Machine::new(Duration::from_secs(90));
     let event = Event::Boot { generation, targets: vec![name("all")] };

@@ -4,7 +4,7 @@
 use super::*;
 
 #[test]
-fn the_plan_of_a_target_is_what_will_happen_in_waves() {
+fn plan_of_a_target_lists_its_stops_and_starts_in_waves() {
     let drafts = vec![
         service("net", &[]),
         service("db", &[(DependencyKind::DependsOn, "net")]),
@@ -50,7 +50,7 @@ fn plan_stops_an_activated_unit_only_if_it_needs_its_exit() {
 }
 
 #[test]
-fn the_plan_of_a_boot_tells_virtual_units_after_what_they_wait_for() {
+fn boot_plan_lists_a_virtual_unit_after_its_dependencies() {
     let drafts = vec![
         service("a", &[]),
         service("b", &[]),

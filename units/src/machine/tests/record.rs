@@ -66,7 +66,7 @@ fn machine_that_has_not_booted_has_no_unit_records() {
 }
 
 #[test]
-fn records_that_are_not_those_of_one_machine_are_refused() {
+fn records_of_different_machines_are_refused() {
     let machine = busy();
     let refused = |change: &dyn Fn(&mut Records)| {
         let mut records = machine.records();

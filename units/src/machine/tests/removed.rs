@@ -5,7 +5,7 @@ use super::*;
 
 /// A unit that is removed and comes back has one note for each, however its run ended.
 #[test]
-fn a_unit_that_was_killed_when_it_was_removed_is_forgotten_and_comes_back_once() {
+fn killed_and_removed_unit_has_one_note_for_its_removal_and_one_for_its_return() {
     let all = |wants: &[_]| unit("all", Kind::Virtual, wants);
     let web = || service("web", &[]);
     let with = || assemble(vec![all(&[(DependencyKind::Wants, "web")]), web()], []);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_second_boot_keeps_what_is_the_same_and_takes_the_goal_of_the_other_root() {
+fn second_boot_keeps_unchanged_units_and_takes_the_goal_of_the_new_root() {
     let all = |name: &str, wants: &[_]| unit(name, Kind::Virtual, wants);
     let first = [(DependencyKind::Wants, "kept"), (DependencyKind::Wants, "leaves")];
     let (mut machine, outcome) =

@@ -22,7 +22,7 @@ fn services(outcome: &Outcome) -> Vec<RunId> {
 }
 
 #[test]
-fn of_ten_thousand_no_more_start_at_once_than_may_and_the_stuck_give_way() {
+fn start_limit_holds_for_ten_thousand_units_and_stuck_starts_release_their_slots() {
     let label = |i: usize| format!("u{i:05}");
     let mut drafts: Vec<Draft> = (0..UNITS).map(|i| service(&label(i), &[])).collect();
     drafts.iter_mut().for_each(|draft| draft.live.start_timeout = None);

@@ -66,7 +66,7 @@ pub fn l08_no_orphan_wait(view: &View) -> Verdict {
                             let restarts = |edge: &Edge| {
                                 edge.kind == D::RestartWith && run.targets.has(edge.target)
                             };
-                            view.is.keeps_off(unit, run) || view.is.graph.of(unit).any(restarts)
+                            view.is.blocks_start(unit, run) || view.is.graph.of(unit).any(restarts)
                         }))
             });
             if behind || beside || slots || timer(unit) {

@@ -60,7 +60,7 @@ impl Oracle {
                     break;
                 };
                 self.tell(unit);
-                self.look_at_ends();
+                self.check_ends();
                 next = unit + 1;
             }
             for unit in self.start_order() {
@@ -68,7 +68,7 @@ impl Oracle {
                 if (instant || self.slot_free()) && self.start_order().contains(&unit) {
                     self.start(unit);
                     if instant {
-                        self.look_at_ends();
+                        self.check_ends();
                         continue 'again;
                     }
                 }
@@ -82,7 +82,7 @@ impl Oracle {
     }
 
     /// Checks units for ends that make other units needed.
-    fn look_at_ends(&mut self) {
+    fn check_ends(&mut self) {
         let ends = |edge: &Edge| edge.kind.pulls_in_at_end() || edge.kind == D::Accepts;
         if self.graph.all().any(|(_, edge)| ends(edge)) || self.stored.iter().any(|it| it.brought) {
             self.renew_need();
@@ -134,9 +134,9 @@ impl Oracle {
         all.filter(|it| it.kind == D::Conflicts).map(|it| it.target.index()).collect()
     }
 
-    /// Returns true if another run keeps this unit from starting: it holds a target of the unit, or
-    /// one of the two conflicts with a target of the other.
-    pub(crate) fn keeps_off(&self, unit: usize, run: &Run) -> bool {
+    /// Returns true if another run keeps this unit from starting. The run holds a target of the unit,
+    /// or one of the two conflicts with a target of the other.
+    pub(crate) fn blocks_start(&self, unit: usize, run: &Run) -> bool {
         let (targets, against) = (self.graph.selected(unit), self.against(unit));
         !run.targets.and(targets.or(against)).is_empty() || !run.against.and(targets).is_empty()
     }

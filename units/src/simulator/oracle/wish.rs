@@ -46,7 +46,7 @@ impl Oracle {
                 }
                 next.want = goal.want.iter().cloned().collect();
                 next.drop.clone_from(&goal.drop);
-                next.look_again(active);
+                next.resolve_graph(active);
                 goal.drop.iter().all(|name| is_known(self, name))
                     && next.goal.iter().chain(next.want.keys()).all(|name| usable(&next, name))
                     && next.need().2.is_empty()
@@ -54,7 +54,7 @@ impl Oracle {
             Event::Want { target, until } => {
                 next.want.insert(target.clone(), *until);
                 next.drop.retain(|name| name != target);
-                next.look_again(active);
+                next.resolve_graph(active);
                 usable(&next, target) && next.need().2.less(self.need().2).is_empty()
             }
             Event::Unwant(target) => {
@@ -62,12 +62,12 @@ impl Oracle {
                 next.drop.retain(|name| name != target);
                 let wanted = next.want.remove(target).is_some();
                 let fits = wanted || next.drop.len() < dropped;
-                next.look_again(active);
+                next.resolve_graph(active);
                 fits
             }
             Event::SetPolicy(policy) => {
                 next.policy.clone_from(policy);
-                next.look_again(active);
+                next.resolve_graph(active);
                 true
             }
             Event::Reload { generation, no_restart, tolerant } => {
@@ -154,7 +154,7 @@ impl Oracle {
     /// Resolves the graph after a change of policy or overlay. An up run loses a depends-on target
     /// that changed its provider; an added edge binds if the provider was `active` before, and is
     /// lost otherwise.
-    fn look_again(&mut self, active: Set) {
+    fn resolve_graph(&mut self, active: Set) {
         let enabled = self.generation.settings.enabled_by_default;
         let graph = Graph::new(&self.universe, &self.units, &self.policy, &self.drop, enabled);
         let old = std::mem::replace(&mut self.graph, Arc::new(graph));
@@ -220,6 +220,6 @@ impl Oracle {
                 }
             }
         }
-        self.look_again(active);
+        self.resolve_graph(active);
     }
 }

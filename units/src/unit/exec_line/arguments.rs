@@ -20,7 +20,7 @@ pub enum Unexpanded {
 impl fmt::Display for Unexpanded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Unexpanded::NoMainPid => "$MAINPID is asked for and there is no main process",
+            Unexpanded::NoMainPid => "$MAINPID is used, but the unit has no main process",
             Unexpanded::TooLong => "the line with its variables is longer than 128 KiB",
             Unexpanded::Empty => "the line has no program",
         })
@@ -81,14 +81,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quotes_in_a_value_hold_its_words_together() {
+    fn quotes_in_a_variable_value_group_its_words() {
         let words_of = |text: &str| quoting::words(text, char::is_ascii_whitespace);
         assert_eq!(words_of(" a 'b c' \"d e\"f '' g'"), ["a", "b c", "d ef", "", "g"]);
         assert!(words_of("  ").is_empty());
     }
 
     #[test]
-    fn a_main_pid_is_never_nothing_zero_or_negative() {
+    fn mainpid_is_never_replaced_by_an_empty_zero_or_negative_value() {
         let line = parse("/bin/kill -TERM $MAINPID").unwrap().0;
         let lookup = |_: &str| Some("1".to_string());
         for none in [None, Some(0), Some(1 << 31), Some(u32::MAX)] {

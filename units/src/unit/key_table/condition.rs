@@ -56,7 +56,7 @@ mod tests {
     use crate::spec::ConditionKind;
 
     #[test]
-    fn each_kind_of_condition_is_two_keys() {
+    fn each_kind_of_condition_has_two_keys() {
         let names: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
         let kinds = ConditionKind::ALL.iter().map(|kind| kind.as_str());
         let expected: Vec<String> = kinds

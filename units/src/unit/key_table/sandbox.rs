@@ -60,7 +60,7 @@ mod tests {
     use super::SANDBOX;
 
     #[test]
-    fn what_is_not_there_yet_is_no_key_and_stands_once() {
+    fn unimplemented_sandbox_key_is_listed_once_and_is_no_real_key() {
         assert!(SANDBOX.is_sorted_by(|a, b| a < b));
         for name in SANDBOX {
             assert!(crate::unit::key_table::find(name).is_none(), "{name}");

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_stand_before_the_value() {
+    fn condition_marks_are_parsed_before_the_value() {
         let read = |text| {
             condition(ConditionKind::PathExists, text, false)
                 .map(|c| (c.any, c.negated, c.argument))
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_never_hold_is_refused() {
+    fn condition_argument_that_never_holds_is_refused() {
         for (kind, bad) in [
             (ConditionKind::AcPower, "maybe"),
             (ConditionKind::Capability, "CAP_NOTHING"),

@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_relative_path_leads_out() {
+    fn relative_path_that_leaves_its_parent_is_refused() {
         for good in ["a", "a/b", "a.b/..c", "ä b"] {
             assert!(relative(good).is_ok(), "{good}");
         }
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_are_octal() {
+    fn modes_are_parsed_as_octal() {
         assert_eq!((mode("0755"), mode("02750")), (Ok(0o755), Ok(0o2750)));
         for bad in ["", "8", "0x1", "-1", "10000", "755 ", "rwx"] {
             assert!(mode(bad).is_err(), "{bad}");

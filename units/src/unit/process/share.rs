@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_of_a_cgroup_are_written_as_the_kernel_reads_them() {
+    fn cgroup_limits_are_written_in_the_form_of_the_kernel() {
         let ok = |text: &str| Ok(text.to_string());
         assert_eq!(bytes("32M"), ok("33554432"));
         assert_eq!((bytes("infinity"), bytes("50%"), bytes("0")), (ok("max"), ok("50%"), ok("0")));
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_would_not_take_is_refused() {
+    fn cgroup_value_that_the_kernel_refuses_is_refused() {
         for bad in ["", "-1", "101%", "1.5", "1e9", "%", "0x1", "1 %", "max"] {
             assert!(bytes(bad).is_err() && number(bad).is_err(), "{bad}");
         }

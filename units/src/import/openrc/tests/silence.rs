@@ -50,7 +50,7 @@ fn expected(text: &str) -> (BTreeSet<u32>, BTreeSet<(u32, String)>) {
 }
 
 #[test]
-fn each_assignment_and_each_word_of_depend_has_its_fate() {
+fn each_assignment_and_each_word_of_depend_has_an_outcome() {
     let (mut seen, mut behind) = (0, 0);
     for (name, text) in examples::ALL {
         let imported = import(name, text);
@@ -92,14 +92,14 @@ fn written(imported: &Imported) -> Option<String> {
 }
 
 #[test]
-fn each_unit_is_read_back_without_a_complaint() {
+fn each_converted_example_is_read_back_without_a_diagnostic() {
     for (name, text) in examples::ALL {
         assert!(written(&import(name, text)).is_some(), "{name}");
     }
 }
 
 #[test]
-fn every_cut_and_every_flipped_bit_of_the_examples_is_survived() {
+fn example_with_any_cut_or_flipped_bit_is_converted_without_a_panic() {
     for (name, text) in examples::ALL {
         for end in 0..text.len() {
             written(&import(name, &text[..end]));
@@ -117,20 +117,20 @@ fn every_cut_and_every_flipped_bit_of_the_examples_is_survived() {
 }
 
 #[test]
-fn what_doubles_itself_again_and_again_comes_to_an_end() {
+fn repeatedly_doubled_value_is_refused_as_too_long() {
     let bomb: String = (0..64).map(|_| "a=$a$a\n").collect();
     let text = format!("#!/sbin/openrc-run\na=xx\n{bomb}command=/bin/a\ncommand_args=\"$a\"\n");
     super::scripted(&import("a", &text), "too long");
     let value = "x".repeat(limit::SCRIPT_VALUE);
     let many: String = (0..64).map(|_| "b=$a\n").collect();
     let text = format!("a={value}\n{many}command=/bin/a\ncommand_args=$b\n");
-    super::scripted(&import("a", &text), "more than is filled in");
+    super::scripted(&import("a", &text), "exceed the size limit");
     let deep = format!("command_args={}x{}\n", "${a:-".repeat(5000), "}".repeat(5000));
     super::scripted(&super::web(&deep), "brackets within brackets");
 }
 
 #[test]
-fn what_goes_on_and_on_is_read_in_one_go() {
+fn heavily_repeated_construct_is_converted_and_read_back() {
     let many = limit::SCRIPT_COMMANDS + 8;
     for piece in [
         "a=1\n",

@@ -38,14 +38,14 @@ impl Gap {
 }
 
 pub(in super::super) const UPHELD: &str =
-    "what it brings in is started again as its own Restart= says";
+    "a unit that it pulls in restarts as its own Restart= says";
 pub(in super::super) const STOPPED_WITH: &str =
-    "it is stopped with what it names, and started again while it is needed itself";
+    "the unit stops with the named units, and starts again if it is still needed";
 pub(in super::super) const BOUND: &str = "without After= the unit waits for the other one too";
 pub(in super::super) const UNORDERED: &str =
     "without After= or Before= a failure of the other unit does not keep this one from starting";
 pub(in super::super) const JOB_MODE: &str =
-    "what a failure or a success brings in joins the goal and replaces nothing";
+    "a unit started by a failure or a success joins the goal and replaces no unit";
 pub(in super::super) const ROOTED: &str =
     "no command runs with full rights within a root directory";
 pub(in super::super) const UNCOUNTED: &str =
@@ -56,11 +56,12 @@ pub(in super::super) const BY_HAND: &str =
     "only failures count: a start by hand or by a trigger is neither counted nor refused";
 const REMEMBERED: &str = "at most 256 failures within the interval are counted";
 pub(in super::super) const NO_ACTION: &str = "a failure of this unit does not end the system";
-pub(in super::super) const ALARMED: &str = "it is also activated while the unit is started again, \
-     after several failures in a row or a start that took too long; a daemon that is restarted \
-     when it ends is stopped once the unit is active";
-const AT_STOP: &str = "only a success of the unit itself brings it in, also while the unit remains; \
-     a stop does not, nor a success of a unit that a timer, socket or path brought in";
+pub(in super::super) const ALARMED: &str = "the named unit also starts while this unit is \
+     retried, after several failures in a row or a start timeout; if it restarts on exit, it stops \
+     once this unit is active";
+const AT_STOP: &str = "the named unit starts only after a success of this unit, even if this \
+     unit remains active; a stop does not start it, nor does a success of a unit activated by a \
+     timer, socket or path";
 pub(in super::super) const ACCEPTED: &str =
     "beside a datagram socket, a FIFO or the like the unit is refused";
 pub(in super::super) const GROWS: &str =
@@ -68,14 +69,14 @@ pub(in super::super) const GROWS: &str =
 pub(in super::super) const NOT_WOKEN: &str = "a sleeping machine is not woken";
 pub(in super::super) const STAYS: &str = "a timer stays while it is needed";
 const WILDCARDS: &str = "wildcards are not expanded: it is read as the name of one file";
-const ASSERTED: &str = "the unit is failed where it does not hold";
+const ASSERTED: &str = "the unit fails if it is not met";
 pub(in super::super) const CONDITIONS: &str = "a target, socket, timer or path has no conditions";
 const MEMORY: &str = "the memory of the machine is compared, also in a container";
-const FIRST_BOOT: &str = "the machine id at the moment of the start decides alone";
-const POSITION: &str = "the position within the window is not stable: the timer is due at its \
-     end, or earlier with another one";
+const FIRST_BOOT: &str = "only the machine id at the time of the start counts";
+const POSITION: &str = "the position within the window is not stable: the timer fires at its \
+     end, or earlier together with another timer";
 pub(crate) const AT_SHUTDOWN: &str =
-    "a shutdown or a sleep starts no units, so what one of its targets wants does not run";
+    "a shutdown or a sleep starts no units, so a unit that one of its targets wants does not run";
 pub(crate) const AT_SHUTDOWN_HINT: &str =
     "a unit with RemainAfterExit=yes that is up runs its ExecStop= at a shutdown";
 

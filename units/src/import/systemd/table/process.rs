@@ -13,7 +13,7 @@ const NOTIFY_ACCESS: &[(&str, &str)] =
 const OOM: &[(&str, &str)] = &[("continue", "continue"), ("stop", "stop"), ("kill", "kill")];
 const DISK: &str = "init cannot mount a disk image as the root directory";
 const OLD: &str = "control groups of the first version are not used";
-const GOAL: &str = "what a failure does to the goal is said by the goal's units";
+const GOAL: &str = "the goal's units decide the effect of a failure on the goal";
 const ACCOUNTING: &str = "the kernel counts it anyway";
 const CREDENTIALS: &str = "credentials are not passed";
 const NETWORK: &str = "addresses are not filtered";
@@ -41,7 +41,7 @@ pub(super) const ROWS: &[Directive] = &[
     row("Service", "StartLimitBurst", "restart-limit", Special),
     out("Service", "StartLimitAction", Special),
     out("Service", "FailureAction", Lost("a failure of this unit does not end the system")),
-    out("Service", "RebootArgument", ByDesign("nothing here reboots")),
+    out("Service", "RebootArgument", ByDesign("no unit reboots the machine")),
     row("Service", "SuccessExitStatus", "success-status", Special),
     row("Service", "RestartPreventExitStatus", "restart-except", Special),
     row("Service", "RestartForceExitStatus", "restart-also", Special),
@@ -52,7 +52,7 @@ pub(super) const ROWS: &[Directive] = &[
     row("Service", "TimeoutStartFailureMode", "", Special),
     row("Service", "TimeoutStopFailureMode", "", Special),
     row("Service", "RuntimeMaxSec", "run-timeout", Timeout),
-    out("Service", "RuntimeRandomizedExtraSec", Lost("the run time is not stretched")),
+    out("Service", "RuntimeRandomizedExtraSec", Lost("no random time is added to the run time")),
     row("Service", "WatchdogSec", "watchdog", Special),
     row("Service", "RemainAfterExit", "remain", Special),
     row("Service", "GuessMainPID", "main-pid", Special),
@@ -68,7 +68,7 @@ pub(super) const ROWS: &[Directive] = &[
     row("Service", "OOMPolicy", "oom-policy", Choice(OOM)),
     out("Service", "USBFunctionDescriptors", Lost("USB functions are not set up")),
     out("Service", "USBFunctionStrings", Lost("USB functions are not set up")),
-    out("Service", "OpenFile", Lost("no file is opened for it")),
+    out("Service", "OpenFile", Lost("init opens no files for a unit")),
     out("Service", "SysVStartPriority", Silent),
     row("Process", "KillMode", "kill-mode", Choice(KILL_MODES)),
     row("Process", "KillSignal", "stop-signal", Text),
@@ -90,7 +90,7 @@ pub(super) const ROWS: &[Directive] = &[
     out("Process", "RootVerity", Refused(DISK)),
     out("Process", "MountImages", Refused(DISK)),
     out("Process", "ExtensionImages", Refused(DISK)),
-    out("Process", "ExtensionDirectories", Lost("nothing is laid over /usr")),
+    out("Process", "ExtensionDirectories", Lost("init mounts no extensions over /usr")),
     row("Process", "UMask", "umask", Special),
     row("Process", "Environment", "env", Special),
     row("Process", "EnvironmentFile", "env-file", Special),
@@ -134,7 +134,7 @@ pub(super) const ROWS: &[Directive] = &[
     row("Process", "TTYPath", "tty-path", Path),
     row("Process", "TTYReset", "tty-reset", Boolean),
     row("Process", "TTYVHangup", "tty-hangup", Boolean),
-    out("Process", "TTYVTDisallocate", ByDesign("the screen is left as it is")),
+    out("Process", "TTYVTDisallocate", ByDesign("init does not clear the screen")),
     row("Process", "TTYRows", "tty-rows", Text),
     row("Process", "TTYColumns", "tty-columns", Text),
     row("Process", "UtmpIdentifier", "utmp-id", Special),
@@ -180,12 +180,12 @@ pub(super) const ROWS: &[Directive] = &[
     row("Process", "IOReadIOPSMax", "cgroup-io-max", Special),
     row("Process", "IOWriteIOPSMax", "cgroup-io-max", Special),
     row("Process", "AllowedCPUs", "cgroup-cpuset", Special),
-    out("Process", "StartupCPUWeight", ByDesign("one weight holds at all times")),
-    out("Process", "StartupIOWeight", ByDesign("one weight holds at all times")),
-    out("Process", "StartupAllowedCPUs", ByDesign("one set holds at all times")),
+    out("Process", "StartupCPUWeight", ByDesign("one weight applies at all times")),
+    out("Process", "StartupIOWeight", ByDesign("one weight applies at all times")),
+    out("Process", "StartupAllowedCPUs", ByDesign("one set applies at all times")),
     out("Process", "AllowedMemoryNodes", Lost("memory nodes are not chosen")),
     out("Process", "IODeviceWeight", Lost("devices have no weight of their own")),
-    out("Process", "IODeviceLatencyTargetSec", Lost("latency is not held")),
+    out("Process", "IODeviceLatencyTargetSec", Lost("init sets no latency target")),
     out("Process", "ManagedOOMSwap", Lost(GOAL)),
     out("Process", "ManagedOOMMemoryPressure", Lost("memory pressure kills nothing")),
     out("Process", "ManagedOOMMemoryPressureLimit", Lost("memory pressure kills nothing")),

@@ -3,8 +3,8 @@
 use super::How::{ByDesign, Lines, Lost, Silent, Special, Text};
 use super::{Directive, Grade, out, row};
 
-const CLOSURE: &str = "the goal decides what is up, not the last command";
-const ISOLATE: &str = "a change of goal stops what the goal does not need";
+const CLOSURE: &str = "the goal decides which units are up, not the last command";
+const ISOLATE: &str = "a change of goal stops units that the goal does not need";
 
 /// Dependencies: dependency.rs. `[Install]`: install.rs. Limits of starts: service.rs.
 #[rustfmt::skip]
@@ -47,19 +47,19 @@ pub(super) const ROWS: &[Directive] = &[
     row("Unit", "OnFailureJobMode", "", Special),
     out("Unit", "OnFailureIsolate", Lost("the target joins the goal and replaces nothing")),
     row("Unit", "OnSuccessJobMode", "", Special),
-    out("Unit", "CollectMode", ByDesign("what is not needed is not kept")),
-    out("Unit", "SurviveFinalKillSignal", Lost("the last kill of a shutdown takes its processes too")),
+    out("Unit", "CollectMode", ByDesign("init keeps no unit that is not needed")),
+    out("Unit", "SurviveFinalKillSignal", Lost("the last kill of a shutdown also kills its processes")),
     out("Unit", "SourcePath", Silent),
-    out("Unit", "JobTimeoutSec", Lost("a start that waits is not given up")),
-    out("Unit", "JobRunningTimeoutSec", Lost("a start is limited by its own start timeout alone")),
-    out("Unit", "JobTimeoutAction", Lost("a start that waits is not given up")),
-    out("Unit", "JobTimeoutRebootArgument", Lost("a start that waits is not given up")),
+    out("Unit", "JobTimeoutSec", Lost("a waiting start has no timeout")),
+    out("Unit", "JobRunningTimeoutSec", Lost("only the unit's own start timeout limits a start")),
+    out("Unit", "JobTimeoutAction", Lost("a waiting start has no timeout")),
+    out("Unit", "JobTimeoutRebootArgument", Lost("a waiting start has no timeout")),
     out("Unit", "SuccessAction", Lost("the end of this unit does not end the system")),
     out("Unit", "FailureAction", Lost("a failure of this unit does not end the system")),
     out("Unit", "SuccessActionExitStatus", Lost("the end of this unit does not end the system")),
     out("Unit", "FailureActionExitStatus", Lost("a failure of this unit does not end the system")),
     out("Unit", "StartLimitAction", Special),
-    out("Unit", "RebootArgument", ByDesign("nothing here reboots")),
+    out("Unit", "RebootArgument", ByDesign("no unit reboots the machine")),
     row("Install", "WantedBy", "wanted-by", Special),
     row("Install", "RequiredBy", "required-by", Special),
     row("Install", "UpheldBy", "wanted-by", Special),

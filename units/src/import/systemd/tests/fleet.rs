@@ -3,7 +3,7 @@
 use super::{service, values};
 
 #[test]
-fn an_exclusive_unit_of_a_cluster_stops_promptly() {
+fn exclusive_unit_of_a_cluster_stops_promptly() {
     let of = |text: &str| values(&service(text), "stop-promptly");
     assert_eq!(of("[X-Fleet]\nExclusive=true"), ["yes"]);
     assert_eq!(of("[X-Fleet]\nExclusive=true\nExclusive=no\nGlobal=yes"), [""; 0]);

@@ -4,7 +4,7 @@ use super::super::unit_text;
 use super::service;
 
 #[test]
-fn the_work_grows_with_the_file_and_no_faster() {
+fn import_cost_grows_linearly_with_the_file() {
     let lines =
         |line: &dyn Fn(usize) -> String, count: usize| -> String { (0..count).map(line).collect() };
     let unknown = |n: usize| format!("A{n}=1\n");
@@ -18,7 +18,7 @@ fn the_work_grows_with_the_file_and_no_faster() {
 }
 
 #[test]
-fn a_long_name_of_a_section_is_held_once() {
+fn section_name_is_stored_once_for_all_its_assignments() {
     let text = format!("[X-{}]\n{}", "x".repeat(1_000), "A=1\n".repeat(100));
     let read = unit_text::parse(&"a".into(), text.as_bytes()).unwrap();
     let first = &read.options[0].section;

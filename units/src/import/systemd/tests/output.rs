@@ -4,7 +4,7 @@ use super::{clean, said, service, values};
 use crate::text::diagnostic::Severity;
 
 #[test]
-fn output_that_no_longer_goes_to_the_console_is_told() {
+fn dropped_console_output_is_reported() {
     for (text, key, value) in [
         ("StandardError=journal+console\n", "stderr", None),
         ("StandardOutput=null\nStandardError=syslog+console\n", "stderr", Some("log")),
@@ -22,7 +22,7 @@ fn output_that_no_longer_goes_to_the_console_is_told() {
 }
 
 #[test]
-fn priorities_and_job_modes_are_taken_over_or_told() {
+fn log_priorities_and_job_modes_are_imported_or_reported() {
     for (text, prefix, level, facility) in [
         ("", Some("yes"), None, None),
         ("SyslogLevelPrefix=no\n", None, None, None),

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn prefixes_are_written_in_one_order_and_double_exclamation_mark_is_dropped() {
+fn prefixes_are_written_in_a_fixed_order_without_double_exclamation_mark() {
     for (prefixes, native) in [
         ("", ""),
         ("-", "-"),
@@ -28,7 +28,7 @@ fn prefixes_are_written_in_one_order_and_double_exclamation_mark_is_dropped() {
 }
 
 #[test]
-fn prefixes_that_do_not_go_together_refuse_the_unit() {
+fn incompatible_prefixes_refuse_the_unit() {
     for prefixes in [
         "--", "@@", "::", "++", "+!", "!+", "!!+", "+!!", "!!!", "!!!!", "-!!-!", "|", "|-", "-|!!",
     ] {
@@ -39,7 +39,7 @@ fn prefixes_that_do_not_go_together_refuse_the_unit() {
 }
 
 #[test]
-fn full_rights_of_commands_within_a_root_directory_are_refused() {
+fn plus_prefix_with_a_root_directory_refuses_the_unit() {
     let text = "User=nobody\nRootDirectory=/srv\nPermissionsStartOnly=yes\nExecStop=/bin/b\n";
     assert_eq!(said(&service(text), Severity::Error).len(), 1);
     let stop = service("User=nobody\nPermissionsStartOnly=yes\nExecStop=!/bin/b\n");

@@ -10,7 +10,7 @@ fn notes(imported: &Imported) -> Vec<(u32, &str)> {
 }
 
 #[test]
-fn an_empty_condition_takes_back_all_kinds_of_conditions() {
+fn empty_condition_resets_conditions_of_all_kinds() {
     let text = "[Unit]\nConditionPathExists=/a\nConditionUser=root\nAssertPathExists=/b\n\
                 ConditionHost=\nConditionPathExists=|!/c\n[Service]\nExecStart=/bin/x\n";
     let one = import("a.service", text);
@@ -20,7 +20,7 @@ fn an_empty_condition_takes_back_all_kinds_of_conditions() {
 }
 
 #[test]
-fn an_empty_on_directive_takes_back_all_times_of_a_timer() {
+fn empty_on_directive_resets_all_times_of_a_timer() {
     let text = "[Timer]\nOnCalendar=daily\nOnBootSec=5min\nOnUnitActiveSec=\nOnActiveSec=1h\n";
     let one = import("a.timer", text);
     assert_eq!(values(&one, "timer-calendar"), Vec::<String>::new());
@@ -29,7 +29,7 @@ fn an_empty_on_directive_takes_back_all_times_of_a_timer() {
 }
 
 #[test]
-fn an_empty_listen_directive_takes_back_all_addresses_of_a_socket() {
+fn empty_listen_directive_resets_all_addresses_of_a_socket() {
     let text =
         "[Socket]\nListenStream=/run/a\nListenFIFO=/run/b\nListenDatagram=\nListenStream=80\n";
     let one = import("a.socket", text);
@@ -38,7 +38,7 @@ fn an_empty_listen_directive_takes_back_all_addresses_of_a_socket() {
 }
 
 #[test]
-fn an_empty_path_directive_takes_back_all_paths() {
+fn empty_path_directive_resets_all_paths() {
     let text = "[Path]\nPathExists=/a\nPathChanged=/b\nPathModified=\nDirectoryNotEmpty=/c\n";
     let one = import("a.path", text);
     assert_eq!(values(&one, "path-exists"), Vec::<String>::new());
@@ -47,7 +47,7 @@ fn an_empty_path_directive_takes_back_all_paths() {
 }
 
 #[test]
-fn a_part_that_is_not_honoured_is_noted_where_the_value_uses_it_and_once() {
+fn unsupported_part_of_a_directive_is_noted_once_if_the_value_uses_it() {
     let text = "EnvironmentFile=/etc/a\nEnvironmentFile=/etc/b.d/*\nEnvironmentFile=-/etc/c?\n";
     let one = service(text);
     let expected =
@@ -57,7 +57,7 @@ fn a_part_that_is_not_honoured_is_noted_where_the_value_uses_it_and_once() {
 }
 
 #[test]
-fn a_file_of_variables_may_be_named_twice() {
+fn environment_file_named_twice_is_kept_twice() {
     let one = service("EnvironmentFile=/a\nEnvironmentFile=/b\nEnvironmentFile=-/a\n");
     assert_eq!(values(&one, "env-file"), ["/a", "/b", "-/a"]);
     let one =
@@ -66,7 +66,7 @@ fn a_file_of_variables_may_be_named_twice() {
 }
 
 #[test]
-fn a_socket_that_accepts_takes_no_service() {
+fn accepting_socket_with_a_service_is_refused() {
     let text = "[Socket]\nListenStream=/run/a\nAccept=yes\nService=b.service\n";
     let one = import("a.socket", text);
     let said = one.manifest.diagnostics.iter();
@@ -104,7 +104,7 @@ fn capability_sets_are_merged_replaced_and_inverted_as_in_systemd() {
 }
 
 #[test]
-fn a_limit_of_nice_with_a_sign_is_a_nice_level() {
+fn signed_nice_limit_is_read_as_a_nice_level() {
     for (value, limit) in [("+5", "15"), ("-20", "40"), ("+19:-1", "1:21"), ("7", "7")] {
         let one = service(&format!("LimitNICE={value}\n"));
         assert_eq!(values(&one, "limits"), [format!("nice={limit}")], "{value}");
@@ -112,7 +112,7 @@ fn a_limit_of_nice_with_a_sign_is_a_nice_level() {
 }
 
 #[test]
-fn a_specifier_of_the_path_of_the_unit_file_refuses_the_unit() {
+fn specifier_for_the_unit_file_path_refuses_the_unit() {
     for specifier in ["%y", "%Y"] {
         let one = service(&format!("ExecStop=/bin/x {specifier}\n"));
         let told = said(&one, Severity::Error);

@@ -7,7 +7,7 @@ fn notes(imported: &Imported) -> Vec<(u32, String)> {
 }
 
 #[test]
-fn a_delay_of_a_restart_is_a_span_that_stays_the_same() {
+fn restart_delay_is_constant_by_default() {
     for (text, delay) in [
         ("", "100ms"),
         ("RestartSec=5\n", "5s"),
@@ -21,7 +21,7 @@ fn a_delay_of_a_restart_is_a_span_that_stays_the_same() {
 }
 
 #[test]
-fn the_delay_holds_for_a_restart_that_an_exit_status_forces() {
+fn restart_forced_by_an_exit_status_has_the_same_delay() {
     let web = service("RestartForceExitStatus=75\nRestartSec=3s\n");
     assert_eq!(values(&web, "restart"), ["never"]);
     assert_eq!(values(&web, "restart-also"), ["75"]);
@@ -31,7 +31,7 @@ fn the_delay_holds_for_a_restart_that_an_exit_status_forces() {
 }
 
 #[test]
-fn each_name_of_an_exit_status_and_each_signal_is_known() {
+fn every_name_of_an_exit_status_and_every_signal_is_parsed() {
     let names = "SUCCESS FAILURE NOTRUNNING TEMPFAIL CONFIG CHDIR MEMORY OOM_ADJUST STDERR PAM \
                  NAMESPACE SECCOMP APPARMOR_PROFILE ADDRESS_FAMILIES RUNTIME_DIRECTORY CHOWN \
                  CREDENTIALS BPF EXCEPTION 250 SIGKILL RTMIN+3";
@@ -53,7 +53,7 @@ fn each_name_of_an_exit_status_and_each_signal_is_known() {
 }
 
 #[test]
-fn lists_of_exit_statuses_are_merged_and_taken_back() {
+fn lists_of_exit_statuses_are_merged_and_reset() {
     for (name, key, before) in [
         ("SuccessExitStatus", "success-status", 5),
         ("RestartPreventExitStatus", "restart-except", 0),
@@ -67,7 +67,7 @@ fn lists_of_exit_statuses_are_merged_and_taken_back() {
 }
 
 #[test]
-fn a_oneshot_that_restarts_after_a_success_is_refused() {
+fn oneshot_that_restarts_after_a_success_is_refused() {
     for word in ["always", "on-success"] {
         let job = service(&format!("Type=oneshot\nRestart={word}\n"));
         assert_eq!(said(&job, Severity::Error)[0].0, 4, "{word}");
@@ -77,7 +77,7 @@ fn a_oneshot_that_restarts_after_a_success_is_refused() {
 }
 
 #[test]
-fn starts_are_limited_by_default_and_not_by_an_interval_of_zero() {
+fn start_limit_applies_by_default_and_is_off_for_an_interval_of_zero() {
     for (text, limit) in [
         ("", "5/10s"),
         ("[Unit]\nStartLimitIntervalSec=0\n", "none"),
@@ -90,7 +90,7 @@ fn starts_are_limited_by_default_and_not_by_an_interval_of_zero() {
 }
 
 #[test]
-fn a_burst_of_more_failures_than_are_remembered_is_noted() {
+fn start_limit_burst_above_the_maximum_is_noted() {
     let web = service("[Unit]\nStartLimitIntervalSec=1h\nStartLimitBurst=1000\n");
     assert_eq!(values(&web, "restart-limit"), ["256/1h"]);
     let told = "StartLimitBurst=: at most 256 failures within the interval are counted";
@@ -100,7 +100,7 @@ fn a_burst_of_more_failures_than_are_remembered_is_noted() {
 }
 
 #[test]
-fn a_limit_of_starts_that_counts_failures_alone_is_noted() {
+fn start_limit_that_counts_only_failures_is_noted() {
     let web = service("[Unit]\nStartLimitIntervalSec=1min\nStartLimitBurst=3\n");
     assert_eq!(
         notes(&web),
@@ -119,7 +119,7 @@ fn a_limit_of_starts_that_counts_failures_alone_is_noted() {
 }
 
 #[test]
-fn a_program_that_cannot_be_executed_is_noted_where_systemd_tries_it_again_for_ever() {
+fn exec_error_that_systemd_retries_without_limit_is_noted() {
     let expected = "Restart=: a program that cannot be executed is not tried again until the \
                     unit is started by hand";
     for (text, told) in [
@@ -135,7 +135,7 @@ fn a_program_that_cannot_be_executed_is_noted_where_systemd_tries_it_again_for_e
 }
 
 #[test]
-fn an_action_of_a_limit_is_told_to_be_dropped() {
+fn start_limit_action_is_reported_as_dropped() {
     for text in ["StartLimitAction=reboot\n", "[Unit]\nStartLimitAction=poweroff-force\n"] {
         let told = said(&service(text), Severity::Warning);
         let expected =
@@ -147,7 +147,7 @@ fn an_action_of_a_limit_is_told_to_be_dropped() {
 }
 
 #[test]
-fn an_alarm_waits_for_the_last_start_that_the_limit_allows() {
+fn on_failure_verdict_equals_the_start_limit_burst() {
     let web = service("Restart=on-failure\n[Unit]\nOnFailure=mail.service\n");
     assert_eq!(values(&web, "on-failure"), ["mail.service"]);
     assert_eq!(values(&web, "failure-verdict"), ["5"]);
@@ -163,7 +163,7 @@ fn an_alarm_waits_for_the_last_start_that_the_limit_allows() {
 }
 
 #[test]
-fn an_activation_by_success_is_noted() {
+fn on_success_is_noted_because_a_stop_does_not_trigger_it() {
     let told = notes(&service("[Unit]\nOnSuccess=a.service\n"));
     assert_eq!(told.len(), 1);
     assert!(told[0].0 == 4 && told[0].1.contains("a stop does not"), "{told:?}");

@@ -8,7 +8,7 @@ fn notes(imported: &Imported) -> Vec<(u32, String)> {
 }
 
 #[test]
-fn booleans_of_conditions_are_those_of_systemd() {
+fn booleans_of_conditions_are_parsed_as_in_systemd() {
     for (value, expected) in [
         ("1", "yes"),
         ("true", "yes"),
@@ -32,13 +32,13 @@ fn booleans_of_conditions_are_those_of_systemd() {
 }
 
 #[test]
-fn parts_of_conditions_and_assertions_that_differ_are_noted() {
+fn differences_of_conditions_and_assertions_are_noted() {
     for (text, part) in [
-        ("AssertPathExists=/x\n", "the unit is failed where it does not hold"),
+        ("AssertPathExists=/x\n", "the unit fails if it is not met"),
         ("ConditionMemory=1G\n", "the memory of the machine is compared"),
         ("AssertMemory=1G\n", "the memory of the machine is compared"),
-        ("ConditionFirstBoot=yes\n", "the machine id at the moment of the start decides alone"),
-        ("AssertFirstBoot=yes\n", "the machine id at the moment of the start decides alone"),
+        ("ConditionFirstBoot=yes\n", "only the machine id at the time of the start counts"),
+        ("AssertFirstBoot=yes\n", "only the machine id at the time of the start counts"),
     ] {
         let told = notes(&service(&format!("[Unit]\n{text}")));
         assert!(told.iter().any(|(line, said)| *line == 4 && said.contains(part)), "{told:?}");
@@ -47,7 +47,7 @@ fn parts_of_conditions_and_assertions_that_differ_are_noted() {
 }
 
 #[test]
-fn a_unit_without_processes_is_told_that_it_has_no_conditions() {
+fn condition_of_a_unit_without_processes_is_reported_as_dropped() {
     for (name, text) in [
         ("a.target", ""),
         ("a.socket", "[Socket]\nListenStream=/run/a\n"),
@@ -64,7 +64,7 @@ fn a_unit_without_processes_is_told_that_it_has_no_conditions() {
 }
 
 #[test]
-fn each_form_of_an_address_is_taken_over_and_readable() {
+fn every_address_form_is_imported_and_parsed_again() {
     let forms = [
         ("/run/x.sock", "/run/x.sock"),
         ("@name", "@name"),
@@ -94,7 +94,7 @@ fn each_form_of_an_address_is_taken_over_and_readable() {
 }
 
 #[test]
-fn several_addresses_stay_in_the_order_of_the_file() {
+fn addresses_keep_the_order_of_the_file() {
     let text = "[Socket]\nListenStream=2\nListenStream=/run/a\nListenStream=1\nListenFIFO=/run/f\n\
                 ListenNetlink=kobject-uevent 1\nListenSpecial=/dev/x\n";
     let unit = import("a.socket", text);
@@ -122,7 +122,7 @@ fn unsupported_listen_directive_refuses_the_socket() {
 }
 
 #[test]
-fn a_socket_that_accepts_brings_in_instances_of_the_template_of_its_name() {
+fn accepting_socket_activates_the_template_of_its_name() {
     let unit = import("echo.socket", "[Socket]\nListenStream=7\nAccept=yes\n");
     clean(&unit);
     assert_eq!(values(&unit, "activates"), ["echo@.service"]);
@@ -132,13 +132,13 @@ fn a_socket_that_accepts_brings_in_instances_of_the_template_of_its_name() {
 }
 
 #[test]
-fn sockets_of_a_service_are_merged_and_started_before_it() {
+fn sockets_directive_pulls_in_sockets_before_the_service() {
     let web = service("Sockets=a.socket\nSockets=b.socket c.socket\n");
     assert_eq!(values(&web, "depends-ms")[..3], ["a.socket", "b.socket", "c.socket"]);
 }
 
 #[test]
-fn each_time_of_a_timer_is_a_span_and_several_are_kept() {
+fn timer_spans_are_imported_and_repeated_ones_are_kept() {
     for (name, key) in [
         ("OnActiveSec", "timer-active"),
         ("OnBootSec", "timer-boot"),
@@ -157,7 +157,7 @@ fn each_time_of_a_timer_is_a_span_and_several_are_kept() {
 }
 
 #[test]
-fn a_timer_of_the_calendar_waits_for_a_clock_that_is_set() {
+fn calendar_timer_is_ordered_after_the_time_targets() {
     let timer = import("a.timer", "[Timer]\nOnCalendar=daily\n");
     let after = values(&timer, "after");
     assert!(
@@ -170,7 +170,7 @@ fn a_timer_of_the_calendar_waits_for_a_clock_that_is_set() {
 }
 
 #[test]
-fn parts_of_timers_that_differ_are_told() {
+fn differences_of_timers_are_reported() {
     let timer = import("a.timer", "[Timer]\nOnBootSec=1\nAccuracySec=1h\nWakeSystem=yes\n");
     let told = notes(&timer);
     assert!(told.len() == 1 && told[0].0 == 3 && told[0].1.contains("not stable"), "{told:?}");
@@ -186,7 +186,7 @@ fn parts_of_timers_that_differ_are_told() {
 }
 
 #[test]
-fn stops_that_are_passed_on_are_told_to_be_dropped() {
+fn propagates_stop_to_is_reported_as_dropped() {
     let web = service("[Unit]\nPropagatesStopTo=a.service\n");
     let told = said(&web, Severity::Warning);
     assert_eq!(
@@ -196,7 +196,7 @@ fn stops_that_are_passed_on_are_told_to_be_dropped() {
 }
 
 #[test]
-fn older_names_of_relations_mean_the_same() {
+fn old_names_of_relations_are_synonyms() {
     for (old, new) in [
         ("RequiresOverridable", "Requires"),
         ("RequisiteOverridable", "Requisite"),

@@ -25,7 +25,7 @@ fn lines_of_blocks(text: &str) -> Vec<u32> {
 }
 
 #[track_caller]
-fn each_line_has_one_fate(name: &str, text: &[u8]) {
+fn each_line_has_one_outcome(name: &str, text: &[u8]) {
     let imported = convert(name, &name.into(), text, "/etc/init.d/x");
     let text = String::from_utf8_lossy(text);
     let outcomes = imported.outcomes.iter().filter(|directive| &*directive.section == "INIT INFO");
@@ -42,22 +42,22 @@ fn each_line_has_one_fate(name: &str, text: &[u8]) {
 }
 
 #[test]
-fn every_cut_and_every_flipped_bit_of_the_samples_is_survived_and_no_line_is_without_a_fate() {
+fn damaged_sample_is_converted_without_a_panic_and_each_line_has_an_outcome() {
     for (name, text) in SAMPLES {
         for at in 0..text.len() {
-            each_line_has_one_fate(name, &text.as_bytes()[..at]);
+            each_line_has_one_outcome(name, &text.as_bytes()[..at]);
             let mut changed = text.as_bytes().to_vec();
             changed[at] ^= 1 << (at % 8);
-            each_line_has_one_fate(name, &changed);
+            each_line_has_one_outcome(name, &changed);
         }
     }
 }
 
 proptest::proptest! {
     #[test]
-    fn any_header_has_a_fate_for_each_of_its_lines(
+    fn each_line_of_any_header_has_an_outcome(
         text in "(### (BEGIN|END) INIT INFO\n|# (Provides|Required-Start|Should-Stop|X-Start-Before|Default-Start|Description|X-Own|pidfile|chkconfig): |[ab$@:/#\t-]|\\$all|\\$network|/run/x|[0-6S]|\n|\n# |\n#  |reload\\)){0,60}",
     ) {
-        each_line_has_one_fate("a", text.as_bytes());
+        each_line_has_one_outcome("a", text.as_bytes());
     }
 }
