@@ -54,7 +54,7 @@ fn serve(options: options::Options, limits: OwnLimits) -> ExitCode {
         return restore::check(word);
     }
     let mode = boot::find_mode(options.container);
-    let options = options.without_command(mode);
+    let options = options.for_mode(mode);
     if let Some(answered) = options.answer(mode) {
         return answered;
     }

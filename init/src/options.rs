@@ -102,7 +102,7 @@ impl Options {
         options
     }
 
-    /// Takes the words after `--`. Its unit is the goal, and its exit ends init.
+    /// Takes the words after `--`.
     fn take_command(&mut self, words: impl Iterator<Item = OsString>) {
         let paths = &self.paths;
         let without_use = [
@@ -122,15 +122,17 @@ impl Options {
             self.unknown.push("a command is missing after --".to_string());
         }
         self.paths.command = Some(words);
-        self.target = Name::new(Sole::UNIT).ok();
-        self.exit_with.clone_from(&self.target);
     }
 
-    /// Drops the command on a machine: PID 1 must not exit there.
-    pub(crate) fn without_command(mut self, mode: Mode) -> Options {
+    /// Makes the command the goal, and its exit that of init. Drops it on a machine: PID 1 must not
+    /// exit there.
+    pub(crate) fn for_mode(mut self, mode: Mode) -> Options {
         if mode == Mode::Machine && self.paths.command.take().is_some() {
-            (self.target, self.exit_with) = (None, None);
             self.unknown.push("-- CMD is for containers".to_string());
+        }
+        if self.paths.command.is_some() {
+            self.target = Name::new(Sole::UNIT).ok();
+            self.exit_with.clone_from(&self.target);
         }
         self
     }
@@ -273,12 +275,13 @@ mod tests {
         assert!(options.unknown.is_empty() && options.paths.units.is_empty());
         let words: Vec<String> = ["sh", "--units", "/x", "--"].map(String::from).into();
         assert_eq!(options.paths.command, Some(words));
-        assert_eq!(options.target.as_ref().map(Name::as_str), Some(Sole::UNIT));
-        assert_eq!(options.exit_with, options.target);
-        let on_machine = options.clone().without_command(Mode::Machine);
+        let in_container = options.for_mode(Mode::Container);
+        assert_eq!(in_container.target.as_ref().map(Name::as_str), Some(Sole::UNIT));
+        assert_eq!(in_container.exit_with, in_container.target);
+        let on_machine = parse(&["--target", "rescue", "--", "sh"]).for_mode(Mode::Machine);
         assert_eq!((on_machine.paths.command, on_machine.exit_with), (None, None));
-        assert_eq!(on_machine.unknown.len(), 1);
-        assert_eq!(options.clone().without_command(Mode::Container), options);
+        assert_eq!(on_machine.target.as_ref().map(Name::as_str), Some("rescue"));
+        assert_eq!(on_machine.unknown.len(), 2);
     }
 
     #[test]

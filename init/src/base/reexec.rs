@@ -30,12 +30,8 @@ pub(crate) fn arguments_in(word: String, is_new_root: bool) -> Vec<CString> {
     if is_new_root {
         given = without_target(given);
     }
-    given
-        .into_iter()
-        .chain([OsString::from(word)])
-        .chain(command)
-        .filter_map(|word| CString::new(word.into_vec()).ok())
-        .collect()
+    given.insert(given.len().min(1), OsString::from(word));
+    given.into_iter().chain(command).filter_map(|word| CString::new(word.into_vec()).ok()).collect()
 }
 
 fn without_target(given: Vec<OsString>) -> Vec<OsString> {

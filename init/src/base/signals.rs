@@ -112,7 +112,8 @@ const MEANINGS: [(i32, Asked); 15] = [
 /// get.
 fn all_meanings() -> impl Iterator<Item = (i32, Asked)> {
     let deadly = [libc::SIGXCPU, libc::SIGPROF, libc::SIGIO, libc::SIGSTKFLT];
-    let named = deadly.into_iter().chain([libc::SIGCONT, libc::SIGURG]);
+    // SIGURG is init's own (`sys/no_linger.rs`).
+    let named = deadly.into_iter().chain([libc::SIGCONT]);
     let rest = named.chain(RTMIN..=i32::from(LAST));
     let has_meaning = |signal: &i32| MEANINGS.iter().any(|(of, _)| of == signal);
     let rest = rest.filter(move |signal| !has_meaning(signal));

@@ -131,6 +131,7 @@ impl Client {
 
     /// Registers the stream with the poll.
     pub(super) fn watch(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        socket::keep_urgent_bytes(self.stream.as_fd())?;
         self.watches_writes = self.unsent() > 0;
         let interest = self.interest();
         registry.register(&mut *self.stream, token, interest)

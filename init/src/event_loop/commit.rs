@@ -85,8 +85,7 @@ impl Init {
                     Some((kind, place)) if *kind == Kind::Unit as u8 => {
                         place.try_into().is_ok_and(|place| u32::from_be_bytes(place) < count)
                     }
-                    // A newer init wrote the others, and the next one would read them.
-                    Some((kind, _)) => *kind <= Kind::LAST,
+                    Some((kind, _)) => Kind::is_in_use(*kind),
                     None => false,
                 });
                 (0..count).collect()

@@ -42,21 +42,23 @@ impl Init {
         }
     }
 
-    /// Passes a signal on to the command of `init -- CMD`. If it is not executed yet or has ended,
-    /// the signals that request a shutdown end init as they would have ended the command.
+    /// Passes a signal on to the command of `init -- CMD`, or to its remaining processes if it has
+    /// ended. Before it is executed, the signals that request a shutdown end init as they would
+    /// have ended the command. In a shutdown, they also hasten it.
     pub(crate) fn forward(&mut self, number: i32) {
         let run = self.options.target.as_ref().and_then(|name| self.runs.latest(name));
         let run = run.filter(|run| self.are_reported(*run));
         let Ok(signal) = u8::try_from(number) else { return };
+        let ends = signals::end_by(number, self.mode).is_some();
+        if ends && (run.is_none() || self.ending.is_under_way()) {
+            self.interrupted(Shutdown::Exit(signal.saturating_add(128)));
+        }
         match run.and_then(|run| self.runs.signal_main(run, signal)) {
             Some(Ok(())) => {}
             Some(Err(why)) => {
                 self.say(Level::Warning, format_args!("cannot forward signal {number}: {why}"));
             }
-            None if signals::end_by(number, self.mode).is_some() => {
-                self.interrupted(Shutdown::Exit(signal.saturating_add(128)));
-            }
-            None => {}
+            None => run.into_iter().for_each(|run| self.tracker.signal(run, signal, None)),
         }
     }
 

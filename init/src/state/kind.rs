@@ -65,6 +65,12 @@ impl Kind {
     /// The highest number in use.
     pub(crate) const LAST: u8 = Kind::Order as u8;
 
+    /// Returns true if this version writes records of this kind. It removes those of others: a
+    /// newer init wrote them, or an older one (15 and 17, parts of the event log).
+    pub(crate) fn is_in_use(number: u8) -> bool {
+        number <= Kind::LAST && ![15, 17].contains(&number)
+    }
+
     /// The key of the only record of this kind.
     pub(crate) fn key(self) -> [u8; 1] {
         [self as u8]

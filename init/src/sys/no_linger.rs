@@ -73,10 +73,10 @@ pub(crate) mod tests {
     use super::super::{process, socket, wait};
     use super::*;
     use groundstate_units::spec::Exit;
-    use nix::sys::socket::{setsockopt, sockopt};
-    use std::io::Write;
+    use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg, setsockopt, sockopt};
+    use std::io::{IoSlice, Write};
     use std::net::{TcpListener, TcpStream};
-    use std::os::fd::{AsFd, OwnedFd};
+    use std::os::fd::{AsFd, AsRawFd, OwnedFd};
     use std::os::unix::net::UnixStream;
 
     /// A connection whose close blocks for an hour, because the peer reads nothing.
@@ -113,6 +113,30 @@ pub(crate) mod tests {
             socket::send(theirs.as_fd(), b"x", &[connection.as_fd()]).unwrap();
             drop(connection);
             close_without_linger(|| drop(ours));
+        });
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "fork")]
+    fn descriptors_of_urgent_bytes_block_no_process() {
+        assert_ends(|| {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            let (connection, _listener) = stuck();
+            let (numbers, bytes) = ([connection.as_raw_fd()], [IoSlice::new(b"!")]);
+            let rights = [ControlMessage::ScmRights(&numbers)];
+            let sent = sendmsg::<()>(theirs.as_raw_fd(), &bytes, &rights, MsgFlags::MSG_OOB, None);
+            // Kernels without MSG_OOB for this family have no urgent bytes.
+            if sent.is_err() {
+                return;
+            }
+            drop(connection);
+            socket::send(theirs.as_fd(), b"x", &[]).unwrap();
+            socket::keep_urgent_bytes(ours.as_fd()).unwrap();
+            let mut received = 0;
+            while received < 2 {
+                let got = socket::receive_some(ours.as_fd(), &mut [0; 4], 0).unwrap();
+                received += got.length;
+            }
         });
     }
 

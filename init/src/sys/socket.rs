@@ -136,8 +136,14 @@ pub(crate) fn look(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Rece
     receive_with(socket, buffer, CONTROL, libc::MSG_PEEK)
 }
 
+/// Makes urgent bytes (MSG_OOB) ordinary bytes of the stream (SO_OOBINLINE of socket(7)). Otherwise
+/// a receive skips them and closes their descriptors, and a peek does not show them.
+pub(crate) fn keep_urgent_bytes(stream: BorrowedFd<'_>) -> io::Result<()> {
+    set_option(stream, libc::SOL_SOCKET, libc::SO_OOBINLINE, 1)
+}
+
 /// Receives bytes of a stream with at most `most` of their descriptors; the kernel closes the
-/// others. For a socket without credentials.
+/// others. For a socket without credentials, and with [`keep_urgent_bytes`] if it is a stream.
 pub(crate) fn receive_some(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],

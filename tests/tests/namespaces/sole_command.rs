@@ -172,6 +172,20 @@ fn orphan_is_reaped_and_processes_that_outlive_the_command_are_ended() {
 }
 
 #[test]
+fn term_after_the_exit_of_the_command_does_not_change_the_exit_status() {
+    let script = "trap '' TERM; (while :; do sleep 0.02; done) & echo ready; \
+                  while [ ! -e DIR/go ]; do sleep 0.02; done; exit 5";
+    let files = Sandbox::new();
+    let script = script.replace("DIR", files.dir().to_str().unwrap());
+    let mut init = ready(Boot::new(files), &script);
+    let main = init.main_of("command");
+    init.sandbox.put("go", "");
+    until("the command has exited", || (!main.is_alive()).then_some(()));
+    init.process().signal(Signal::SIGTERM);
+    assert_eq!(shell_code(init.ended()), 5, "{}", init.output());
+}
+
+#[test]
 fn initctl_shows_the_command_and_can_reload_and_upgrade() {
     let boot = Boot::new(Sandbox::new()).command(&["sleep", "1000"]);
     let init = boot.start("");
