@@ -1,5 +1,5 @@
-//! The three states that a user can request for a unit. The state a unit has reached is
-//! [`crate::unit_state`].
+//! The three states that a user can request for a unit. [`crate::snapshot::Snapshot::reached_by`]
+//! returns the state that a unit has reached.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -1,6 +1,6 @@
 //! Cache of everything that etcd holds about the cluster.
 //! A task keeps a [`Snapshot`] current from one reading and a watch. It reads again when the watch
-//! is lost or stale. The cache is never emptied because etcd does not answer; [`Health`] tells how
+//! is lost or stale. The cache keeps its content while etcd does not answer; [`Health`] tells how
 //! old it is.
 
 mod withholding;

@@ -173,9 +173,9 @@ impl Candidate {
     }
 
     /// Stands for election. The machines' own leases decide who leads, so that losing candidates
-    /// request nothing from etcd. Only the winner requests a leader lease. If a winner is
-    /// interrupted before that, it continues there; otherwise the key expires with the machine's
-    /// lease.
+    /// request nothing from etcd. Only the winner requests a leader lease. A winner that is
+    /// interrupted before that requests it when it stands again. If it never does, the key expires
+    /// with the machine's lease.
     async fn term(&mut self) -> Result<(), Over> {
         let store = self.cache.store().clone();
         let keys = self.cache.keys().clone();

@@ -56,9 +56,9 @@ pub struct UnitRunner {
     put: Option<SourceSet>,
     /// The last known source, while the current one is unknown.
     had: Option<SourceSet>,
-    /// The file hashes of that source, once init has reported the states after it.
+    /// The file hashes of the source that init's last reported states belong to.
     hashes: Hashes,
-    /// The file hashes of the source until then.
+    /// The file hashes of a newer source, until init has reported the states under it.
     fresh: Option<Hashes>,
     /// The file hashes of running processes, which may be older than the files at init.
     running: Hashes,

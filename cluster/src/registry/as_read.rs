@@ -66,8 +66,8 @@ pub(super) fn peers_as_read(
     transaction
 }
 
-/// Requires that the unit which causes the move is unchanged, unless it moves in the same group. It
-/// displaces the moved unit, or the moved unit follows it.
+/// Requires that the unit which causes the move is unchanged, unless it moves in the same group.
+/// The cause is a unit that displaces the moved unit, or one that the moved unit follows.
 pub(super) fn cause_as_read(
     snapshot: &Snapshot,
     transaction: Transaction,

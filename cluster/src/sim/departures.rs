@@ -70,7 +70,7 @@ impl Departures {
 
     /// Returns the departures that the engine on `leader` can know. In a gap between its watch and
     /// its next reading it sees neither short visits nor short absences. With `late`, a departure
-    /// counts only if the leader had received its registration by its last write.
+    /// counts only if the leader, when it last wrote, had received the registration before it.
     pub fn seen_by(&self, leader: usize, id: &MachineId, late: bool) -> Vec<Departure> {
         let leads = self.leads.get(&leader);
         let unheard = leads.and_then(|(task, _)| self.unheard.get(task));

@@ -38,8 +38,8 @@ impl Rolling<'_> {
     }
 
     /// Restores a unit. A unit that was in another rollout had two files. Then the machines that
-    /// only this rollout reached get the older file back first. Returns false if the unit already
-    /// has its old file.
+    /// the other rollout had not reached get the older file back first. Returns false if the unit
+    /// already has its old file.
     async fn restore(&mut self, Done { old, made }: &Done) -> Result<bool, Trouble> {
         let (limit, mut new) = (self.patience(), self.file.hash());
         if let Some((older, machines)) = self.other_rollout(old, &new).await? {
@@ -55,8 +55,8 @@ impl Rolling<'_> {
     }
 
     /// For a unit that was in another rollout: returns the unit before that rollout, and the
-    /// machines whose older file only this rollout replaced. `None` in place of the machines means
-    /// all.
+    /// machines that the other rollout had not reached: only this rollout replaced their file.
+    /// `None` in place of the machines means all.
     async fn other_rollout(
         &mut self,
         old: &Unit,

@@ -28,7 +28,8 @@ const PROMPT: Duration = Duration::from_secs(6);
 const MOMENT: Duration = Duration::from_millis(1_500);
 /// Damping that an engine adds for a departure which the invariant does not count.
 const ONE_GOING: Duration = Duration::from_secs(10);
-/// Two leader leases in intervals; the successor starts with a reading.
+/// The duration of two leader leases, in reconcile intervals. By then a successor leads and has
+/// made its first reading.
 const TERM: u32 = 10;
 
 /// Returns the units that a write placed, and their machines.
