@@ -60,8 +60,8 @@ impl EventStream {
         })
     }
 
-    /// Returns the next event. Returns `None` if init does not come back, or the second connection
-    /// is lost too before an answer.
+    /// Returns the next event. Returns `None` if init does not come back, or if the new connection
+    /// is lost before an answer too.
     pub(crate) fn next(&mut self) -> Result<Option<Box<RawValue>>, Error> {
         loop {
             if let Some(event) = self.connection.next::<Box<RawValue>>()? {

@@ -6,11 +6,11 @@ use std::io;
 /// The exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Exit {
-    /// Done.
+    /// The command succeeded.
     Done = 0,
     /// Done, but the result is a failure.
     Bad = 1,
-    /// Timed out.
+    /// The timeout expired.
     TimedOut = 2,
     /// The command line is invalid.
     Usage = 64,
@@ -18,7 +18,7 @@ pub(crate) enum Exit {
     Refused = 65,
     /// No init at the socket.
     NoInit = 69,
-    /// Not allowed.
+    /// The caller has no permission.
     Denied = 77,
 }
 
@@ -27,7 +27,7 @@ pub(crate) enum Exit {
 pub(crate) enum Error {
     /// A failure that is still to be printed.
     Failed(Exit, Failure),
-    /// Already printed.
+    /// The error was already printed.
     Said(Exit),
     /// stdout is closed: exit silently.
     Unread,

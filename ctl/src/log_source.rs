@@ -25,7 +25,7 @@ pub(crate) enum Piece {
     Line(ShownLine),
     /// The end of the stream.
     End {
-        /// Always true.
+        /// The mark of the end; always true.
         #[serde(rename = "end")]
         _end: bool,
     },
@@ -92,7 +92,7 @@ pub(crate) fn tail(session: &Session, unit: &str, lines: u64) -> Vec<String> {
 }
 
 /// Prints lines from the log files while the logger does not answer. `units` are unit names.
-/// `choose` may drop lines of a unit, which it gets in file order.
+/// `choose` may drop lines. It is called once per unit, with the lines in the order of the file.
 ///
 /// # Errors
 /// [`Exit::Denied`](crate::exit::Exit::Denied) if the files may not be read; a unit without a file

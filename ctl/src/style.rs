@@ -30,9 +30,9 @@ pub(crate) enum Tone {
     Uneasy,
     /// In transition.
     Moving,
-    /// Healthy.
+    /// The unit is healthy.
     Good,
-    /// Irrelevant.
+    /// The unit does not matter to the operator now.
     Quiet,
 }
 
@@ -156,7 +156,7 @@ pub(crate) fn word(state: State, degraded: bool, reason: Option<&Reason>) -> Str
     }
 }
 
-/// Returns the reason for a new state; for a new start it is how the previous run ended.
+/// Returns the reason for a new state. The reason of a start is the end of the previous run.
 pub(crate) fn told(state: Option<State>, reason: Option<&Reason>) -> String {
     match (state, reason) {
         (_, None) => String::new(),

@@ -49,7 +49,7 @@ pub const READY_GREP: usize = 4 * 1024;
 pub const READY_GREP_PROGRAM: usize = 1024 * 1024;
 /// Estimated states of a `ready-grep` that each unit compiles for itself.
 pub const READY_GREP_CHEAP: usize = 4_096;
-/// The most states that one `ready-grep` can count: with these its program reaches the size limit.
+/// The largest estimate for one `ready-grep`. A program with so many states reaches the size limit.
 pub const READY_GREP_MOST: usize = 60_000;
 /// Estimated states of all distinct expensive `ready-grep` patterns of one load.
 pub const READY_GREPS: usize = 2_000_000;
@@ -65,7 +65,7 @@ pub const SOURCE_ROOTS: usize = 4_096;
 pub const DIAGNOSTICS_PER_FILE: usize = 64;
 /// Diagnostics kept of one generation.
 pub const DIAGNOSTICS: usize = 4_096;
-/// Missing targets of one set of units that get a suggestion, because each search is expensive.
+/// Suggestions for missing targets in one set of units, because each search is expensive.
 pub const HINTS: usize = 32;
 /// Names that one such search compares letter by letter.
 pub const HINT_CANDIDATES: usize = 128;

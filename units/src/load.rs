@@ -3,8 +3,8 @@
 //! The loader is pure except for its calls of [`Files`]. The order in which a directory lists its
 //! names does not affect the result. The units of a file are reused if the same program parsed it
 //! and its stamp and those of its drop-ins are unchanged. An error breaks its unit and is reported.
-//! [`Loaded::refused`] means that an error concerns more than single units; a reload then fails.
-//! The machine decides whether a *broken unit* is needed.
+//! [`Loaded::refused`] is set if an error belongs to no single named unit; a reload then fails. The
+//! machine decides whether a *broken unit* is needed.
 //!
 //! The units of sources ([`crate::load::delivered`]) are loaded beside these. [`put`] replaces one
 //! source and reads nothing else, so that edits of an operator take effect only with a reload.

@@ -70,13 +70,15 @@ words! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum DependencyKind {
-        /// Pulls in; gates on active; a loss stops the dependent.
+        /// Pulls the provider in and waits until it is active. Losing the provider stops the
+        /// dependent.
         DependsOn = "depends-on",
-        /// Pulls in; gates on active; latched for the dependent's run.
+        /// Pulls the provider in and waits until it is active. A run that has started keeps going
+        /// when the provider is lost.
         DependsMs = "depends-ms",
-        /// Pulls in; gates on active or failed.
+        /// Pulls the provider in and waits until it is active or failed.
         WaitsFor = "waits-for",
-        /// Pulls in.
+        /// Pulls the provider in.
         Wants = "wants",
         /// Order only: this unit after the provider.
         After = "after",
@@ -84,15 +86,15 @@ words! {
         Before = "before",
         /// Restarted when the provider is told to stop.
         RestartWith = "restart-with",
-        /// Never up together.
+        /// The two units are never up together.
         Conflicts = "conflicts",
         /// Orders like `after`. The provider must be active, but this unit does not pull it in.
         RequiresActive = "requires-active",
         /// Reloads its configuration when the operator reloads that of the provider.
         ReloadWith = "reload-with",
-        /// Pulls in while this unit is past its verdict.
+        /// Pulls the provider in while this unit has the verdict failed.
         OnFailure = "on-failure",
-        /// Pulls in while this unit has exited with success.
+        /// Pulls the provider in while this unit has exited with success.
         OnSuccess = "on-success",
         /// Pulls in while the provider has a connection from this socket. The loader adds it; it has no
         /// key.
@@ -141,7 +143,7 @@ words! {
         OnFailure = "on-failure",
         /// After every exit.
         Always = "always",
-        /// Never.
+        /// No restart.
         Never = "never",
         /// After a success.
         OnSuccess = "on-success",
@@ -298,8 +300,8 @@ impl Default for Live {
     }
 }
 
-/// For each key of [`Live`] whose default is not that of its type: a function that returns true for
-/// the default.
+/// Declares a function for each key of [`Live`] whose default differs from the default of its Rust
+/// type. The function returns true for the default of the key.
 macro_rules! live_defaults {
     ($($key:ident: $of:ty),+ $(,)?) => {
         mod is_unset {
@@ -519,8 +521,9 @@ pub struct Run {
     pub exec_stop: Vec<ExecLine>,
     /// Commands of `initctl reload-unit`.
     pub exec_reload: Vec<ExecLine>,
-    /// `remain` of a oneshot: exec-stop waits for the stop. Without it, exec-stop and the end of
-    /// the remaining processes belong to the run. Init reports success only after them.
+    /// A oneshot with `remain` runs exec-stop only when it is stopped. Without `remain`, each run
+    /// itself includes exec-stop and the end of the remaining processes, and init reports success
+    /// only after them.
     pub remain: bool,
     /// The pid file of a background-pidfile unit.
     pub pid_file: Option<String>,

@@ -49,8 +49,8 @@ fn nothing(name: &str) -> UnitFile {
     UnitFile::loaded(name, "")
 }
 
-/// Returns the folder for a change of this file: the folder of this machine's links. For a file in
-/// one of init's own directories, it is the first of those directories.
+/// Returns the folder for changes of a unit file. It is the folder of this machine's links or, for
+/// a file in one of init's own directories, one of those directories.
 fn folder(enablement: &Enablement, file: &UnitFile, runtime: bool) -> Option<PathBuf> {
     let folders = &enablement.folders;
     let links = folders.config(runtime).filter(|_| !folders.is_enabled_by_policy(file));

@@ -95,7 +95,7 @@ struct Edges<'a> {
 }
 
 impl<'a> Edges<'a> {
-    /// Returns the unit that provides a name, or would.
+    /// Returns the unit that provides a name, or that would provide it if it were not dropped.
     fn unit_of(&self, name: &'a str) -> &'a str {
         let provides = |unit: &&groundstate_units::control::answer::UnitStatus| {
             unit.provides.iter().any(|target| target == name)

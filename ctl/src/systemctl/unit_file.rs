@@ -126,14 +126,14 @@ impl Folders {
         file.path.parent().is_some_and(|dir| self.own.iter().any(|own| own == dir))
     }
 
-    /// Returns true if the policy enables the unit: its `[Install]` counts by itself, or init reads
-    /// no links.
+    /// Returns true if the policy, not a link, must enable the unit: the unit is native, its
+    /// `[Install]` counts by itself, or init reads no links.
     pub(super) fn is_enabled_by_policy(&self, file: &UnitFile) -> bool {
         file.native || self.counts_by_itself(file) || self.config(false).is_none()
     }
 
-    /// Returns true if the policy masks the unit: its file would hide a link, or init reads no
-    /// links.
+    /// Returns true if the policy, not a link, must mask the unit: its file would hide the link, or
+    /// init reads no links.
     pub(super) fn is_masked_by_policy(&self, file: &UnitFile) -> bool {
         file.native || self.is_own(file) || self.config(false).is_none()
     }

@@ -17,11 +17,11 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// The awaited state of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Aim {
-    /// Active, in another run than this one.
+    /// The unit is active, in another run than this one.
     Up(Option<u64>),
-    /// Stopped.
+    /// The unit is stopped.
     Down,
-    /// Reloaded.
+    /// The unit has reloaded its configuration.
     Reloaded,
 }
 

@@ -87,8 +87,8 @@ fn known(session: &Session, asked: &arguments::Logs, names: &[String]) -> Result
     }
 }
 
-/// The part of an answer that was already shown, for when the logger breaks off. Lines have no
-/// numbers, but a unit's lines arrive in the order of its file.
+/// The part of an answer that was already shown. If the logger breaks off, the files have the rest.
+/// Lines have no numbers, but a unit's lines arrive in the order of its file.
 #[derive(Default)]
 struct Shown {
     count: usize,

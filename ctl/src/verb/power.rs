@@ -83,7 +83,7 @@ fn end(session: &Session, asked: Power, verb: Verb, last: &str) -> Result<Exit, 
     Ok(Exit::Done)
 }
 
-/// Handles a socket without a server, such as after a crash of init that left it only reaping.
+/// Handles a socket without a server, for example if init has crashed and only reaps processes now.
 /// `--force` signals PID 1; twice, it acts without PID 1.
 fn without_init(session: &Session, asked: Power, verb: &Verb, error: Error) -> Result<Exit, Error> {
     let ways = [

@@ -150,7 +150,8 @@ fn reads_alone(why: &Why) -> bool {
     })
 }
 
-/// Returns the sentence for the first link, or what needs a healthy unit.
+/// Returns the reason of the first link. For a degraded unit it is the state of the next link; for
+/// a healthy unit, the units that need it.
 fn because(why: &Why) -> Option<String> {
     if let Some(reason) = why.chain.first().and_then(|link| link.reason.as_ref()) {
         return Some(reason.text.clone());

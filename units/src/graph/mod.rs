@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 /// The provider of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provider {
-    /// This unit, which may be broken: the first claimant stands for a contested target.
+    /// This unit, which may be broken. If several units claim the target, it is the first of them.
     Unit(UnitId),
     /// The target is masked by the policy and has no provider.
     Masked,

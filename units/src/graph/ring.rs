@@ -61,8 +61,8 @@ fn ring_of(component: &[u32], link: &Link) -> Option<u32> {
     (inside && link.kind.orders()).then_some(ring)
 }
 
-/// An ordering link while links are selected for dropping: its ends, and its rank among the
-/// droppable links from 1, or 0 if it is not droppable.
+/// An ordering link in the selection of links to drop: its ends, and its rank among the droppable
+/// links from 1, or 0 if it is not droppable.
 #[derive(Clone, Copy)]
 struct Arrow {
     from: u32,

@@ -94,8 +94,8 @@ pub(crate) fn is_imported(draft: &Draft) -> bool {
     Suffix::of(&draft.at.file).is_some() || is_fstab(&draft.at.file)
 }
 
-/// Makes a unit that is installed into anything but a target pulled in, but not waited for. The
-/// same holds for a unit of fstab that a boot does not need.
+/// If a unit is installed into a unit other than a target, that other unit pulls it in but does not
+/// wait for it. The same holds for each `wanted-by` of a unit of fstab.
 fn pulled_by(draft: &mut Draft) {
     let in_fstab = is_fstab(&draft.at.file);
     let waits = |name: &Name| {
@@ -166,7 +166,8 @@ fn stand_ins(drafts: &mut Vec<Draft>, settings: &Settings) {
         let wishes = draft.wanted_by.iter().chain(&draft.required_by).chain(&draft.pulled_by);
         asked.extend(wishes.cloned());
         let pulled = draft.dependencies.iter().filter(|edge| {
-            // Every unit pulls in the system start, which alone creates no target.
+            // Every unit pulls in the target of the system start; this dependency alone does not
+            // create the target.
             edge.kind.pulls_in() && !(edge.optional && edge.kind == DependencyKind::DependsMs)
         });
         asked.extend(pulled.map(|edge| edge.target.clone()));

@@ -109,7 +109,8 @@ impl<'g> Shelf<'g> {
         Shelf { previous, known, made: Vec::new(), changed: Vec::new() }
     }
 
-    /// Every load reads a file with a template; a new template is unknown until then.
+    /// Returns true if the file may hold a template. Every load reads a file with a template again;
+    /// a file without a record is new.
     fn may_hold_templates(&self, path: &str) -> bool {
         let record = self.known.get(path).and_then(|index| self.previous.files.get(*index));
         let is_left_out =

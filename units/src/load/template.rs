@@ -193,7 +193,8 @@ pub(crate) fn unprovided(drafts: &[Draft], more: &[String]) -> Vec<String> {
 
 /// Returns targets that a unit pulls in, also at its end and for connections.
 pub(crate) fn pulled_by(draft: &Draft) -> impl Iterator<Item = &str> {
-    // A template that names its own kind in on-failure would have no last instance.
+    // A template whose on-failure names an instance of the same template would create instances
+    // without end.
     let own = |target: &Name| same_template(target.as_str(), draft.name.as_str());
     let edges = draft.dependencies.iter().filter(move |edge| {
         edge.kind.pulls_in()

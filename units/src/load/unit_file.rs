@@ -154,7 +154,8 @@ fn read(
         let over = lay_over(context, &drop_in, &mut manifests, &mut record);
         texts.extend(over.map(|bytes| (drop_in, bytes)));
     }
-    // A line of fstab without a name is left out; a reload with it is no loss of others.
+    // A line of fstab without a name is left out. A reload is not refused for it, because the other
+    // lines keep their units.
     let nameless =
         !is_fstab && (manifests.is_empty() || manifests.iter().any(|m| m.name.is_none()));
     // A generation has no unit for this document, so the next load must read the file again.

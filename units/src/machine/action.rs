@@ -27,7 +27,7 @@ pub enum Action {
         name: Name,
         /// The run.
         run: RunId,
-        /// Why.
+        /// The reason of the stop.
         reason: StopReason,
         /// The run has no process and no exec-stop: init only forgets it (a trigger stops
         /// listening).

@@ -30,7 +30,8 @@ impl Machine {
         self.propagate();
         next.no_restart |= self.planted(Mutant::ReloadReplacesNothing);
         let places = places(&self.generation, &next.generation);
-        // A removed unit that is still up may come back, which is a change for its run too.
+        // The next generation may contain a removed unit that is still up; then its run is compared
+        // with the new definition too.
         let back = self.removed_units.iter().map(|name| next.generation.find_unit(name.as_str()));
         let back: Vec<_> = places.iter().copied().chain(back).collect();
         for (ix, there) in self.all().into_iter().zip(back) {
@@ -214,8 +215,8 @@ impl Machine {
         self.touched.clear();
     }
 
-    /// Gives runs that do not have to stop the present keys of class *live*; they hold the targets
-    /// that the present graph gives them.
+    /// Gives the present keys of class *live* to each run that does not have to stop. Such a run
+    /// holds the targets that the present graph gives it.
     pub(super) fn settle_definitions(&mut self) {
         for unit in self.generation.unit_ids() {
             let ix = unit.0;

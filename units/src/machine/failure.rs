@@ -149,7 +149,8 @@ impl Machine {
         !known || is_restarted(live, Some(&failure.reason), exit)
     }
 
-    /// Resets the failures before a run that was active for `restart-reset`, however it ended.
+    /// Forgets the earlier failures if the run was active for `restart-reset`, however the run
+    /// ended.
     pub(super) fn judge(&mut self, ix: Ix) {
         let long = self.cell(ix).phase.run().is_some_and(|run| {
             run.active_for.is_some_and(|active| active >= run.definition.live.restart_reset)
@@ -161,7 +162,7 @@ impl Machine {
         }
     }
 
-    /// Handles a success that another run follows; it is not counted.
+    /// Handles a successful run that init repeats, as `restart` says. The success is not counted.
     pub(super) fn again(&mut self, now: Time, ix: Ix) {
         let delay = self.live(ix).map_or(Duration::ZERO, |live| live.restart_delay);
         let needed = self.cell(ix).needed;
@@ -171,8 +172,8 @@ impl Machine {
         self.set_phase(ix, if needed { Phase::Backoff(now.after(delay)) } else { Phase::Idle });
     }
 
-    /// Forgets failures, verdict, backoff and a final failure. With `count`, also the number of
-    /// failures, as retry and a new definition do; without it, as a restart does.
+    /// Forgets failures, verdict, backoff and a final failure. With `count` (for a retry or a new
+    /// definition) it also forgets the number of failures. A restart keeps that number.
     pub(super) fn forgive(&mut self, ix: Ix, count: bool) {
         let count = count && !self.planted(Mutant::RetryKeepsCount);
         let cell = self.cell_mut(ix);

@@ -57,10 +57,11 @@
 //!   unit starts.
 //! - *on-failure, on-success* work like triggers. A needed unit with a verdict, or one that exited
 //!   (and was not skipped), pulls its target in as the weakest root while that state lasts. They
-//!   follow the unit's stored state, never failed (dependency), so N stays a least set. A ring of
-//!   them is no loop: each unit is in N once, retries have delays, and a further final failure runs
-//!   only exited units again. A unit that is retried while it has a verdict keeps its alarm. A
-//!   success ends the alarm and stops the units that it had started.
+//!   follow the stored state of the unit, never the computed state failed (dependency), so N
+//!   remains the least set. A ring of them is no loop: each unit is in N once, retries have delays,
+//!   and a further final failure runs only exited units again. While a unit is retried with a
+//!   verdict, its `on-failure` target stays needed. A success ends the verdict, and the units that
+//!   `on-failure` started are stopped.
 //! - *reload-with* follows `reload-unit`, not a reload by `on-change`, which concerns the changed
 //!   unit alone. Units that are not running or cannot reload are passed over.
 //! - *A restart class* looks at the reason of the failure. A final failure has its verdict at once,

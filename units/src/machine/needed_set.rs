@@ -93,8 +93,8 @@ impl NeededSet {
         self.root.get(unit.index()).copied().unwrap_or(0)
     }
 
-    /// Searches. `stands` returns true if a unit is in a state. It is called for units in N, and
-    /// for every unit with [`Occasion::Unfinished`].
+    /// Searches the needed set. `stands` returns true if a unit is in a state. It is called for
+    /// units in N, and for every unit with [`Occasion::Unfinished`].
     pub(super) fn search(
         generation: &Generation,
         graph: &Graph,
@@ -121,8 +121,8 @@ impl NeededSet {
             { provides }.any(|target| graph.provider(*target).unit() == Some(*unit))
         };
         let unfinished = generation.unit_ids().filter(|unit| stands(*unit, Occasion::Unfinished));
-        // Unfinished runs come last, so that another root keeps the place that it gave them before
-        // the run started.
+        // Unfinished runs come last: a unit that another root needs too counts for that root, as
+        // before its run started.
         let mut unfinished = unfinished.filter(is_provider);
         loop {
             let (unit, at_end) = match late.pop_first() {
@@ -207,7 +207,8 @@ impl NeededSet {
         losers
     }
 
-    /// The unit is needed, but only because of a failure, a success or an unfinished run of theirs.
+    /// Returns true if the unit is needed only because another unit failed or succeeded, or because
+    /// the run that such an event started has not ended.
     pub(super) fn is_brought(&self, unit: UnitId) -> bool {
         self.ends.contains(&self.root(unit))
     }

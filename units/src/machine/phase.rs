@@ -14,7 +14,7 @@ use serde_with::apply;
 /// The phase of a unit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) enum Phase {
-    /// Down; may start when it is needed.
+    /// The unit is down and may start when it is needed.
     #[default]
     Idle,
     /// The run is not ready.
@@ -69,7 +69,7 @@ pub(super) struct Start {
 #[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Form {
-    /// Working.
+    /// The run works.
     Running {
         /// Deadline of the next watchdog ping.
         ping_by: Option<Time>,

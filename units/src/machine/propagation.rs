@@ -235,7 +235,7 @@ impl Machine {
             }
         }
         if before & UP != 0 && now & UP == 0 {
-            // The remaining followers were not held by this run: its STOPPING facet was off
+            // This run did not delay the remaining followers, because its STOPPING facet was off
             // already.
             self.followers.remove(&ix);
             self.stop_order.remove(&ix);

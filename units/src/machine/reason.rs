@@ -209,7 +209,7 @@ words! {
         Starting = "starting",
         /// A needed unit is not active, or degraded.
         Degraded = "degraded",
-        /// Everything needed is active.
+        /// Every needed unit is active.
         Running = "running",
     }
 }

@@ -127,7 +127,7 @@ impl UnitRecord {
 /// The unit records that may have changed since the last write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Changes {
-    /// All records; others no longer exist.
+    /// All records. A stored record that is not among them is obsolete.
     All,
     /// The records at these indices.
     Units(Vec<u32>),
@@ -347,7 +347,8 @@ impl UnitRecord {
 
 #[cfg(feature = "sim")]
 impl Field {
-    /// Returns the records without this field, as a reader gets them that does not find it.
+    /// Returns the records without this field: it has its default, as after reading a record that
+    /// lacks it.
     fn left_out(self, mut records: Records) -> Records {
         let machine = &mut records.machine;
         match self {

@@ -73,7 +73,7 @@ pub(super) struct Run {
     pub(super) changed: bool,
     /// The generation has another definition, but this run is kept.
     pub(super) stale: bool,
-    /// The time the run was active, set when it leaves that state.
+    /// How long the run was active; set when it leaves the active state.
     pub(super) active_for: Option<Duration>,
     /// A process of the run may exist.
     pub(super) alive: bool,

@@ -183,7 +183,8 @@ impl Machine {
         }
     }
 
-    /// Keeps the success of a run that is over, unless the unit needs no run or another one.
+    /// Shows the unit as exited after its successful run is over. The unit becomes idle instead if
+    /// it is not needed any more, or if it needs another run.
     fn rest(&mut self, now: Time, ix: Ix, exit: Exit, (since, timed_out): (Time, bool)) {
         let cell = self.cell(ix);
         let unwanted = !cell.needed || cell.conflict.is_some() || cell.broken;

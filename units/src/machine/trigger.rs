@@ -25,7 +25,7 @@ impl Machine {
             return false;
         }
         if self.places(trigger.0).next().is_some() {
-            // A new connection is accepted or refused.
+            // An accepting socket is always polled: init accepts or refuses each new connection.
             return true;
         }
         let Some(ix) = self.activated(trigger.0) else { return false };

@@ -166,8 +166,8 @@ impl Machine {
         concerned
     }
 
-    /// Refuses if a needed unit becomes unusable, or if a unit becomes needed that names a missing
-    /// target, because a reload would be refused for it.
+    /// Refuses a wish that makes a needed unit unusable. Also refuses a wish for a unit that names
+    /// a missing target, because later reloads would be refused for that unit.
     fn check_broken(&self, candidate: &Candidate) -> Result<(), Refusal> {
         let concerned = self.concerned(candidate);
         let worse = |unit: &UnitId| {

@@ -210,8 +210,8 @@ impl Coverage {
     }
 }
 
-/// Returns the number of units that a wish meets. Before the boot no unit is known, and all are
-/// disabled.
+/// Returns the number of units that an event counts for if it is a wish. Before the boot the
+/// machine knows no units, so the first event counts for those known after it.
 fn met(view: &View) -> usize {
     match view.event {
         Event::Boot { .. } => view.after.states.len(),

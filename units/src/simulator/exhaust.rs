@@ -31,7 +31,7 @@ pub struct Counts {
     pub states: u64,
     /// Number of events tried.
     pub events: u64,
-    /// Actions and states according to the oracle.
+    /// Number of events after which machine and oracle agreed.
     pub agreed: u64,
 }
 
@@ -175,7 +175,8 @@ pub fn search(world: &UnitModel, depth: usize, counts: &mut Counts) -> Result<()
     let mut seen = BTreeSet::new();
     // By state, the event and the previous state that first led to it.
     let mut trail: Vec<(Option<usize>, Next)> = Vec::new();
-    // Breadth first, so that each state is continued once, with the most events still to come.
+    // Searches breadth first: each state is expanded once, at its first visit, when the most events
+    // remain.
     let mut level = vec![(boot, None)];
     for depth_left in (0..depth).rev() {
         let mut next = Vec::new();

@@ -18,7 +18,8 @@ pub(super) fn hear(ledger: &mut RunLedger, oracle: &Oracle, now: Time, event: &E
     let live = about.and_then(|unit| oracle.unit(unit)).map(|unit| unit.live.clone());
     let live = live.unwrap_or_else(|| unit_model::live(Kind::Virtual).into());
     let stops = about.is_some_and(|unit| oracle.must_stop().has(unit));
-    // The start for a connection ends with it; the next start is independent.
+    // A run that serves a connection ends with the connection. The next start does not depend on
+    // how this run ended.
     let served = about.is_some_and(|unit| oracle.is_connected(unit));
     let expected = stops || served || ends.is_some_and(|end| live.success_status.lists(end));
     let over = about.and_then(|unit| ledger.of(unit)).is_none_or(|run| run.died || late);

@@ -88,7 +88,7 @@ fn restless(oracle: &Oracle, unit: usize) -> bool {
     })
 }
 
-/// Returns units that start and stop with the ends of units that never rest.
+/// Returns the units that the exits and failures of never-resting units start and stop.
 fn affected_by_restless(oracle: &Oracle) -> Set {
     let mut affected = Set::EMPTY;
     loop {

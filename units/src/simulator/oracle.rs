@@ -68,8 +68,8 @@ pub enum Deed {
 enum Failure {
     /// The run violated its protocol, or was active for too long.
     Ordinary,
-    /// The exit of the main process; the same if the kernel had killed one of the processes for
-    /// lack of memory.
+    /// `Ended`: the exit of the main process. `Starved`: the same exit, after the kernel had killed
+    /// a process of the run for lack of memory.
     Ended(Exit),
     Starved(Exit),
     /// The main process had succeeded, and the rest of the run took too long to stop.
@@ -96,8 +96,8 @@ pub(crate) struct Run {
     pub(crate) unit: Arc<Unit>,
     /// The form: starting, running, reloading, exited or stopping.
     pub(crate) form: State,
-    /// Providers of its ordering edges at the start; targets it holds; its depends-ms targets that
-    /// have no provider any more.
+    /// The providers of its ordering edges at the start. `targets` are the targets that it holds;
+    /// `orphaned` are its depends-ms targets that have no provider any more.
     behind: Set,
     pub(crate) targets: Set,
     /// Targets it conflicts with, until it is gone.
@@ -106,8 +106,8 @@ pub(crate) struct Run {
     lost: bool,
     asked: bool,
     changed: bool,
-    /// The main process has exited; nothing of the run is left; SIGKILL was sent; the run is
-    /// unkillable.
+    /// The main process has exited. `empty`: nothing of the run is left. `killed`: SIGKILL was
+    /// sent. `unkillable`: the run survived it.
     ended: bool,
     empty: bool,
     killed: bool,
@@ -121,15 +121,16 @@ pub(crate) struct Run {
     /// The run sent STOPPING=1: only its exit and requests for more time count now.
     leaving: bool,
     watch: Option<Duration>,
-    /// No run-timeout before this time, which the run requested; the kernel killed one of its
-    /// processes for lack of memory.
+    /// The run-timeout does not pass before this time, which the run requested. `starved`: the
+    /// kernel killed one of its processes for lack of memory.
     extended: Time,
     starved: bool,
     began: Time,
     active_since: Option<Time>,
     active_for: Option<Duration>,
     due: [Time; 7],
-    /// The failure that its end counts as; whether it succeeded and runs again.
+    /// The failure that is counted when the run is gone. `again`: the run succeeded and another run
+    /// follows.
     failure: Option<Failure>,
     again: bool,
 }
@@ -202,8 +203,8 @@ impl Oracle {
     }
 
     /// Returns four sets: N; the units in it that lose a conflict to a unit of an earlier root; the
-    /// losers among the operator's own; and the units that only an end makes needed. Fired triggers
-    /// come after the sources, by name.
+    /// losers among the operator's own; and the units that are needed only because another unit
+    /// failed or exited. Fired triggers come after the sources, by name.
     fn need(&self) -> (Set, Set, Set, Set) {
         let (roots, wished) = self.roots();
         let roots = roots.into_iter().filter(|_| self.end.is_none()).enumerate();
@@ -243,8 +244,8 @@ impl Oracle {
         (needed, refused, losers, ends)
     }
 
-    /// Returns the units that only an end made needed, and whose run works and ends by itself: N
-    /// keeps them until then.
+    /// Returns the units that became needed because another unit failed or exited, and whose run
+    /// ends by itself but has not ended. They stay in N until that run ends.
     pub(crate) fn unfinished(&self) -> Set {
         let works = [State::Starting, State::Running, State::Reloading];
         let works = self.whose(|run| works.contains(&run.form));

@@ -27,7 +27,8 @@ pub struct Subject {
     places: (u32, Vec<Option<usize>>),
     /// The machine's own audit is not used: the simulator must see the bug from outside.
     sound: bool,
-    /// [`Mutant::AskingActs`]: the types of the machine's queries leave no other place for it.
+    /// [`Mutant::AskingActs`]. It is planted here, because a query of the machine cannot change the
+    /// machine.
     acts: bool,
     /// [`Mutant::NotRecorded`], [`Mutant::ChangeNotListed`].
     records_lack: bool,

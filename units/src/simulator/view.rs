@@ -74,7 +74,8 @@ pub struct Past {
     pub graph: Arc<Graph>,
     /// The needed set N.
     pub needed: Set,
-    /// Units that are needed only for the unfinished run of a handler.
+    /// Units that are needed only because the run that another unit's failure or exit started has
+    /// not ended.
     pub unfinished: Set,
 }
 

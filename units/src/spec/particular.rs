@@ -120,9 +120,9 @@ words! {
         FileExecutable = "file-executable",
         /// The kernel's command line has this word or assignment.
         KernelCmdline = "kernel-cmdline",
-        /// This is a virtual machine, a container, or that one.
+        /// Init runs in a virtual machine, in a container, or in the named kind of either.
         Virtualization = "virtualization",
-        /// The capability can be had.
+        /// The capability is in init's bounding set.
         Capability = "capability",
         /// The kernel has this security technology switched on.
         Security = "security",
@@ -138,11 +138,11 @@ words! {
         User = "user",
         /// init runs in this group.
         Group = "group",
-        /// So many processors can be used.
+        /// The number of usable processors satisfies the comparison.
         Cpus = "cpus",
-        /// The machine has so much memory.
+        /// The size of the memory satisfies the comparison.
         Memory = "memory",
-        /// The kernel's version compares so.
+        /// The kernel's version satisfies the comparison.
         KernelVersion = "kernel-version",
         /// init's own environment has this variable or assignment.
         Environment = "environment",
@@ -256,7 +256,7 @@ pub enum Output {
 pub enum Opening {
     /// Overwrites the file from its start.
     Over,
-    /// Appends.
+    /// Appends to the file.
     Append,
     /// Truncates the file first.
     Truncate,

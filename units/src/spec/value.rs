@@ -201,7 +201,7 @@ pub fn status(text: &str, into: &mut SuccessStatus) -> Result<(), Mistake> {
     Ok(())
 }
 
-/// Reads octal digits: so many, and a number up to `most`.
+/// Reads an octal number of at most `most`. `digits` is the range of its length.
 pub(crate) fn octal(text: &str, digits: RangeInclusive<usize>, most: u32) -> Option<u32> {
     let fits = digits.contains(&text.len()) && text.bytes().all(|b| (b'0'..=b'7').contains(&b));
     let number = if fits { u32::from_str_radix(text, 8).ok() } else { None };

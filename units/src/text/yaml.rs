@@ -42,9 +42,9 @@ impl Limits {
 /// A place in a text. Line and column count from 1, the column in characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Spot {
-    /// From 1.
+    /// The line, from 1.
     pub line: u32,
-    /// From 1.
+    /// The column, from 1.
     pub column: u32,
 }
 

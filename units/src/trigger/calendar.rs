@@ -52,15 +52,15 @@ pub struct Calendar {
     pub weekdays: u8,
     /// Years.
     pub year: Field,
-    /// 1 to 12.
+    /// Months, 1 to 12.
     pub month: Field,
     /// 1 to 31; with `from_end`, 1 is the last day of the month.
     pub day: Field,
     /// The days count from the end of the month.
     pub from_end: bool,
-    /// 0 to 23.
+    /// Hours, 0 to 23.
     pub hour: Field,
-    /// 0 to 59.
+    /// Minutes, 0 to 59.
     pub minute: Field,
     /// In microseconds; at least one part.
     #[serde_with(skip_apply)]

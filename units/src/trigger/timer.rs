@@ -87,7 +87,8 @@ impl Timer {
             .flat_map(|(spans, base)| spans.iter().map(move |span| base.after(*span)))
             .map(|at| self.delayed(at.max(history.startup), seed))
             .filter(|at| history.fired.is_none_or(|fired| *at > fired));
-        // Counts from the firing if that is later, so that one of them repeats.
+        // Counts from the last firing if that is later. So the timer repeats even if the unit does
+        // not start or end again.
         let since = |at: Option<Time>| match (at, history.fired) {
             (Some(at), Some(fired)) => Some(at.max(fired)),
             (at, fired) => at.or(fired),

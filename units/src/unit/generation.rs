@@ -186,7 +186,8 @@ pub struct FileRecord {
     /// Diagnostics about its text alone.
     #[serde(default)]
     pub diagnostics: Vec<Diagnostic>,
-    /// A diagnostic may change without the file, so it is parsed again in any case.
+    /// A diagnostic may change although the file does not, so the next load parses the file in any
+    /// case.
     #[serde(default)]
     pub again: bool,
     /// The source of the file; `None` for a unit directory.

@@ -19,7 +19,7 @@ pub enum Shape {
     Text,
     /// One of these words.
     Choice(&'static [&'static str]),
-    /// yes or no.
+    /// A boolean: yes or no.
     Boolean,
     /// A whole number in a range.
     Count(u32, u32),

@@ -21,7 +21,7 @@ pub enum Shutdown {
 /// The reaction to one key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reaction {
-    /// Nothing.
+    /// Ignore the key.
     Nothing,
     /// Shut down.
     End(Shutdown),

@@ -168,8 +168,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Makes an accepting socket activate an instance of a template per connection: one unit for
-    /// each place, instead of one unit.
+    /// Replaces the activated template of an accepting socket by its instances, one for each
+    /// connection that may be open at once.
     pub(crate) fn places(&mut self, draft: &mut Draft, socket: &Socket) {
         let (Some(field), Some(template)) = (self.field("activates"), draft.activates.take())
         else {

@@ -30,7 +30,7 @@ pub struct Timing {
     /// The time of the first failure that let waiting units continue; null if there was none, or
     /// the unit was ready before.
     pub failed_us: Option<u64>,
-    /// The provider whose becoming ready let it start.
+    /// The provider that became ready and so let the unit start.
     pub after: Option<String>,
     /// Number of automatic restarts since the last start or restart by hand.
     pub restarts: u32,

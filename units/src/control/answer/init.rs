@@ -39,9 +39,9 @@ pub struct Stats {
 pub struct Commits {
     /// Number of commits.
     pub count: u64,
-    /// Records of units that they have written.
+    /// Number of unit records that these commits wrote.
     pub unit_records: u64,
-    /// Their time in nanoseconds, with the writing of all other records.
+    /// Duration of these commits in nanoseconds, including the writing of all other records.
     pub time_ns: u64,
 }
 

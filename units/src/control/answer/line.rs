@@ -39,7 +39,7 @@ impl<T> Line<T> {
 /// The last object of a stream that is not followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
-    /// Always true.
+    /// The mark of the last line; always true.
     pub end: bool,
 }
 

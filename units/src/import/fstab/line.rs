@@ -158,7 +158,8 @@ impl Line {
         self.has("nofail") || self.has("x-systemd.automount") || self.is_in_background()
     }
 
-    /// The directories above the mount point, and above the source, of a line that a boot requires.
+    /// Returns the source path of a line that a boot requires, and the directories above the source
+    /// and above the mount point. Returns nothing for other lines.
     pub(super) fn paths_above(&self) -> Vec<String> {
         if self.is_soft() || self.is_remote() || !self.is_at_boot() {
             return Vec::new();
@@ -170,7 +171,7 @@ impl Line {
         above.chain(source).collect()
     }
 
-    /// Makes a soft line required, because a line below it is.
+    /// Makes a soft line required, because its mount point is on the path of a required line.
     pub(super) fn require(&mut self) {
         if self.is_soft() {
             let message = "this is required, because a required line needs it".to_string();

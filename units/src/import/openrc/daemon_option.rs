@@ -22,7 +22,7 @@ pub(super) enum Meaning {
     Yes(&'static str),
     /// Has no effect here.
     Needless(&'static str),
-    /// Left out.
+    /// The import leaves the option out, with this effect.
     Lost(&'static str),
     /// Cannot be expressed in a unit.
     Other(&'static str),

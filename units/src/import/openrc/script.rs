@@ -43,9 +43,9 @@ pub(super) struct Function<'a> {
 /// A script.
 #[derive(Debug, Default)]
 pub(super) struct Script<'a> {
-    /// In order.
+    /// The commands in the order of the text.
     pub(super) commands: Vec<Command<'a>>,
-    /// In order.
+    /// The functions in the order of the text.
     pub(super) functions: Vec<Function<'a>>,
     /// The place and reason, if parsing stopped before the end.
     pub(super) broken: Option<(Spot, &'static str)>,

@@ -1,7 +1,8 @@
 //! Wraps a script that does more than declare: the unit has openrc-run start and stop it. Where
 //! OpenRC has not booted the system, openrc-run needs two things, which the unit provides: its
 //! state directories below /run/openrc, and the file `softlevel` there. With `--nodeps` it leaves
-//! dependencies to the unit; `zap` before `start` makes it forget a run that ended without it.
+//! dependencies to the unit; `zap` before `start` makes it forget an earlier run that openrc-run
+//! itself did not stop.
 
 use super::declaration::Reason;
 use super::reading::{Reading, SCRIPT};

@@ -151,7 +151,8 @@ fn write(command: &Command) -> String {
     line
 }
 
-/// Reports a bus that expects systemd to start services on request: nothing here answers.
+/// Reports a message bus that expects systemd to start services on request, because no process here
+/// answers such requests.
 pub(super) fn tell_bus(this: &mut Conversion<'_>) {
     for option in this.all("Service", "ExecStart") {
         if option.value.split_whitespace().any(|word| word == "--systemd-activation") {

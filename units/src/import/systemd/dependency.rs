@@ -1,5 +1,6 @@
 //! Dependencies. systemd separates requirement and order. A unit that is both pulled in and ordered
-//! becomes one native key, either alone another one.
+//! becomes an entry of one native key. A unit that is only pulled in, or only ordered, becomes an
+//! entry of another key.
 
 use super::conversion::Conversion;
 use super::replacement;
@@ -269,7 +270,8 @@ fn with(this: &mut Conversion<'_>) {
     }
 }
 
-/// Reports how `OnFailure=` and `OnSuccess=` units start here: beside all others.
+/// Reports the job modes of `OnFailure=` and `OnSuccess=`. Init has no jobs: such units are added
+/// to the goal.
 fn job_modes(this: &mut Conversion<'_>) {
     for name in ["OnFailureJobMode", "OnSuccessJobMode"] {
         let Some(option) = this.last("Unit", name) else { continue };

@@ -54,7 +54,7 @@ impl<'a> Conversion<'a> {
         self.record_outcome(option, Outcome::Kept(key.to_string()));
     }
 
-    /// Sets a value that the file has in a line, or nowhere.
+    /// Sets a value. `said` is the line of the file that has it, or `None` if no line does.
     pub(super) fn put_said(&mut self, key: &str, text: &str, said: Option<&'a UnitOption>) {
         match said {
             Some(option) => self.put(key, text, option),

@@ -6,8 +6,8 @@ use crate::simulator::set::Set;
 use crate::simulator::view::{Order, Verdict, View};
 use crate::spec::DependencyKind as D;
 
-/// L1: a unit starts only if every depends-on and depends-ms provider is active, and every
-/// waits-for (and needed after) provider is active, failed or has a verdict.
+/// L1: a unit starts only if every depends-on and depends-ms provider is active, and every provider
+/// of waits-for, or needed provider of after, is active, failed or has a verdict.
 pub fn l01_start_gate(view: &View) -> Verdict {
     // Timers of one tick are settled one by one, so a unit that was stopped again proves nothing.
     let again = |unit: usize| {
@@ -76,7 +76,7 @@ pub fn l02_minimal_set(view: &View) -> Verdict {
     Ok(())
 }
 
-/// L29: a unit that only connections of a socket make needed runs once for each.
+/// L29: a unit that is needed only for connections of a socket runs once for each connection.
 pub fn l29_one_run_a_connection(view: &View) -> Verdict {
     let called = |unit: usize| {
         view.ledger.called.has(unit)

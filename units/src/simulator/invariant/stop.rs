@@ -173,7 +173,8 @@ pub fn l23_shutdown(view: &View) -> Verdict {
     Ok(())
 }
 
-/// L38: the unfinished run of a handler is not told to stop because its cause is gone.
+/// L38: a run that `on-failure` or `on-success` started may finish: the end of its cause does not
+/// stop it.
 pub fn l38_handlers_finish(view: &View) -> Verdict {
     if view.is_wish() || view.is.end.is_some() {
         return Ok(());

@@ -81,7 +81,7 @@ impl Oracle {
         }
     }
 
-    /// Checks units for ends that make other units needed.
+    /// Computes N again if the failure, exit or connection of a unit can make another unit needed.
     fn check_ends(&mut self) {
         let ends = |edge: &Edge| edge.kind.pulls_in_at_end() || edge.kind == D::Accepts;
         if self.graph.all().any(|(_, edge)| ends(edge)) || self.stored.iter().any(|it| it.brought) {
@@ -219,7 +219,8 @@ impl Oracle {
 
     /// Tells the run to stop.
     pub(super) fn tell(&mut self, unit: usize) {
-        // A masked or removed unit is not at the edge any more, but holds its target.
+        // The edges no longer lead to a masked or removed unit, but its run still holds its
+        // targets.
         let held = self.run(unit).map_or(Set::EMPTY, |run| run.targets);
         let with = self.graph.all().filter(|(_, edge)| edge.kind == D::RestartWith);
         let with = with.filter(|(_, edge)| edge.to == Some(unit) || held.has(edge.target));
@@ -252,7 +253,7 @@ impl Oracle {
         }
     }
 
-    /// Makes its dependents lose it.
+    /// Records in the runs of its dependents that they lost this provider.
     fn leave(&mut self, unit: usize) {
         for dependent in self.graph.from(unit, D::DependsOn).iter() {
             self.stored[dependent].run.iter_mut().for_each(|run| run.lost = true);
