@@ -100,7 +100,7 @@ impl Boot {
         self.unrecorded()
     }
 
-    /// Runs without a record of events, which contains each generation completely.
+    /// Runs without a record of events, because a record contains each generation completely.
     pub fn unrecorded(mut self) -> Boot {
         self.recorded = false;
         self
@@ -250,7 +250,7 @@ impl Init {
     /// Polls until the status is as wanted, for [`PATIENCE`].
     ///
     /// # Errors
-    /// The last status seen, if none was.
+    /// The last status seen, if none was as wanted.
     pub fn look(&self, wanted: impl Fn(&Status) -> bool) -> Result<Status, Status> {
         let found = within(PATIENCE, || Some(self.status()).filter(&wanted));
         found.ok_or_else(|| self.status())
@@ -286,7 +286,7 @@ impl Init {
 
     /// The main process of a unit, as the test sees it.
     pub fn main_of(&self, unit: &str) -> Process {
-        // A process that exits between the answer and the look was not the one to return.
+        // If the process exits between the answer and the look, the next answer names another one.
         until(&format!("{unit} has a main pid"), || {
             let pid = self.status().main_pid(unit)?;
             match self.way {

@@ -58,8 +58,8 @@ pub fn crash(init: &Init, fault: Signal) {
     ptrace::detach(pid, fault).expect("the process continues");
 }
 
-/// Stops the process that `begin` makes init start for this unit before its first instruction,
-/// until SIGCONT.
+/// Stops the process that `begin` makes init start for this unit. It stops before its first
+/// instruction, until SIGCONT.
 pub fn hold_next(init: &Init, unit: &str, begin: impl FnOnce()) -> Process {
     let pid = Pid::from_raw(init.process().0);
     ptrace::seize(pid, ptrace::Options::PTRACE_O_TRACEFORK).expect("init can be traced");

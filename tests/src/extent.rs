@@ -6,7 +6,7 @@ use std::io::Write;
 
 /// Set to 1 by `tests/soak rows`.
 const SOAK: &str = "GROUNDSTATE_SOAK";
-/// The file that gets a line for each requested number, so that the soak knows that it took effect.
+/// The file to which each call of [`turns`] adds the number it returns. The soak requires it.
 const REPORT: &str = "GROUNDSTATE_TURNS";
 
 /// Returns true in a soak.

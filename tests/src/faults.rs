@@ -124,7 +124,7 @@ fn outcome(part: Part, name: &str, error: Errno) -> Outcome {
     rows().filter(applies).last().map_or(Outcome::Well, |row| row.outcome)
 }
 
-/// A line of the table. After the first kind, lines are exceptions with their reasons.
+/// A line of the table. Lines with another outcome than `well` are exceptions and have a reason.
 struct Row {
     name: &'static str,
     errors: &'static str,

@@ -37,11 +37,11 @@ pub struct Seen {
     pub calls: BTreeMap<i64, usize>,
 }
 
-/// How a call fails: with an error, or as another call that the kernel executed.
+/// How a call fails: with an error, or because the kernel executes another call instead.
 #[derive(Clone, Copy, Debug)]
 enum Fails {
     With(Errno),
-    /// The kernel executed another call; this was the original argument.
+    /// The kernel executes another call; this is the original argument, which is restored then.
     AsAsked(u64),
 }
 

@@ -1,6 +1,6 @@
-//! Invariants of every record: the part of the simulator's law that a machine and its actions show
-//! by themselves. A run is one life of one unit, one at a time; every state follows from the
-//! events; derived values equal freshly derived ones. The full law is in
+//! Invariants of every record: the rules of the simulator's law that can be checked on a machine
+//! and its actions alone. A run is one life of one unit, one at a time; every state follows from
+//! the events; derived values equal freshly derived ones. The full law is in
 //! `units/src/simulator/invariant`, with an oracle. Used by [`crate::replay`].
 
 use groundstate_units::machine::Machine;
@@ -10,8 +10,8 @@ use groundstate_units::machine::reason::State;
 use groundstate_units::text::name::Name;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// With up to this many units the whole machine is checked after each event; otherwise after each
-/// of this many events.
+/// With up to this many units, the whole machine is checked after each event. With more units, it
+/// is checked once in this many events.
 const LOOK: usize = 32;
 
 /// The facts of a record so far.

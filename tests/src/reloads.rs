@@ -300,7 +300,7 @@ pub fn storm(size: Size) -> Seen {
     let pings = pings.join().expect("init answered all the time");
     let last = init.tell("ping", &json!({}))["seq"].as_u64().expect("a number");
     assert_eq!(steady(&init, stable), before, "no other unit was restarted");
-    // The memory at boot was without that many units; the growth meanwhile is checked separately.
+    // The baseline was taken without that many units; growth during the run is checked separately.
     init.may_keep_this_much();
     calm(init);
     Seen { asked, events: last - first, pings, memory, took }

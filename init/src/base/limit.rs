@@ -145,7 +145,7 @@ pub(crate) const UNMOUNT_AT_ONCE: usize = 256;
 pub(crate) const IMAGE: u64 = 64 * 1024 * 1024;
 /// Time limit of that copy.
 pub(crate) const IMAGE_COPY: Duration = Duration::from_secs(5);
-/// Age of a boot that is slow, whose progress is shown from then on.
+/// A boot of this age counts as slow: init shows its progress from then on.
 pub(crate) const SLOW_BOOT: Duration = Duration::from_secs(10);
 /// Pause between two lists of the units that block a shutdown.
 pub(crate) const BLOCKERS: Duration = Duration::from_secs(5);

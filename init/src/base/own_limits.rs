@@ -21,8 +21,8 @@ const WANTED: [(Resource, u64); 6] = [
 /// A limit before it was raised: number, soft, hard.
 type Given = (u32, u64, u64);
 
-/// The entry for the OOM score that init was started with, counted from the lowest one. No limit
-/// has this number.
+/// Marks the entry for the OOM score that init was started with, stored as its distance from the
+/// lowest score. No limit has this number.
 const SCORE: u32 = u32::MAX;
 /// OOM_SCORE_ADJ_MIN of linux/oom.h.
 pub(crate) const LOWEST_SCORE: i16 = -1000;

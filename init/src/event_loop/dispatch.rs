@@ -93,7 +93,7 @@ impl Init {
             event_in_progress::clear(&mut self.suspects, &wished);
         }
         if sets_goal && refused.is_none() {
-            // The emergency shell belonged to the goal of the boot.
+            // The emergency shell was for the previous goal.
             self.basics.shell.let_go();
         }
         let mut notes = actions.iter().filter_map(note_of).cloned().collect::<Vec<_>>();

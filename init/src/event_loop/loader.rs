@@ -60,8 +60,8 @@ impl Init {
         self.loading(purpose, sent);
     }
 
-    /// Handles the start of a load. If the loader of the first one cannot be started, init boots with
-    /// an empty generation and so enters the emergency.
+    /// Handles the start of a load. If the loader of the first one cannot be started, init boots
+    /// with an empty generation and so enters the emergency.
     pub(crate) fn loading(&mut self, purpose: Purpose, sent: io::Result<(Pid, OwnedFd)>) {
         if matches!(purpose, Purpose::Boot) {
             self.loader.boots(self.now);

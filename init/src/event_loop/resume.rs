@@ -136,8 +136,8 @@ impl Init {
         fd::close_rest();
         let mut init = Init::of(state, options, mode, images)?;
         (init.basics.crashes, init.basics.resumed) = (crashes, Some(init.now));
-        // Skips the log ids that the crashed image may have used since the commit, because the logger
-        // already knows them.
+        // Skips the log ids that the crashed image may have used since the commit, because the
+        // logger already knows them.
         let asides = u64::from(crashes).saturating_mul(limit::ASIDES_OF_AN_IMAGE);
         init.basics.helper_outputs =
             init.basics.helper_outputs.min(u64::MAX.saturating_sub(asides));

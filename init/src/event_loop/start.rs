@@ -41,7 +41,7 @@ impl Init {
             options.unknown.iter().map(|unknown| format!("unknown argument: {unknown}")).collect();
         complaints.extend(boot::duties(mode));
         if options.paths.command.is_some() && mode == Mode::Container {
-            // The command takes it. Without a terminal this fails.
+            // Releases the terminal for the command. This fails without a terminal.
             let _ = device::release(io::stdin());
         }
         let no_score = oom_score::begin(mode, options.oom_score, &mut own_limits).err();

@@ -2,9 +2,9 @@
 //! closed.
 //!
 //! close(2) can block: a file of FUSE or a network file system asks its server, and a socket waits
-//! for its SO_LINGER time. An unread message in a socket takes its own descriptors along. Any user
-//! may send such a descriptor to init's sockets. So init closes only pipes and memfds itself. A
-//! child with init's descriptor table (CLONE_FILES) closes the rest: the kernel frees the number
+//! for its SO_LINGER time. Closing a socket also closes the descriptors in its unread messages. Any
+//! user may send such a descriptor to init's sockets. So init closes only pipes and memfds itself.
+//! A child with init's descriptor table (CLONE_FILES) closes the rest: the kernel frees the number
 //! before it blocks, so only the child waits. A plain fork would not help, because each copy of
 //! such a file blocks at its own close.
 //!
@@ -39,7 +39,7 @@ pub(crate) struct Foreign {
 /// Descriptors to be closed, and the children that close some.
 #[derive(Default)]
 struct Closing {
-    /// The process that uses children for closing. Its own children close their copies themselves.
+    /// The process that uses children for closing. Forks of it close their copies directly.
     by: Option<Pid>,
     left: Vec<Rc<OwnedFd>>,
     /// Each with its number of descriptors.

@@ -39,7 +39,7 @@ pub(crate) struct Working {
     pub(crate) purpose: Purpose,
     #[serde(default)]
     killed: bool,
-    /// True if root has requested another load: when this one is killed, it is queued behind that.
+    /// True if root has requested another load: if this one is killed, it is queued behind root's.
     #[serde(skip)]
     gives_way: bool,
 }
@@ -50,8 +50,8 @@ pub(crate) struct Working {
 pub(crate) struct Loader {
     working: Option<Working>,
     pub(crate) waiting: Queue,
-    /// Killed loaders that have not exited: they wait in the kernel for an unresponsive file system.
-    /// A later image reaps them as unknown children.
+    /// Killed loaders that have not exited: they wait in the kernel for an unresponsive file
+    /// system. A later image reaps them as unknown children.
     #[serde(skip)]
     stragglers: BTreeSet<Pid>,
     /// Failed attempts of the first load.
@@ -98,8 +98,8 @@ pub(crate) enum Outcome {
 pub(crate) enum Next {
     /// It is queued behind the load for which it was killed.
     Wait(Purpose),
-    /// It is repeated at once, without the files that caused the death or one file at a time; with
-    /// the reason.
+    /// It is repeated at once: without the files that caused the death, or one file at a time. The
+    /// text is the reason.
     Again(Purpose, String),
     /// It is abandoned; with the reason.
     GiveUp(Purpose, String),

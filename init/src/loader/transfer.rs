@@ -1,5 +1,5 @@
-//! The transfer of the loader's result: a memfd that the child seals. PID 1 reads it once, after the
-//! child has exited, and decodes it totally.
+//! The transfer of the loader's result: a memfd that the child seals. PID 1 reads it once, after
+//! the child has exited, and decodes it totally.
 
 use crate::state::carried::KeptFd;
 use crate::sys::memfd;

@@ -166,8 +166,8 @@ impl Clients {
         }
     }
 
-    /// The clients that are due, with true for root: root first, then the others, starting behind the
-    /// one served last.
+    /// The clients that are due, with true for root: root first, then the others, starting behind
+    /// the one served last.
     pub(crate) fn order(&self) -> Vec<(usize, bool)> {
         let due = |root: bool| {
             let of =

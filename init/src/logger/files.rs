@@ -374,7 +374,7 @@ impl LogFile {
         Ok(())
     }
 
-    /// Truncates the file to a previous size: lines added by a killed logger are added again.
+    /// Truncates the file to a previous size. Lines that a killed logger added are written again.
     fn take_back(&mut self, size: u64) -> Result<(), Errno> {
         if size < self.size {
             ftruncate(&self.fd, i64::try_from(size).map_err(|_| Errno::EFBIG)?)?;
@@ -398,7 +398,7 @@ impl LogFile {
             let mut fits = whole_lines(rest, usize::try_from(room).unwrap_or(usize::MAX));
             if fits == 0 {
                 if self.size > 0 {
-                    // A later logger then finds another file, and does not truncate it.
+                    // So a later logger sees that the file was rotated, and does not truncate it.
                     told(written, self.inode, self.size);
                     let rotated = rotate(dir, &self.name, self.keeping.keep);
                     rotated.and_then(|()| self.renew(dir)).map_err(|why| Torn { written, why })?;

@@ -63,7 +63,7 @@ struct Head {
     /// The first unfinished record and the end, as ever growing offsets.
     first: u64,
     end: u64,
-    /// The end after that many bytes are in the stage pipe; 0 bytes if no move is in progress.
+    /// The `end` once `bytes` bytes are in the stage pipe. `bytes` is 0 if no move is in progress.
     next: u64,
     bytes: u64,
 }
@@ -149,8 +149,8 @@ impl Drop for Mark {
 }
 
 impl Mark {
-    /// The bytes of the record that are in the file already and, if it is still this file, its size
-    /// before an addition of uncertain completeness.
+    /// The bytes of the record that are in the file already. If it is still this file, also its
+    /// size before the last addition, which may be incomplete.
     pub(super) fn begins(&self, inode: u64) -> (usize, Option<u64>) {
         let Some(before) = self.before else { return (0, None) };
         let written = usize::try_from(before.written).unwrap_or(usize::MAX);

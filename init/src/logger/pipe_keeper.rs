@@ -260,7 +260,7 @@ mod tests {
             let crash = |seen: &std::cell::Cell<u64>| {
                 seen.set(seen.get() + 1);
                 if seen.get() > crash_at {
-                    // The read ends in its hand are lost. The panic prints nothing, because a
+                    // The read ends that it holds are lost. The panic prints nothing, because a
                     // thread that prints may have held a lock at the fork.
                     std::panic::resume_unwind(Box::new(()));
                 }
@@ -277,7 +277,7 @@ mod tests {
             assert_eq!(ended, groundstate_units::spec::Exit::Code(70));
             let all: BTreeSet<RunId> = (0..200).map(RunId).collect();
             assert_eq!(stash.recount(), all, "crashed at {crash_at}");
-            // A duplicate goes with its run.
+            // Duplicates are removed with their run.
             stash.repack(|run| run.0 < 10);
             let there: BTreeSet<RunId> = (0..10).map(RunId).collect();
             assert_eq!(stash.recount(), there);

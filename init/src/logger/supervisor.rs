@@ -64,7 +64,7 @@ pub(crate) struct Handle {
     /// Read ends of this turn.
     #[serde(default)]
     pub(super) fresh: Vec<ReadEnd>,
-    /// The number of last read ends that are not committed yet.
+    /// The number of read ends at the end of `fresh` that are not committed yet.
     #[serde(skip)]
     uncommitted: usize,
     /// Runs ended since the stash was last packed.
@@ -529,8 +529,8 @@ impl Handle {
 
     /// The oldest runs of each unit that has too many.
     pub(super) fn surplus(&self) -> Vec<(Name, Vec<RunId>)> {
-        // Ids of helper pipes are counted down and form two kinds. Otherwise the streams of a
-        // running main process would count as the oldest of its helpers.
+        // Ids of helper pipes are counted down. They are of two kinds, because otherwise the
+        // streams of a running main process would count as its oldest helpers.
         let kind = |run: RunId| (run.0 > u64::MAX / 2, run.0 & OF_A_START);
         let mut of_unit: BTreeMap<(&Name, (bool, u64)), Vec<RunId>> = BTreeMap::new();
         for log in self.runs.values() {

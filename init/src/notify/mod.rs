@@ -340,8 +340,8 @@ pub(crate) enum Statement {
     StoreUnwatched,
 }
 
-/// All statements of a datagram, in order. So READY counts after a RELOADING or STOPPING only if it
-/// follows it.
+/// All statements of a datagram, in their order: a READY before a RELOADING or STOPPING does not
+/// count after it.
 pub(crate) fn statements(datagram: &[u8]) -> Vec<Statement> {
     datagram.split(|byte| *byte == b'\n' || *byte == 0).filter_map(statement).collect()
 }

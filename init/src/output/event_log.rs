@@ -109,10 +109,10 @@ impl History {
         self.kept.range(seq.saturating_add(1)..)
     }
 
-    /// Adds the changes of one step. `occasion` is a line too, and the cause of the changes; the
-    /// firing of a trigger is one only if the step changed a unit.
-    /// `about` is the run that the step is about: its last line causes the first line here, which
-    /// causes the others. Runs that are not `up` are removed eventually.
+    /// Adds the changes of one step. `occasion` becomes a line too and is the cause of the changes.
+    /// The firing of a trigger becomes a line only if the step changed a unit. `about` is the run
+    /// that the step is about: its last line causes the first line here, which causes the others.
+    /// Runs that are not `up` are removed eventually.
     pub(crate) fn add(
         &mut self,
         at: Time,

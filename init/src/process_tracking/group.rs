@@ -26,7 +26,7 @@ pub(super) const NESTED: usize = 4096;
 /// Bytes of a unit's name in its cgroup's name; with the run id it stays below the 255 of a file
 /// name.
 const NAME: usize = 200;
-/// systemd's name for it, which delegating programs know.
+/// The cgroup of [`make_control`]. Programs with a delegated cgroup know this name from systemd.
 const CONTROL: &str = ".control";
 
 /// Creates a cgroup. An empty one of that name is removed first. If an earlier init killed all its

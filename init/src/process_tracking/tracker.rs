@@ -176,8 +176,8 @@ impl Tracker {
         Ok(Some(Place { directory, fresh: fresh && !apart, bounded, killed }))
     }
 
-    /// The cgroup of a run: the one it has, or a new one. Another program may have removed the first
-    /// while it was empty.
+    /// The cgroup of a run: the one it has, or a new one. Another program may have removed the
+    /// first while it was empty.
     fn cgroup_of(
         &mut self,
         run: RunId,
@@ -529,8 +529,8 @@ impl Tracker {
         }
     }
 
-    /// The way of tracking, in a word for `status` and `stats`: by cgroup, which no process escapes,
-    /// or by session, process group and parent.
+    /// The way of tracking, in a word for `status` and `stats`: by cgroup, which no process
+    /// escapes, or by session, process group and parent.
     pub(crate) fn tracking(&self) -> &'static str {
         if self.hierarchy.is_some() { "cgroup2" } else { "process-group" }
     }

@@ -30,7 +30,7 @@ pub(crate) fn check(word: &str) -> ExitCode {
     let Check { store, said } = read_word(word).unwrap_or_default();
     let said = inherited(said);
     let read = open_store(store).and_then(|store| State::read(&store)).and_then(|state| {
-        // After an upgrade init decodes a definition only when it starts the next command of its run.
+        // After an upgrade, init decodes a definition only at the next command of its run.
         let unreadable = state.runs.iter().find(|(_, running)| running.spec().is_none());
         let unreadable =
             unreadable.map(|(_, running)| format!("the definition of {}", running.name));
@@ -83,10 +83,10 @@ fn helper(pid: Pid, since: u64) -> Option<String> {
     is_fork.then(|| procfs::shown(pid).map(|(name, _)| name).unwrap_or_default())
 }
 
-/// The committed state. Kills a logger that was started after the commit, so that the state does
-/// not know it. When its connection is closed, it would read the rest of the pipes, of which the
-/// next logger has read parts. Killed, it loses nothing ([`crate::logger`]). It may be in the middle
-/// of a write, so the next logger waits for its exit.
+/// The committed state. Kills a logger that was started after the commit and is therefore not in
+/// the state. Once its connection is closed, it would read the rest of pipes that the next logger
+/// is reading. The kill loses nothing ([`crate::logger`]). It may be in the middle of a write, so
+/// the next logger waits for its exit.
 pub(crate) fn state(store: &Store) -> Result<State, String> {
     let mut state = State::read(store)?;
     if let Some(pid) = kill_helpers_where(state.components.pending.kept, |_, name| name == LOGGER) {

@@ -43,7 +43,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-/// Small values, and what the state names of other parts.
+/// Small values, and values that refer to the records of other components.
 #[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Head<'a> {

@@ -110,9 +110,9 @@ pub(crate) enum Question {
     /// The main process of the run.
     First,
     /// The process that succeeds the main process, if there is one. The main process has exited
-    /// like this.
+    /// with this result.
     Next(Exit),
-    /// The same after a reload, which has succeeded or not.
+    /// The same after a reload; true if the reload has succeeded.
     Reloaded(bool),
 }
 

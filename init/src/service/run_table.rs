@@ -643,7 +643,7 @@ mod tests {
     fn exit_of_a_child_does_not_end_a_main_process_that_had_its_pid() {
         let (mut runs, run, other) = (Runs::default(), RunId(7), RunId(8));
         found(&mut runs, run, 42, 2);
-        // A command of its own, then one of another run that ends before this exit is known.
+        // This run's command reuses the pid, then another run's, before init learns of the exit.
         runs.own(42, run, CommandKind::Reload(0));
         assert_eq!(runs.disown(42), Some((run, CommandKind::Reload(0))));
         runs.insert(other, running(other, "next"));

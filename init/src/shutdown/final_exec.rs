@@ -48,7 +48,7 @@ pub(crate) fn image_is_deleted() -> bool {
     fs::read_link("/proc/self/exe").is_ok_and(|path| is_so(&path.to_string_lossy()))
 }
 
-/// An end, for the image that continues it.
+/// The state of the final steps, for the image that continues them.
 #[derive(Serialize, Deserialize)]
 struct Rest {
     how: Shutdown,
@@ -58,7 +58,7 @@ struct Rest {
     watchdog: Option<Passed>,
 }
 
-/// The argument for the next image of an end.
+/// The argument with which the next image continues the final steps.
 fn end_word(end: &End, crashes: u32, watchdog: Option<Passed>) -> String {
     let rest = Rest { how: end.how, haste: end.haste, crashes, watchdog };
     // These types have no maps with invalid keys.
@@ -69,7 +69,7 @@ fn end_word(end: &End, crashes: u32, watchdog: Option<Passed>) -> String {
 fn end_of(mode: Mode, word: &str) -> End {
     let mildest = Rest { how: Shutdown::Poweroff, haste: None, crashes: 0, watchdog: None };
     let Rest { how, haste, crashes, watchdog } = serde_json::from_str(word).unwrap_or(mildest);
-    // After repeated crashes, it goes straight to the kernel.
+    // After repeated crashes, init skips these steps and goes straight to the kernel.
     let haste = if crashes > limit::CRASHES_IN_A_ROW { Some(Haste::AtOnce) } else { haste };
     let watchdog = watchdog.and_then(|passed| Watchdog::again(passed, clock::now()));
     let outer = Outer::at(std::env::var("NOTIFY_SOCKET").ok().as_deref());

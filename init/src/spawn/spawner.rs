@@ -127,8 +127,8 @@ impl Spawner {
 
     /// Clones the child and returns at once. An error means that there is no child: no processes,
     /// memory or descriptors left (stage `fork`), or the cgroup refused it (stage `cgroup`). All
-    /// other failures are in the report. [`Spawner::adopt`] finds the child by `serial` after a
-    /// crash; 0 means not.
+    /// other failures are in the report. After a crash, [`Spawner::adopt`] finds the child by
+    /// `serial`, unless that is 0.
     pub(crate) fn spawn(&mut self, prepared: Prepared, serial: u64) -> Result<Report, SetupError> {
         let begin = |error: io::Error| broken(Step::Begin, &error, 0);
         let share = self.may_share(&prepared);
@@ -311,9 +311,9 @@ impl Ground {
 /// exited, or is about to, with a meaningless status.
 pub(crate) type ExecResult<E = SetupError> = Result<(), E>;
 
-/// The exec report of one child, which the event loop reaps. Poll its pipe and call [`Report::verdict`] when it is readable;
-/// without a pipe, call it from time to time. If the child exits first, call [`Report::at_exit`].
-/// Then drop the report.
+/// The exec report of one child, which the event loop reaps. Poll its pipe and call
+/// [`Report::verdict`] when it is readable; without a pipe, call it from time to time. If the child
+/// exits first, call [`Report::at_exit`]. Then drop the report.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Report {
     /// `None` in a report of an earlier image that is not attached yet.

@@ -79,8 +79,8 @@ impl<K: Ord + Clone, V> Table<K, V> {
         });
     }
 
-    /// A table of stored entries. All count as changed: a record of another version of init may
-    /// have fields that this one does not know, and would keep them.
+    /// A table of stored entries. All count as changed, so that they are written again: records of
+    /// another version of init may have fields that this one does not know.
     pub(crate) fn of(entries: BTreeMap<K, V>) -> Table<K, V> {
         let changed = entries.keys().cloned().collect();
         Table { entries, changed }

@@ -111,7 +111,7 @@ fn again(next: &Next, signal: u32) {
     let notes = usize::try_from(next.notes).unwrap_or(usize::MAX);
     // SAFETY: the kernel reads the sixteen bytes.
     unsafe { raw::call(libc::SYS_pwrite64, [notes, noted.as_ptr() as usize, 16, 0, 0, 0]) };
-    // A fault in this code takes a slower and simpler way; a further fault takes none.
+    // After a fault in this code, the simpler and slower function runs; after a further one, none.
     match DEPTH.fetch_add(1, Ordering::SeqCst) {
         0 => inherit::keep_all(),
         1 => inherit::keep_each(),

@@ -1,6 +1,6 @@
-//! The layout of the inbox, and how it is written into a mapped memfd, which survives a crash.
-//! The kernel writes the exit of a child and a datagram directly into it, so that neither is ever
-//! stored nowhere. mmap(2), waitid(2), recvmmsg(2).
+//! The layout of the inbox, and how it is written into a mapped memfd, which survives a crash. The
+//! kernel writes the exit of a child and a datagram directly into it, so that a crash at any moment
+//! loses neither. mmap(2), waitid(2), recvmmsg(2).
 //!
 //! There is one inbox, for PID 1 only: forked children do not inherit the mapping (MADV_DONTFORK)
 //! and forget it. All its pages are allocated at the start.
@@ -215,8 +215,8 @@ pub(crate) fn received(pid: i32, bytes: &[u8]) {
 }
 
 // The inbox: inputs that init has taken from the kernel and not committed yet. The kernel writes
-// most of them into it directly, so an input is never stored nowhere ([`mod@crate::sys::inbox`]
-// writes). After a crash they are the inputs of the first turn.
+// most of them into it directly, so that a crash loses none of these ([`mod@crate::sys::inbox`]).
+// After a crash they are the inputs of the first turn.
 //
 // Layout: a page for the fault handler and the kernel, the bytes of the message being received,
 // then a ring of entries. An entry has [`ENTRY`] bytes: `seq: u64, kind: u16, length: u16, pid:

@@ -1,8 +1,8 @@
 //! Descriptors over an exec of init itself. All stay open; the next image takes over those that its
 //! state names and closes the rest. fcntl(2), close_range(2).
 //!
-//! [`keep_all`] may run in the fault handler: it allocates nothing and calls only functions that are
-//! async-signal-safe (signal-safety(7)).
+//! [`keep_all`] may run in the fault handler: it allocates nothing and calls only functions that
+//! are async-signal-safe (signal-safety(7)).
 
 use super::listing;
 use super::raw;

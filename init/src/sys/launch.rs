@@ -230,9 +230,9 @@ pub(crate) fn copied(
     pid(result)
 }
 
-/// Forks with clone3, or with clone where clone3 is forbidden. A single-threaded process does not
-/// need libc's work around fork(2). The kernel writes the child's pid into its slot. Returns the
-/// result of the call, and true unless the child has to join the cgroup itself.
+/// Forks with clone3, or with clone where clone3 is forbidden. A process with one thread does not
+/// need what libc's fork(2) does in addition. The kernel writes the child's pid into its slot.
+/// Returns the result of the call, and true unless the child has to join the cgroup itself.
 fn fork(slot: Option<&Slot>, cgroup: Option<RawFd>, goes_in: bool) -> (isize, bool) {
     let exit_signal = libc::SIGCHLD as u64;
     let mut args = CloneArgs { exit_signal, ..CloneArgs::default() };

@@ -69,7 +69,7 @@ pub(crate) fn close_elsewhere(fds: Vec<OwnedFd>) -> Result<Pid, Vec<OwnedFd>> {
     // system calls only and touches no lock.
     let clone = || unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) as i32 };
     let child = fork_by(clone, || {
-        // A signal to all processes must not leave descriptors open.
+        // Signals are blocked, so that none ends the child before it has closed them all.
         let _held = super::signal::hold();
         for number in &numbers {
             // SAFETY: close(2); the parent gives up the number below and never uses it again.

@@ -207,7 +207,7 @@ unsafe fn received(message: &libc::msghdr, length: usize) -> Received {
     // SAFETY: by the contract of this function; no control data is longer.
     let (numbers, peer) =
         parse(unsafe { std::slice::from_raw_parts(control, written.min(CONTROL)) });
-    // The kernel installs none below 0; the compiler sees that `from_raw_fd` does not panic.
+    // Always true. The check shows the compiler that `from_raw_fd` does not panic.
     let owned = numbers.into_iter().filter(|number| *number >= 0).map(|number| {
         // SAFETY: a fresh descriptor that the kernel installed for this process.
         let fd = unsafe { OwnedFd::from_raw_fd(number) };
@@ -351,8 +351,8 @@ pub(crate) fn of(socket: impl AsFd) -> io::Result<Peer> {
     Ok(Peer { pid: Pid::from_raw(found.pid()), uid: found.uid(), gid: found.gid() })
 }
 
-/// A pidfd of the process that connected, even if its pid was reused (SO_PEERPIDFD). Returns `None` if
-/// the kernel cannot give one (before Linux 6.5) or init has no free descriptor. An error means
+/// A pidfd of the process that connected, even if its pid was reused (SO_PEERPIDFD). Returns `None`
+/// if the kernel cannot give one (before Linux 6.5) or init has no free descriptor. An error means
 /// that the process is gone.
 pub(crate) fn process(socket: impl AsFd) -> nix::Result<Option<OwnedFd>> {
     match getsockopt(&socket, sockopt::PeerPidfd) {

@@ -20,7 +20,7 @@ pub(crate) const SLOTS: usize = 4096;
 /// Size of all slots.
 const BYTES: usize = SLOTS * size_of::<Slot>();
 /// Released slots that wait before one of them is reused. The committed state may still assign them
-/// to their children, and after a crash would read another child's progress.
+/// to earlier children. After a crash, init would read another child's progress there.
 const RESTING: usize = 1024;
 /// Size of a child's stack; the child in [`super::child`] needs less than 4 KiB.
 const STACK: usize = 64 * 1024;
@@ -108,7 +108,7 @@ impl SpawnSlots {
         let last = u32::try_from(SLOTS).unwrap_or(0);
         let free = (0..last).rev().filter(|slot| !used.contains(&SlotId(*slot))).collect();
         let mut board = SpawnSlots { slots, free, resting: VecDeque::new(), memory };
-        // A child that the state does not know may still write to such a slot.
+        // A child that the state does not know may still write to a slot that is not in `used`.
         let free = std::mem::take(&mut board.free).into_iter();
         let (free, resting): (Vec<u32>, Vec<u32>) =
             free.partition(|slot| board.has_left(SlotId(*slot)));

@@ -87,8 +87,8 @@ impl<'o> Clock<'o> {
             }
             Order::Past(run, history) => {
                 let Some(kept) = self.timers.get_mut(&run) else { return Ok(()) };
-                // PID 1 may have sent this before it handled the last firing, or it crashed while it handled
-                // the firing. It ignores a firing that it knows.
+                // PID 1 may have sent this before it handled the last firing, or it crashed while
+                // it handled the firing. It ignores a firing that it knows.
                 let before = std::mem::replace(&mut kept.alarm.history, history);
                 let history = &mut kept.alarm.history;
                 let unknown = before.fired.filter(|at| history.fired < Some(*at));

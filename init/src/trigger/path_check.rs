@@ -195,8 +195,8 @@ impl Aimed {
         })
     }
 
-    /// Decides whether a change of uncertain time counts: every other time. So no change is lost,
-    /// and a unit that changes its own trigger path at its end does not run for ever.
+    /// Decides whether a change counts. Of changes at an uncertain time, every other one does. So
+    /// none is lost, and a unit that changes its own trigger path at its end does not run for ever.
     fn counts(&mut self, changed: When) -> bool {
         self.in_doubt = changed == When::About && !self.in_doubt;
         changed == When::After || self.in_doubt

@@ -192,8 +192,8 @@ impl Triggers {
         Some((one.fd_name.clone(), one.fd.as_deref().cloned()?))
     }
 
-    /// Closes init's copy once the unit's process has the connection, so that closing it there ends
-    /// it.
+    /// Closes init's copy once the unit's process has the connection. So the connection ends when
+    /// that process closes it.
     pub(crate) fn connection_handed(&mut self, unit: &Name) {
         if let Some(one) = self.connections.get_mut(unit) {
             close_without_linger(|| one.fd = None);

@@ -236,7 +236,7 @@ pub(crate) fn read_word<T: DeserializeOwned>(value: &str) -> io::Result<T> {
 }
 
 impl Images {
-    /// The images of one that does not continue after a crash, with its store.
+    /// The images of an init that does not continue after a crash, with its store.
     pub(crate) fn with(store: Option<Store>) -> Images {
         let inbox = memfd::create(c"inbox").ok().map(File::from);
         if let Some(inbox) = &inbox {
@@ -246,8 +246,8 @@ impl Images {
         Images { binary: own_binary(), store, inbox, ..Images::default() }
     }
 
-    /// The images of one that continues after a crash, with the store and inbox of the crashed
-    /// image. It arms crash recovery at once.
+    /// The images of an init that continues after a crash, with the store and inbox of the crashed
+    /// image. Arms crash recovery at once.
     pub(crate) fn after_crash(
         store: Store,
         inbox: File,
@@ -268,8 +268,8 @@ impl Images {
         let (store, inbox) =
             memory.ok_or_else(|| io::Error::other("the kernel has no memfd_create(2)"))?;
         let previous = self.previous.as_ref().map(|(binary, _)| binary);
-        // During probation, a crash falls back to the previous binary, which continues as the newer
-        // one if only that can read the state.
+        // During probation, a crash falls back to the previous binary. If that binary cannot read
+        // the state, it executes the newer one.
         let binary = previous.unwrap_or(own);
         let rescue = Rescue {
             store: store.number(),

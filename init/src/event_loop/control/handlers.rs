@@ -398,7 +398,7 @@ impl Init {
     fn request(&mut self, number: usize, caller: Caller, text: &[u8], passed: Vec<Foreign>) {
         let request = Request::parse(text);
         if !matches!(&request, Ok(Request { verb: Verb::SourcePut { .. }, .. })) {
-            // It does not use the descriptors that came with it.
+            // This request does not use the descriptors that came with it.
             fd::dropped(passed.len());
         }
         match request {

@@ -13,7 +13,7 @@ impl Init {
         // No commit happens until all of them are carried out.
         for queued in std::mem::take(&mut self.pending.effects.queue) {
             if self.pending.effects.has(queued.run) {
-                // Effects that an earlier effect of this run led to come first.
+                // An earlier effect of this run has queued further ones, which come first.
                 self.pending.effects.queue.push_back(queued);
                 continue;
             }

@@ -12,7 +12,7 @@ use nix::sys::resource::{Resource, setrlimit};
 const OTHER: RunId = RunId(8);
 const OVER: RunId = RunId(9);
 
-/// A command that starts this, marked as that run, and exits after it.
+/// A command that sets the mark of the run `of`, runs `rest`, and exits a moment later.
 fn marked(of: RunId, rest: &str) -> String {
     let mark = process_tree::of(of).expect("no limit of locks is set").hard;
     format!("exec bash -c 'ulimit -x {mark}; {rest} sleep 0.2'")

@@ -87,8 +87,8 @@ impl CommandSequence {
             return effects;
         }
         let broken = is_late || matches!(reason, StopReason::Leftovers | StopReason::Watchdog);
-        // A stop is part of the run of a oneshot without `remain`, and it is done when the exit is
-        // reported.
+        // A oneshot without `remain` runs its stop commands before its exit is reported. Then they
+        // are not run again.
         let is_undone = self.plan.kind == Kind::Oneshot && !self.plan.remain && self.exit_told;
         effects.extend(match self.was_ready && !broken && !is_undone {
             true => self.stop_lines(),

@@ -2,9 +2,9 @@
 //! and releases loop and mapped devices, until nothing more can be released. Busy file systems are
 //! then remounted read-only. File systems of this machine come first, then remote ones.
 //!
-//! Children of a child of PID 1 do this in parallel ([`Rounds`]). The work continues after
-//! [`limit::UNMOUNT_ONE`] without a child that has not returned. At the end it waits for such
-//! children while something moves (a slow disk may have much to write), in total up to
+//! Children of a child of PID 1 do this in parallel ([`Rounds`]). If a child has not returned after
+//! [`limit::UNMOUNT_ONE`], the work continues without it. At the end it waits for such children
+//! while something moves (a slow disk may have much to write), in total up to
 //! [`limit::UNMOUNT_LONGEST`]. It reports those that have not returned.
 
 #[cfg(test)]
@@ -214,7 +214,7 @@ fn possible_tasks(of_others: bool) -> Vec<Task> {
     let is_laid_over = mount_table::is_laid_over(&table);
     let away = |point: Point| {
         let at = point.at.clone();
-        // A layer of an overlay that is unmounted is still in use.
+        // An overlay keeps using an unmounted layer, so the layer is made read-only first.
         let is_read_only_first = is_laid_over && point.is_disk && !point.is_read_only;
         point.task(move || {
             let is_fit = !is_read_only_first || read_only(&at);

@@ -151,7 +151,7 @@ impl Life {
         granted(init, "want", &json!({"target": "extra"}));
         when(init, "extra is up", cases, |s| s.state("extra") == "running");
         granted(init, "unwant", &json!({"target": "extra"}));
-        // A signal that could not be sent is followed by the next one later, and init reports that.
+        // If the stop signal could not be sent, init sends the next one later and reports that.
         let late = |s: &Status| !cases.is_empty() && s.reason("extra") == "stop-timeout";
         when(init, "extra is down", cases, |s| s.state("extra") == "disabled" || late(s));
         when(init, "db is restarted, the status is received, all units run", cases, |s| {

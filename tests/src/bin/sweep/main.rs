@@ -38,9 +38,9 @@ mod sweep {
     const AT_BOOT: usize = 4;
     /// … rounds of work in one life …
     const ROUNDS: usize = 4;
-    /// … faults of one of them …
+    /// … faults of one such round …
     const AT_WORK: usize = 3;
-    /// … and of one end.
+    /// … and faults of one end.
     const AT_END: usize = 2;
     /// Calls with an error that are run together, with their faults mixed in the same lives.
     const TOGETHER: usize = 8;
