@@ -243,14 +243,20 @@ fn next_child_of_init_gets_the_pid(init: &Init) -> bool {
     let mut client = init.client().expect("it listens");
     client.ask("ping", &json!({})).expect("an answer");
     let left = init.sandbox.trace("left").len();
-    hold(init);
-    // Init must read this request first.
+    let mut steps = Steps::of(init);
     client.send("want", &json!({"target": "asked"}));
+    // Init reads the request, and learns of the exit in a later turn.
+    loop {
+        let call = steps.step().expect("the process continues");
+        if [libc::SYS_recvmsg, libc::SYS_recvfrom].contains(&call.number) && call.result > 0 {
+            break;
+        }
+    }
     process.end();
     until("its parent has reaped it", || process.state().is_none().then_some(()));
     init.sandbox.order("fate", &format!("{pid} alone"));
     until("the pid is next", || (init.sandbox.trace("left").len() > left).then_some(()));
-    init.process().signal(Signal::SIGCONT);
+    drop(steps);
     client.answer().expect("an answer").expect("no refusal");
     let has = init.when_state("asked", "running").main_pid("asked").expect("its process");
     init.when("it is restarted", |s| {

@@ -406,6 +406,6 @@ fn unread_console_blocks_neither_init_nor_a_unit() {
     });
     let shown = init.initctl(&["stats"]).stdout;
     let shown = String::from_utf8_lossy(&shown).into_owned();
-    assert!(shown.contains(" lines not shown\n") && !shown.contains("cut off"), "{shown}");
+    assert!(shown.contains("lines not shown: ") && !shown.contains("cut off"), "{shown}");
     init.finish();
 }
