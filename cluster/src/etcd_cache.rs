@@ -268,7 +268,7 @@ impl Follower {
         self
     }
 
-    /// Runs forever.
+    /// Follows etcd; the task never ends.
     pub async fn follow(mut self) {
         loop {
             let Err(fault) = self.until_lost().await else { continue };

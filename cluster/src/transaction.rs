@@ -61,7 +61,7 @@ impl Operation {
 /// Conditions and operations that apply together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transaction {
-    /// All must hold.
+    /// The conditions, all of which must hold.
     pub conditions: Vec<Condition>,
     /// Executed in this order.
     pub operations: Vec<Operation>,

@@ -15,9 +15,9 @@ pub enum Role {
     Nothing,
     /// Another machine of the cluster: may read, also the logs of this machine.
     Machine,
-    /// May read.
+    /// A caller that may read.
     Reader,
-    /// May read and change.
+    /// A caller that may read and change.
     Operator,
 }
 

@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(250);
 /// How long a command waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Patience {
-    /// Does not wait.
+    /// No waiting.
     None,
     /// This number of attempts.
     Attempts(u32),

@@ -83,7 +83,7 @@ impl From<Fault> for Over {
 }
 
 impl Candidate {
-    /// Runs forever.
+    /// Runs the election; the task never ends.
     pub async fn run(mut self) {
         let mut snapshots = self.cache.changes();
         let mut denied = false;

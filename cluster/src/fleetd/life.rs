@@ -41,9 +41,9 @@ const SIGNS: u32 = 3;
 /// How the daemon ends.
 #[derive(Debug)]
 pub enum End {
-    /// It exits.
+    /// The daemon exits.
     Stopped,
-    /// It re-executes its program with a new configuration, and keeps units, leases and these
+    /// The daemon re-executes its program with a new configuration, and keeps units, leases and these
     /// sockets, which init passed.
     Reexec(Vec<OwnedFd>),
 }

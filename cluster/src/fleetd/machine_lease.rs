@@ -78,7 +78,7 @@ pub struct Former {
 }
 
 impl Sentry {
-    /// Runs forever.
+    /// Watches the lease; the task never ends.
     pub async fn run(mut self) {
         let mut was_in = false;
         let mut said = String::new();

@@ -18,7 +18,7 @@ const READ_AGAIN: Duration = Duration::from_secs(8);
 /// The missing part of a reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hidden {
-    /// Everything.
+    /// All keys.
     All,
     /// All keys of these kinds.
     Kinds(&'static [&'static str]),

@@ -30,7 +30,7 @@ pub enum Signer {
     Stranger,
     /// The trusted key, for another unit's file.
     OfAnother,
-    /// Unsigned.
+    /// No signature.
     None,
 }
 

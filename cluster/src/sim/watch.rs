@@ -111,9 +111,9 @@ impl World {
 /// A fault of watches.
 #[derive(Clone, Copy, Debug)]
 pub enum WatchFault {
-    /// They end.
+    /// The watches end.
     Broken,
-    /// They deliver nothing more, without an error.
+    /// The watches deliver nothing more, without an error.
     Silent,
     /// They go back by the first number of revisions, and repeat the second number of them.
     Again(i64, i64),

@@ -63,7 +63,7 @@ pub enum Event {
     Tick,
     /// Everything has converged.
     Converged,
-    /// Nothing more has happened.
+    /// No further event has happened.
     Quiet,
 }
 
@@ -165,7 +165,7 @@ impl Machine {
 /// a busy loop.
 const MOST_OVERDUE: u64 = 10_000;
 
-/// Never.
+/// A time that never comes.
 pub const NEVER: Duration = Duration::MAX;
 
 /// The simulated world.

@@ -84,9 +84,9 @@ pub(crate) const LOADER_ROUNDS: u8 = 16;
 pub(crate) const LOADER_SOURCE: Duration = Duration::from_secs(12);
 /// Remaining time of a load by another user once root asks for one.
 pub(crate) const LOADER_GIVES_WAY: Duration = Duration::from_secs(1);
-/// Pause before a source that took too long may be loaded again; doubles each time …
+/// Pause before a source that took too long may be loaded again; doubles each time.
 pub(crate) const SOURCE_PAUSE: Duration = Duration::from_secs(10);
-/// … up to this.
+/// The longest pause of a source.
 pub(crate) const SOURCE_PAUSE_LONGEST: Duration = Duration::from_secs(640);
 /// Time that init waits for a killed loader to exit.
 pub(crate) const LOADER_DYING: Duration = Duration::from_secs(2);
@@ -94,11 +94,11 @@ pub(crate) const LOADER_DYING: Duration = Duration::from_secs(2);
 pub(crate) const LOADERS_LEFT: usize = 8;
 /// Attempts of the first load.
 pub(crate) const BOOT_LOADS: u8 = 5;
-/// Immediate attempts for a resource that init needs at startup …
+/// Immediate attempts for a resource that init needs at startup.
 pub(crate) const ASKED_AT_ONCE: u32 = 3;
-/// … then, after a transient error, retries with this pause, doubled each time …
+/// The first pause of later attempts after a transient error; doubles each time.
 pub(crate) const INSISTENCE_PAUSE: Duration = paced(Duration::from_millis(1));
-/// … up to this.
+/// The longest pause of these attempts.
 pub(crate) const INSISTENCE_LONGEST: Duration = paced(Duration::from_millis(512));
 /// Address space of the loader, in bytes.
 pub(crate) const LOADER_MEMORY: u64 = 2 * 1024 * 1024 * 1024;
@@ -212,11 +212,11 @@ pub(crate) const LISTEN_NAMES: usize = 128 * 1024 - 16;
 pub(crate) const ENDS_AT_A_TIME: usize = 64;
 /// Accepted connections of all sockets that wait for the start of their unit.
 pub(crate) const CONNECTIONS_HELD: usize = 256;
-/// Pause before an exited lookout is replaced; doubles each time …
+/// Pause before an exited lookout is replaced; doubles each time.
 pub(crate) const LOOKOUT_DELAY: Duration = Duration::from_millis(100);
-/// … up to this …
+/// The longest delay before the next lookout.
 pub(crate) const LOOKOUT_DELAY_MAX: Duration = Duration::from_secs(60);
-/// … until a lookout has run this long.
+/// The running time of a lookout after which the delay is the first one again.
 pub(crate) const LOOKOUT_STEADY: Duration = Duration::from_secs(60);
 /// Reports of one lookout handled in one turn.
 pub(crate) const REPORTS_A_TURN: usize = 256;

@@ -358,7 +358,7 @@ impl Clients {
 struct Gone;
 
 impl Client {
-    /// Returns true if it waits for nothing and has been idle for a while.
+    /// Returns true if the client waits for no answer and has been idle for a while.
     fn is_idle(&self) -> bool {
         let waits = self.follows.is_some() || self.history.is_some() || !self.answers.is_empty();
         !waits && self.moved.elapsed() > limit::CLIENT_PATIENCE
@@ -540,7 +540,7 @@ impl Answers {
         self.bytes
     }
 
-    /// Returns true if everything was sent.
+    /// Returns true if all bytes were sent.
     pub(crate) fn is_empty(&self) -> bool {
         self.pieces.is_empty() && self.ready.is_empty()
     }

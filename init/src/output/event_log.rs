@@ -56,7 +56,7 @@ impl Said {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Change {
     pub(crate) name: Name,
-    /// 0 if there is none.
+    /// The number of the run; 0 if there is none.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) run: u64,
     #[serde(default)]

@@ -26,11 +26,11 @@ pub(super) const CONSOLE: &str = "/dev/console";
 /// The stream that could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stream {
-    /// 0.
+    /// Descriptor 0.
     Input = 1,
-    /// 1.
+    /// Descriptor 1.
     Output,
-    /// 2.
+    /// Descriptor 2.
     Error,
     /// The terminal of any of them.
     Terminal,
@@ -239,14 +239,14 @@ fn reset(line: BorrowedFd<'_>) -> io::Result<()> {
 /// The two ends.
 #[derive(Clone, Debug)]
 pub(crate) struct Null {
-    /// Reads nothing.
+    /// A file without bytes.
     pub input: Rc<OwnedFd>,
     /// Discards all writes, or refuses them with EPERM without /dev/null.
     pub output: Rc<OwnedFd>,
 }
 
 impl Null {
-    /// Opens both.
+    /// Opens both files.
     pub(crate) fn open() -> io::Result<Null> {
         let flags = OFlag::O_RDWR | OFlag::O_CLOEXEC | OFlag::O_NOCTTY;
         match open("/dev/null", flags, Mode::empty()) {

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 #[derive(Debug)]
 pub(crate) struct KeptFd<T> {
     held: T,
-    /// Zero if it has not been read yet.
+    /// The identity of the file; zero if it has not been read yet.
     identity: Cell<u64>,
 }
 

@@ -91,7 +91,7 @@ pub(crate) struct Orders {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub(crate) enum Step {
-    /// Nothing done yet.
+    /// No step is done yet.
     Begin = 0,
     /// Joining the cgroup, if the clone did not.
     Cgroup,

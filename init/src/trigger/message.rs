@@ -48,7 +48,7 @@ pub(crate) enum Order {
     Look(RunId, Time),
     /// Firings do not count now.
     Rest(RunId),
-    /// Forget it.
+    /// Forget the run.
     End(RunId),
 }
 

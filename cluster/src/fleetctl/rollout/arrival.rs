@@ -22,7 +22,7 @@ pub(super) type Runs = BTreeMap<(String, String), String>;
 /// The result of waiting for a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
-    /// It is active.
+    /// The unit is active.
     Up,
     /// The unit was stopped in the meantime.
     Unwished,
