@@ -149,8 +149,8 @@ impl Client {
     }
 
     fn interest(&self) -> Interest {
-        let writes = self.watches_writes.then_some(Interest::WRITABLE);
-        Interest::READABLE | writes.unwrap_or(Interest::READABLE)
+        let both = Interest::READABLE | Interest::WRITABLE;
+        if self.watches_writes { both } else { Interest::READABLE }
     }
 
     /// Returns true if no request is unanswered and no byte unsent.

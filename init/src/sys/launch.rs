@@ -5,7 +5,7 @@
 //! - [`copied`]: a fork, also for a child with its own OOM score.
 //! - [`thinking`]: a fork, for a child that runs Rust code before its exec (env-files).
 //!
-//! None uses CLONE_VFORK. It would suspend PID 1 until the exec has read the binary. That may be
+//! No clone uses CLONE_VFORK. It would suspend PID 1 until the exec has read the binary. That may be
 //! for ever on a hung file system, in a frozen cgroup, or after a SIGSTOP by the unit's own user.
 //! [`crate::spawn`] chooses the way.
 

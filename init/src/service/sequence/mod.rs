@@ -205,7 +205,7 @@ impl CommandSequence {
             self.ended = Some(exit);
             self.exit = Some(exit);
         }
-        // Records the exit of the main process even if a start command beside it failed earlier.
+        // Records the exit of the main process even if another start command failed earlier.
         self.exit = self.exit.or(Some(exit).filter(|_| self.executed_told));
         if self.step == Step::StopMain { self.stop_rest() } else { vec![Effect::Look] }
     }
