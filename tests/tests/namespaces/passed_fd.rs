@@ -6,6 +6,7 @@ use groundstate_tests::crash::{Call, crash_when};
 use groundstate_tests::deadline::{PATIENCE, until};
 use groundstate_tests::sandbox::Sandbox;
 use groundstate_tests::silent::Silent;
+use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg, setsockopt, sockopt};
 use serde_json::json;
@@ -157,6 +158,29 @@ fn lingering_socket_passed_before_a_crash_does_not_block_init() {
     assert_eq!(init.main_of("web"), before);
     drop(listener);
     init.finish_after_crash();
+}
+
+#[test]
+fn lingering_socket_passed_with_an_urgent_byte_does_not_block_init() {
+    let files = Sandbox::new();
+    files.unit("web", "exec-start: DAEMON");
+    let init = Boot::new(files).start("web");
+    init.when_state("web", "running");
+    let (stuck, _listener) = stuck();
+    let mut caller = UnixStream::connect(init.sandbox.path("run/control.sock")).unwrap();
+    let fds = [stuck.as_raw_fd()];
+    let (text, passed) = ([IoSlice::new(b"!")], [ControlMessage::ScmRights(&fds)]);
+    let urgent = MsgFlags::MSG_OOB;
+    if sendmsg::<()>(caller.as_raw_fd(), &text, &passed, urgent, None) == Err(Errno::EOPNOTSUPP) {
+        groundstate_tests::not_run!("no urgent bytes in unix sockets here");
+        return init.finish();
+    }
+    drop(stuck);
+    caller.write_all(b"{\"v\":1}\n").unwrap();
+    caller.set_read_timeout(Some(PATIENCE)).unwrap();
+    let read = caller.read(&mut [0; 4096]).expect("init answers");
+    assert!(read > 0, "init answers the line with the urgent byte");
+    init.finish();
 }
 
 #[test]
