@@ -25,9 +25,9 @@ function __fish_initctl_using_subcommand
 end
 
 complete -c initctl -n "__fish_initctl_needs_command" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_needs_command" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_needs_command" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_needs_command" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_needs_command" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_needs_command" -s V -l version -d 'Print version'
@@ -74,9 +74,9 @@ complete -c initctl -n "__fish_initctl_needs_command" -f -a "completions" -d 'Wr
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "man" -d 'Write the man page of initctl to stdout'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "__targets" -d 'Names for the completions'
 complete -c initctl -n "__fish_initctl_using_subcommand status" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand status" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand status" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand status" -s a -l all -d 'Also show healthy and idle units'
 complete -c initctl -n "__fish_initctl_using_subcommand status" -l check -d 'Print little; exit 1 if a requested unit is not running'
 complete -c initctl -n "__fish_initctl_using_subcommand status" -l no-headings -d 'Omit the summary above the table'
@@ -86,9 +86,9 @@ complete -c initctl -n "__fish_initctl_using_subcommand set-target" -l want -d '
 complete -c initctl -n "__fish_initctl_using_subcommand set-target" -l drop -d 'As -NAME' -r
 complete -c initctl -n "__fish_initctl_using_subcommand set-target" -l timeout -d 'With --wait: exit 2 after this time' -r
 complete -c initctl -n "__fish_initctl_using_subcommand set-target" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand set-target" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand set-target" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand set-target" -l wait -d 'Wait until no unit is starting, stopping or waiting'
 complete -c initctl -n "__fish_initctl_using_subcommand set-target" -l or-rollback -d 'With --wait: restore the previous goal on failure or timeout'
 complete -c initctl -n "__fish_initctl_using_subcommand set-target" -l persist -d 'Also make it the default target of the next boot'
@@ -98,75 +98,75 @@ complete -c initctl -n "__fish_initctl_using_subcommand set-target" -s h -l help
 complete -c initctl -n "__fish_initctl_using_subcommand plan" -l want -d 'As +NAME' -r
 complete -c initctl -n "__fish_initctl_using_subcommand plan" -l drop -d 'As -NAME' -r
 complete -c initctl -n "__fish_initctl_using_subcommand plan" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand plan" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand plan" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand plan" -l reload -d 'Plan a reload of the unit files'
 complete -c initctl -n "__fish_initctl_using_subcommand plan" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand plan" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand why" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand why" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand why" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand why" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand why" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand want" -l for -d 'Only for this time' -r
 complete -c initctl -n "__fish_initctl_using_subcommand want" -l timeout -d 'With --wait: exit 2 after this time' -r
 complete -c initctl -n "__fish_initctl_using_subcommand want" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand want" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand want" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand want" -l wait -d 'Wait until no unit is starting, stopping or waiting'
 complete -c initctl -n "__fish_initctl_using_subcommand want" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand want" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand unwant" -l timeout -d 'With --wait: exit 2 after this time' -r
 complete -c initctl -n "__fish_initctl_using_subcommand unwant" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand unwant" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand unwant" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand unwant" -l wait -d 'Wait until no unit is starting, stopping or waiting'
 complete -c initctl -n "__fish_initctl_using_subcommand unwant" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand unwant" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand mask" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand mask" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand mask" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand mask" -l runtime -d 'Until the next boot only'
 complete -c initctl -n "__fish_initctl_using_subcommand mask" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand mask" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand unmask" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand unmask" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand unmask" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand unmask" -l runtime -d 'Until the next boot only'
 complete -c initctl -n "__fish_initctl_using_subcommand unmask" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand unmask" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand enable" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand enable" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand enable" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand enable" -l runtime -d 'Until the next boot only'
 complete -c initctl -n "__fish_initctl_using_subcommand enable" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand enable" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand disable" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand disable" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand disable" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand disable" -l runtime -d 'Until the next boot only'
 complete -c initctl -n "__fish_initctl_using_subcommand disable" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand disable" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand prefer" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand prefer" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand prefer" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand prefer" -l runtime -d 'Until the next boot only'
 complete -c initctl -n "__fish_initctl_using_subcommand prefer" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand prefer" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand reload" -l timeout -d 'With --wait: exit 2 after this time' -r
 complete -c initctl -n "__fish_initctl_using_subcommand reload" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand reload" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand reload" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand reload" -l plan -d 'Only print the plan'
 complete -c initctl -n "__fish_initctl_using_subcommand reload" -l no-restart -d 'Keep changed units running; they are shown as stale'
 complete -c initctl -n "__fish_initctl_using_subcommand reload" -l wait -d 'Wait until no unit is starting, stopping or waiting'
@@ -174,138 +174,138 @@ complete -c initctl -n "__fish_initctl_using_subcommand reload" -l json -d 'Prin
 complete -c initctl -n "__fish_initctl_using_subcommand reload" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand restart" -l timeout -d 'With --wait: exit 2 after this time' -r
 complete -c initctl -n "__fish_initctl_using_subcommand restart" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand restart" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand restart" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand restart" -l wait -d 'Wait until no unit is starting, stopping or waiting'
 complete -c initctl -n "__fish_initctl_using_subcommand restart" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand restart" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand reload-unit" -l timeout -d 'With --wait: exit 2 after this time' -r
 complete -c initctl -n "__fish_initctl_using_subcommand reload-unit" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand reload-unit" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand reload-unit" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand reload-unit" -l wait -d 'Wait until no unit is starting, stopping or waiting'
 complete -c initctl -n "__fish_initctl_using_subcommand reload-unit" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand reload-unit" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand kill" -s s -l signal -d 'The signal, by name or number' -r
 complete -c initctl -n "__fish_initctl_using_subcommand kill" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand kill" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand kill" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand kill" -s a -l all -d 'Signal every process of the unit, not only the main one'
 complete -c initctl -n "__fish_initctl_using_subcommand kill" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand kill" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand retry" -l timeout -d 'With --wait: exit 2 after this time' -r
 complete -c initctl -n "__fish_initctl_using_subcommand retry" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand retry" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand retry" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand retry" -l wait -d 'Wait until no unit is starting, stopping or waiting'
 complete -c initctl -n "__fish_initctl_using_subcommand retry" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand retry" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand logs" -s n -l lines -d 'The last N lines of each unit' -r
 complete -c initctl -n "__fish_initctl_using_subcommand logs" -l since -d 'Start at this time: a span before now (`10min`) or a time (`2026-11-21T05:12:26Z`)' -r
 complete -c initctl -n "__fish_initctl_using_subcommand logs" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand logs" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand logs" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand logs" -s f -l follow -d 'Follow the log'
 complete -c initctl -n "__fish_initctl_using_subcommand logs" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand logs" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand events" -l after -d 'Only events after this sequence number' -r
 complete -c initctl -n "__fish_initctl_using_subcommand events" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand events" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand events" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand events" -s f -l follow -d 'Follow the event log'
 complete -c initctl -n "__fish_initctl_using_subcommand events" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand events" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand tree" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand tree" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand tree" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand tree" -l reverse -d 'Show what needs them, instead of what they need'
 complete -c initctl -n "__fish_initctl_using_subcommand tree" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand tree" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand graph" -l units -d 'Read the unit files of this directory instead of asking init' -r -f -a "(__fish_complete_directories)"
 complete -c initctl -n "__fish_initctl_using_subcommand graph" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand graph" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand graph" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand graph" -l dot -d 'Graphviz output (the default)'
 complete -c initctl -n "__fish_initctl_using_subcommand graph" -l mermaid -d 'Mermaid output'
 complete -c initctl -n "__fish_initctl_using_subcommand graph" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand graph" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand timers" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand timers" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand timers" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand timers" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand timers" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand sockets" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand sockets" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand sockets" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand sockets" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand sockets" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand blame" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand blame" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand blame" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand blame" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand blame" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand critical-chain" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand critical-chain" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand critical-chain" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand critical-chain" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand critical-chain" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand plot" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand plot" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand plot" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand plot" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand plot" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand cat" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand cat" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand cat" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand cat" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand cat" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand whose" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand whose" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand whose" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand whose" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand whose" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand check" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand check" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand check" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand check" -l strict -d 'Exit 1 on warnings too'
 complete -c initctl -n "__fish_initctl_using_subcommand check" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand check" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand convert" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand convert" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand convert" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand convert" -l strict-sandbox -d 'Refuse units whose sandbox cannot be provided'
 complete -c initctl -n "__fish_initctl_using_subcommand convert" -l report -d 'Print what became of each directive or header line, instead of the native form'
 complete -c initctl -n "__fish_initctl_using_subcommand convert" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand convert" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand explain" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand explain" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand explain" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand explain" -l man -d 'The keys as a man page, groundstate.unit(5)'
 complete -c initctl -n "__fish_initctl_using_subcommand explain" -l schema -d 'The keys as a JSON schema, for editors'
 complete -c initctl -n "__fish_initctl_using_subcommand explain" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand explain" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand source; and not __fish_seen_subcommand_from put list drop" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand source; and not __fish_seen_subcommand_from put list drop" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand source; and not __fish_seen_subcommand_from put list drop" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand source; and not __fish_seen_subcommand_from put list drop" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand source; and not __fish_seen_subcommand_from put list drop" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand source; and not __fish_seen_subcommand_from put list drop" -f -a "put" -d 'Replace the contents of a source'
@@ -314,95 +314,95 @@ complete -c initctl -n "__fish_initctl_using_subcommand source; and not __fish_s
 complete -c initctl -n "__fish_initctl_using_subcommand source; and __fish_seen_subcommand_from put" -l root -d 'A target that should run' -r
 complete -c initctl -n "__fish_initctl_using_subcommand source; and __fish_seen_subcommand_from put" -l expect -d 'Fail if the source is at another revision' -r
 complete -c initctl -n "__fish_initctl_using_subcommand source; and __fish_seen_subcommand_from put" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand source; and __fish_seen_subcommand_from put" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand source; and __fish_seen_subcommand_from put" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand source; and __fish_seen_subcommand_from put" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand source; and __fish_seen_subcommand_from put" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand source; and __fish_seen_subcommand_from list" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand source; and __fish_seen_subcommand_from list" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand source; and __fish_seen_subcommand_from list" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand source; and __fish_seen_subcommand_from list" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand source; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand source; and __fish_seen_subcommand_from drop" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand source; and __fish_seen_subcommand_from drop" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand source; and __fish_seen_subcommand_from drop" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand source; and __fish_seen_subcommand_from drop" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand source; and __fish_seen_subcommand_from drop" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand upgrade" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand upgrade" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand upgrade" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand upgrade" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand upgrade" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand switch-root" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand switch-root" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand switch-root" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand switch-root" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand switch-root" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand ping" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand ping" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand ping" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand ping" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand ping" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand stats" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand stats" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand stats" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand stats" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand stats" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -s y -l yes -d 'Do not ask for confirmation'
 complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -s f -l force -d 'Do not wait for units: kill all processes, then sync and unmount; twice: skip even that'
 complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand reboot" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand reboot" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand reboot" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand reboot" -s y -l yes -d 'Do not ask for confirmation'
 complete -c initctl -n "__fish_initctl_using_subcommand reboot" -s f -l force -d 'Do not wait for units: kill all processes, then sync and unmount; twice: skip even that'
 complete -c initctl -n "__fish_initctl_using_subcommand reboot" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand reboot" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand halt" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand halt" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand halt" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand halt" -s y -l yes -d 'Do not ask for confirmation'
 complete -c initctl -n "__fish_initctl_using_subcommand halt" -s f -l force -d 'Do not wait for units: kill all processes, then sync and unmount; twice: skip even that'
 complete -c initctl -n "__fish_initctl_using_subcommand halt" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand halt" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand exit" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand exit" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand exit" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand exit" -s y -l yes -d 'Do not ask for confirmation'
 complete -c initctl -n "__fish_initctl_using_subcommand exit" -s f -l force -d 'Do not wait for units: kill all processes, then sync and unmount; twice: skip even that'
 complete -c initctl -n "__fish_initctl_using_subcommand exit" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand exit" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand completions" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand completions" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand completions" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand completions" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand completions" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand man" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand man" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand man" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand man" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand man" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand __targets" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
-complete -c initctl -n "__fish_initctl_using_subcommand __targets" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Yes'
-never\t'No'"
+complete -c initctl -n "__fish_initctl_using_subcommand __targets" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand __targets" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand __targets" -s h -l help -d 'Print help'
 

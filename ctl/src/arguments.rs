@@ -59,11 +59,11 @@ pub(crate) struct Common {
 /// `--color`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Colour {
-    /// On a terminal, unless NO_COLOR is set.
+    /// Colours on a terminal, unless NO_COLOR is set.
     Auto,
-    /// Yes.
+    /// Colours on any output.
     Always,
-    /// No.
+    /// No colours.
     Never,
 }
 
@@ -240,7 +240,7 @@ pub(crate) struct Reload {
     /// Keep changed units running; they are shown as stale
     #[arg(long)]
     pub(crate) no_restart: bool,
-    /// How to wait.
+    /// The options for waiting.
     #[command(flatten)]
     pub(crate) wait: Wait,
 }
@@ -251,7 +251,7 @@ pub(crate) struct Prod {
     /// Targets or units
     #[arg(required = true)]
     pub(crate) targets: Vec<Name>,
-    /// How to wait.
+    /// The options for waiting.
     #[command(flatten)]
     pub(crate) wait: Wait,
 }

@@ -25,7 +25,7 @@ pub(crate) struct SetTarget {
     /// The goal.
     #[command(flatten)]
     pub(crate) goal: Goal,
-    /// How to wait.
+    /// The options for waiting.
     #[command(flatten)]
     pub(crate) wait: Wait,
     /// With --wait: restore the previous goal on failure or timeout
@@ -39,7 +39,7 @@ pub(crate) struct SetTarget {
     pub(crate) dry_run: bool,
 }
 
-/// How to wait.
+/// The options for waiting.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Wait {
     /// Wait until no unit is starting, stopping or waiting
@@ -58,7 +58,7 @@ pub(crate) struct Want {
     /// Only for this time
     #[arg(long = "for", value_name = "DURATION", value_parser = lasting)]
     pub(crate) for_: Option<Duration>,
-    /// How to wait.
+    /// The options for waiting.
     #[command(flatten)]
     pub(crate) wait: Wait,
 }
@@ -68,7 +68,7 @@ pub(crate) struct Want {
 pub(crate) struct Unwant {
     /// The target
     pub(crate) target: Name,
-    /// How to wait.
+    /// The options for waiting.
     #[command(flatten)]
     pub(crate) wait: Wait,
 }
