@@ -38,7 +38,7 @@ pub(crate) fn run(one: bool, keep: bool) -> ExitCode {
     tour.cluster.pass();
     match outcome {
         Ok(()) => {
-            println!("\nall of it went as told");
+            println!("\neach step passed its check");
             ExitCode::SUCCESS
         }
         Err(Difference(text)) => {
@@ -54,7 +54,9 @@ impl Tour {
         self.fleetctl(&["list-machines"]);
         self.machines(3)?;
 
-        self.say("A unit goes to the machine with the fewest; its file is systemd's.");
+        self.say(
+            "A unit goes to the machine with the fewest units. Its file is a systemd unit file.",
+        );
         self.file("hello.service", HELLO);
         self.fleetctl(&["start", "hello.service"]);
         self.active(&[("hello.service", 1)])?;
@@ -84,7 +86,7 @@ impl Tour {
         let waits = all.iter().map(|(name, _)| *name).find(on_it).unwrap_or("");
         self.at = 1 + lost % 3;
         self.terminal.clear();
-        self.say(&format!("The power of n{lost} fails: hello.service and {waits} were there."));
+        self.say(&format!("The power of n{lost} fails: hello.service and {waits} ran on it."));
         self.cluster.kill_node(lost);
         self.machines(2)?;
         self.waits(waits)?;
@@ -95,7 +97,9 @@ impl Tour {
         let rest = rest.map(|(name, on)| (*name, if *on == 3 { 2 } else { *on }));
         let moved = self.active(&rest.collect::<Vec<_>>())?;
         self.fleetctl(&["list-units"]);
-        self.say("hello.service has moved; the other waits, for it may not be beside its like.");
+        self.say(&format!(
+            "hello.service has moved. {waits} waits: it conflicts with its siblings."
+        ));
         same(
             "hello.service is where it was",
             &json!(moved["hello.service"][0] == lost),
@@ -105,9 +109,7 @@ impl Tour {
         self.fleetctl(&["why", waits]);
         self.picture();
 
-        self.say(&format!(
-            "n{lost} comes back: what had no place has one, and nothing else moves."
-        ));
+        self.say(&format!("n{lost} comes back: the waiting units start, and no other unit moves."));
         self.cluster.boot_node(lost);
         self.machines(3)?;
         let after = self.active(all)?;
@@ -120,7 +122,7 @@ impl Tour {
     }
 
     fn emptied(&self, lost: u8, waits: &str, all: Places<'_>) -> Result<(), Difference> {
-        self.say("A machine is emptied by its operator, and may have units again.");
+        self.say("An operator drains the machine, then lets it take units again.");
         let id = crate::stand::node::id(lost);
         self.fleetctl(&["drain", "--yes", "--wait", &id]);
         self.waits(waits)?;
@@ -147,7 +149,7 @@ impl Tour {
         self.terminal.say("n1# initctl status");
         self.terminal.say(&indented(&self.cluster.node(1).initctl(&["status"])));
 
-        self.say("A unit file of systemd's, and a native one.");
+        self.say("A systemd unit file, and a native one.");
         self.file("hello.service", HELLO);
         self.file(
             "web.yaml",
@@ -157,7 +159,9 @@ impl Tour {
         self.active(&[("hello.service", 1), ("web.service", 1)])?;
         self.fleetctl(&["list-units"]);
 
-        self.say("What no machine can have is not waited for: the reason is told.");
+        self.say(
+            "fleetctl does not wait for a unit that no machine can have. It prints the reason.",
+        );
         self.file("ssd.service", &unit("[X-Fleet]\nMachineMetadata=disk=ssd\n"));
         self.fleetctl(&["start", "ssd.service"]);
         self.waits("ssd.service")?;
@@ -248,8 +252,9 @@ fn unit(fleet: &str) -> String {
     format!("[Service]\nExecStart=/bin/sleep 100000\n\n{fleet}")
 }
 
+/// Indents by one tab stop, so that columns separated by tabs stay aligned.
 fn indented(text: &str) -> String {
-    text.lines().map(|line| format!("    {line}\n")).collect()
+    text.lines().map(|line| format!("        {line}\n")).collect()
 }
 
 fn difference(what: &str, found: &Value, wanted: &Value) -> Difference {
