@@ -60,7 +60,7 @@ fn serve(options: options::Options, limits: OwnLimits) -> ExitCode {
     }
     boot::install_panic_hook(mode);
     if let Some(how) = &options.end {
-        return shutdown::final_exec::ends(mode, how).into();
+        return shutdown::final_exec::continue_end(mode, how).into();
     }
     if let Some(word) = options.rescue.clone() {
         return match guarded(|| Init::rescue(options.clone(), mode, &word)) {

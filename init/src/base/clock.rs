@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Jumps of the wall clock up to this size do not change how times are shown.
 const SLACK: Duration = Duration::from_millis(20);
 
-/// CLOCK_MONOTONIC, or zero if the kernel has none, which no Linux does.
+/// CLOCK_MONOTONIC, which every Linux has; zero if it cannot be read.
 pub(crate) fn now() -> Time {
     Time::from_nanos(nanos(ClockId::CLOCK_MONOTONIC))
 }
@@ -43,8 +43,9 @@ pub(crate) fn wall_at(then: Time) -> Duration {
     wall().saturating_add(then.since(now)).saturating_sub(now.since(then))
 }
 
-/// Converts monotonic times to wall times with a cached offset. If computed for each call, the
-/// offset would vary by the time between two readings, and one time would be shown differently.
+/// Converts monotonic times to wall times with a cached offset. An offset that is computed for each
+/// call varies by the time between the two readings of the clocks. Then two lines would show the
+/// same time with different values.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct OnTheWall {

@@ -25,19 +25,19 @@ impl KernelLine {
     /// another root, the goal is `rd.groundstate.target`; `groundstate.target` is for that root.
     pub(crate) fn read() -> KernelLine {
         let is_memory = mount_table::table().is_ok_and(|table| mount_table::is_initramfs(&table));
-        let leads_on = is_memory && Path::new(SWITCHES_ROOT).exists();
+        let switches_root = is_memory && Path::new(SWITCHES_ROOT).exists();
         let text = std::fs::read_to_string("/proc/cmdline").unwrap_or_default();
-        KernelLine::parse(&text, leads_on)
+        KernelLine::parse(&text, switches_root)
     }
 
-    fn parse(text: &str, leads_on: bool) -> KernelLine {
+    fn parse(text: &str, switches_root: bool) -> KernelLine {
         let mut line = KernelLine::default();
-        let target = if leads_on { "rd.groundstate.target" } else { "groundstate.target" };
+        let target = if switches_root { "rd.groundstate.target" } else { "groundstate.target" };
         // The kernel stops reading at `--`; words after it are for init too.
         for word in text.split_ascii_whitespace() {
             match word.split_once('=') {
                 None if word == "quiet" => line.level = line.level.or(Some(Level::Warning)),
-                None if matches!(word, "single" | "emergency") && !leads_on => {
+                None if matches!(word, "single" | "emergency") && !switches_root => {
                     line.target = Name::new(word).ok()
                 }
                 Some((key, name)) if key == target => {

@@ -120,17 +120,19 @@ pub(crate) const LAST_WORDS: Duration = Duration::from_millis(200);
 pub(crate) const LINES_A_SECOND: u32 = 32;
 /// The final unmount ends when nothing has changed for this long.
 pub(crate) const FINAL_STILL: Duration = Duration::from_secs(20);
-/// Time limit of the final sync before the unmounts start beside it. The amount of unwritten data
-/// may be large.
+/// Time limit of the final sync, which may have much data to write. After this time the unmounts
+/// start, and the sync continues beside them.
 pub(crate) const FINAL_SYNC_LONGEST: Duration = Duration::from_secs(90);
 /// Time limit of the child that syncs and unmounts.
 pub(crate) const FINAL_LONGEST: Duration = Duration::from_secs(150);
-/// After this time that child waits no longer, even if something still changes. Each remaining step
-/// except the forced one then has [`UNMOUNT_LEAST`]; up to seven may be left.
+/// After this time the child that syncs and unmounts waits no longer, even if something still
+/// changes. Each remaining step then has [`UNMOUNT_LEAST`], except the forced remount. Up to seven
+/// steps may be left.
 pub(crate) const UNMOUNT_LONGEST: Duration = Duration::from_secs(130);
-/// Time limit of one file system, swap space or device before the others continue without it …
+/// Time that the next step waits for one file system, swap space or device.
 pub(crate) const UNMOUNT_ONE: Duration = Duration::from_secs(5);
-/// … and before another one is started in its place.
+/// Time after which a file system, swap space or device that is still being released gives up its
+/// slot to another one.
 pub(crate) const UNMOUNT_LEAST: Duration = Duration::from_secs(1);
 const _: () = {
     let last = FINAL_LONGEST.as_secs() - UNMOUNT_LONGEST.as_secs();
@@ -254,4 +256,4 @@ pub(crate) const CRASHES_IN_A_ROW: u32 = 3;
 /// Pause before a watchdog device that could not be opened is retried.
 pub(crate) const WATCHDOG_AGAIN: Duration = Duration::from_millis(250);
 /// Log ids of helper pipes reserved for each image.
-pub(crate) const ASIDES_OF_AN_IMAGE: u64 = 1 << 32;
+pub(crate) const HELPER_LOG_IDS_OF_AN_IMAGE: u64 = 1 << 32;

@@ -1,6 +1,7 @@
-//! The mount table, and which process serves a mount: the kernel, or another one by fuse(4) or over
-//! a network. PID 1 makes no request to the latter, because it may never answer. The table is
-//! /proc/self/mountinfo, proc_pid_mountinfo(5); reading it contacts no file system.
+//! The mount table, and the server of each mount: the kernel, a process (fuse(4)) or another
+//! machine (a network file system). PID 1 accesses no mount of the last two, because they may never
+//! answer. The table is /proc/self/mountinfo, proc_pid_mountinfo(5); reading it contacts no file
+//! system.
 //!
 //! Mounting is in [`crate::boot`], unmounting at the end in [`crate::shutdown`].
 
@@ -96,7 +97,7 @@ impl Mount<'_> {
 
     /// Returns true if PID 1 may access the mount: the kernel serves it, or it is the root, without
     /// which nothing works anyway.
-    fn is_asked(&self) -> bool {
+    fn may_access(&self) -> bool {
         self.is_local() || self.at == "/"
     }
 
@@ -139,7 +140,7 @@ pub(crate) fn is_initramfs(table: &[u8]) -> bool {
 }
 
 /// Returns true if there is an overlay mount.
-pub(crate) fn is_laid_over(table: &[u8]) -> bool {
+pub(crate) fn has_overlay(table: &[u8]) -> bool {
     mounts(table).any(|mount| mount.kind == "overlay")
 }
 
@@ -178,7 +179,7 @@ fn fs_kind(table: &[u8], id: &str) -> Option<FsKind> {
 /// Returns true if another process serves a mount at or below this path, other than the root.
 pub(crate) fn has_remote_mount_below(table: &[u8], path: &str) -> bool {
     mounts(table)
-        .any(|mount| !mount.is_asked() && std::path::Path::new(&mount.at).starts_with(path))
+        .any(|mount| !mount.may_access() && std::path::Path::new(&mount.at).starts_with(path))
 }
 
 /// Opens a path on a mount that passes `is_fit`, without crossing into another mount. Fails with
@@ -202,7 +203,7 @@ pub(crate) fn open_on(
 }
 
 /// Opens an absolute path by this table if only the kernel serves it. Fails with EXDEV otherwise.
-pub(crate) fn open_asked(table: &[u8], path: &str, flags: OFlag) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_accessible(table: &[u8], path: &str, flags: OFlag) -> Result<OwnedFd, Errno> {
     let Some(rest) = path.strip_prefix('/') else { return Err(Errno::EXDEV) };
     let top = open("/", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
     let rest = if rest.is_empty() { "." } else { rest };
@@ -212,7 +213,7 @@ pub(crate) fn open_asked(table: &[u8], path: &str, flags: OFlag) -> Result<Owned
         Err(Errno::EXDEV) => {}
         opened => return opened,
     }
-    open_in(table, &without_link(path), flags | OFlag::O_CLOEXEC, |mount| mount.is_asked())
+    open_in(table, &without_link(path), flags | OFlag::O_CLOEXEC, |mount| mount.may_access())
 }
 
 fn open_in(
@@ -223,7 +224,7 @@ fn open_in(
 ) -> Result<OwnedFd, Errno> {
     // A mount below an unresponsive one cannot be reached without accessing that one.
     let mut way = mounts(table).filter(|mount| mount.is_on_the_way_to(path));
-    if !way.all(|mount| mount.is_asked() || is_fit(&mount)) {
+    if !way.all(|mount| mount.may_access() || is_fit(&mount)) {
         return Err(Errno::EXDEV);
     }
     let Some(mount) = mount_of(table, path).filter(is_fit) else { return Err(Errno::EXDEV) };
@@ -246,7 +247,7 @@ pub(crate) fn is_in_memory(path: &str) -> bool {
 
 fn is_in_memory_by(table: &[u8], path: &str) -> bool {
     let mut way = mounts(table).filter(|mount| mount.is_on_the_way_to(path));
-    way.all(|mount| mount.is_asked()) && mount_of(table, path).is_some_and(|top| top.is_memory())
+    way.all(|mount| mount.may_access()) && mount_of(table, path).is_some_and(|top| top.is_memory())
 }
 
 /// The innermost mount of the path. Of several at one place, the last is on top.
@@ -362,7 +363,8 @@ mod tests {
     #[test]
     fn only_local_file_systems_and_the_root_are_opened() {
         let mine = table().unwrap();
-        let asked = |table: &[u8], path: &str| open_asked(table, path, OFlag::O_PATH).map(drop);
+        let asked =
+            |table: &[u8], path: &str| open_accessible(table, path, OFlag::O_PATH).map(drop);
         assert_eq!(asked(&mine, "/"), Ok(()));
         assert_eq!(asked(&mine, "/proc/self/stat"), Ok(()));
         assert_eq!(asked(&mine, "/proc/none"), Err(Errno::ENOENT));

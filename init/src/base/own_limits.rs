@@ -6,9 +6,9 @@ use crate::sys::child_setup::Limit;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
-/// The limits that init wants, in bytes, descriptors or seconds; see getrlimit(2). The stack limit
-/// applies as the stack grows. FSIZE covers memfds: the loader's result and the state are files to
-/// the kernel.
+/// The limits that init wants, in bytes, descriptors or seconds; see getrlimit(2). The kernel
+/// checks the stack limit as the stack grows, so a raised one applies at once. FSIZE covers memfds:
+/// the loader's result and the state are files to the kernel.
 const WANTED: [(Resource, u64); 6] = [
     (Resource::RLIMIT_NOFILE, limit::OPEN_FILES),
     (Resource::RLIMIT_STACK, limit::STACK),

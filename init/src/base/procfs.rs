@@ -69,8 +69,8 @@ fn shown_stat(pid: Pid) -> Option<Stat> {
     parse_stat(text.get(..length)?)
 }
 
-/// The hard RLIMIT_LOCKS of a process; RLIM_INFINITY means that it has no mark. See
-/// proc_pid_limits(5). Returns `None` as in [`stat`].
+/// The hard RLIMIT_LOCKS of a process, with which init marks the processes of runs. RLIM_INFINITY
+/// means that the process has no mark. See proc_pid_limits(5). Returns `None` as in [`stat`].
 pub(crate) fn most_locks(pid: Pid) -> Option<u64> {
     let mut text = [0; LIMITS];
     let length = is_proc_ours().then(|| read(&format!("/proc/{pid}/limits"), &mut text).ok())??;
@@ -137,7 +137,7 @@ pub(crate) fn own_cgroup() -> Option<String> {
 
 /// The line of the v2 hierarchy, cgroups(7).
 fn cgroup_at(path: &str) -> Option<String> {
-    // On the stack: this also runs when a unit stops or init ends without memory.
+    // The buffer is on the stack, because stops and the shutdown must work without free memory.
     let mut text = [0; CGROUP];
     let length = read(path, &mut text).ok()?;
     let text = std::str::from_utf8(text.get(..length)?).ok()?;

@@ -66,22 +66,22 @@ impl Asked {
 }
 
 /// The signals that request a shutdown.
-pub(crate) fn of_an_end() -> impl Iterator<Item = i32> {
+pub(crate) fn shutdown_signals() -> impl Iterator<Item = i32> {
     let asks = |(_, asked): &(i32, Asked)| asked.end(Mode::Container).is_some();
     MEANINGS.into_iter().filter(asks).map(|(signal, _)| signal)
 }
 
 /// Raises the shutdown signals of this bit set again in this process. They are blocked and stay
 /// pending.
-pub(crate) fn raise_ends(rung: u64) {
+pub(crate) fn raise_shutdown_signals(rung: u64) {
     let own = nix::unistd::getpid();
-    for signal in of_an_end().filter(|signal| rung & signal::bit(*signal) != 0) {
+    for signal in shutdown_signals().filter(|signal| rung & signal::bit(*signal) != 0) {
         let _ = u8::try_from(signal).map(|signal| signal::kill(own, signal));
     }
 }
 
 /// The shutdown that this signal requests.
-pub(crate) fn end_by(signal: i32, mode: Mode) -> Option<Shutdown> {
+pub(crate) fn shutdown_by(signal: i32, mode: Mode) -> Option<Shutdown> {
     let (_, asked) = MEANINGS.into_iter().find(|(of, _)| *of == signal)?;
     asked.end(mode)
 }
@@ -130,7 +130,7 @@ impl Signals {
     /// Installs the handlers and leaves the signal mask as it is. Also returns the signals that
     /// failed, with the reason.
     pub(crate) fn listen(registry: &Registry) -> io::Result<(Signals, Vec<(i32, io::Error)>)> {
-        let bell = SignalPipe::hang()?;
+        let bell = SignalPipe::create()?;
         token::watch(registry, bell.descriptor(), token::SIGNALS)?;
         let deaf =
             |(number, _)| retry_now(|| bell.listen(number)).err().map(|error| (number, error));
@@ -181,8 +181,8 @@ mod tests {
 
     #[test]
     fn each_shutdown_signal_has_its_kind_of_shutdown() {
-        let ends: Vec<(i32, Shutdown)> = of_an_end()
-            .filter_map(|signal| Some((signal, end_by(signal, Mode::Machine)?)))
+        let ends: Vec<(i32, Shutdown)> = shutdown_signals()
+            .filter_map(|signal| Some((signal, shutdown_by(signal, Mode::Machine)?)))
             .collect();
         let (halt, off, reboot) = (Shutdown::Halt, Shutdown::Poweroff, Shutdown::Reboot);
         let all = [
@@ -195,7 +195,10 @@ mod tests {
             (libc::SIGUSR2, off),
         ];
         assert_eq!(ends, all);
-        assert_eq!(end_by(RTMIN + 5, Mode::Container), Some(Shutdown::Exit(0)));
-        assert_eq!((end_by(libc::SIGCHLD, Mode::Machine), end_by(7, Mode::Machine)), (None, None));
+        assert_eq!(shutdown_by(RTMIN + 5, Mode::Container), Some(Shutdown::Exit(0)));
+        assert_eq!(
+            (shutdown_by(libc::SIGCHLD, Mode::Machine), shutdown_by(7, Mode::Machine)),
+            (None, None)
+        );
     }
 }

@@ -441,8 +441,8 @@ pub(crate) fn wall(at: Duration) -> WallTime {
 
 // Checks of a request: who may make it, and which instances it names.
 
-/// Returns true if the settings name this uid as the owner of the source, or for a list of any
-/// source.
+/// Returns true if the settings name this uid as the owner of the source in the request. For
+/// `source-list` it may own any source.
 #[expect(clippy::wildcard_enum_match_arm, reason = "no other verb is a source's")]
 pub(crate) fn is_owner(settings: &Settings, caller: Caller, verb: &Verb) -> bool {
     match verb {

@@ -46,7 +46,7 @@ fn idle_client_is_evicted_only_after_its_patience() {
     let late = soon.after(Duration::from_nanos(1));
     for caller in [same, another] {
         assert!(control.has_room(caller, late), "{caller:?}");
-        assert_eq!(control.clients.len(), others - 1, "one goes for it");
+        assert_eq!(control.clients.len(), others - 1, "one client was evicted for it");
         let (stream, _) = UnixStream::pair().unwrap();
         control.clients.insert(control.next, Client::new(stream, caller, late));
         control.next += 1;
@@ -64,7 +64,7 @@ fn longest_idle_client_is_evicted_first() {
     assert!(control.has_room(stranger(1003), late));
     assert!(control.clients.contains_key(&oldest));
     let own = oldest + 3 * limit::CLIENTS_OF_A_UID;
-    assert!(!control.clients.contains_key(&own), "the first of its own");
+    assert!(!control.clients.contains_key(&own), "the oldest client of its uid");
     let (stream, _) = UnixStream::pair().unwrap();
     control.clients.insert(own, Client::new(stream, stranger(1003), late));
     // Any client, if all slots are in use. A client that waits for an answer is not idle.

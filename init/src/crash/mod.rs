@@ -72,7 +72,7 @@ fn refuse_requests(options: &Options) -> Option<OwnedFd> {
 /// Signals are blocked first, because the kernel discards those that PID 1 neither blocks nor
 /// handles.
 fn reap_until_asked(mode: Mode, shell: &mut EmergencyShell, drain: &mut Drain) -> Shutdown {
-    let awaited = signal::Awaited::block(signals::of_an_end().chain([libc::SIGCHLD]));
+    let awaited = signal::Awaited::block(signals::shutdown_signals().chain([libc::SIGCHLD]));
     loop {
         while let Ok(Some(ended)) = wait::reap_any() {
             if let Some(Err(why)) = shell.ended(ended.pid, ended.exit, clock::now()) {
@@ -89,7 +89,7 @@ fn reap_until_asked(mode: Mode, shell: &mut EmergencyShell, drain: &mut Drain) -
         let until = if is_settled { Duration::MAX } else { limit::SHELL_PAUSE };
         match awaited.next(until) {
             Ok(signal) => {
-                if let Some(how) = signals::end_by(signal, mode) {
+                if let Some(how) = signals::shutdown_by(signal, mode) {
                     return how;
                 }
             }

@@ -84,7 +84,7 @@ impl Init {
             self.record = None;
             self.say(
                 Level::Warning,
-                format_args!("cannot write the record, which ends here: {error}"),
+                format_args!("cannot write the record: {error}; later events are not recorded"),
             );
         }
         self.triggers.unmarked().unsettled = true;

@@ -88,8 +88,8 @@ pub(crate) struct Init {
     pub(crate) timings: Timings,
     pub(crate) triggers: Watched<Triggers>,
     pub(crate) record: Option<Record>,
-    /// A descriptor reserved for the control socket. It is opened first, because the lowest numbers
-    /// remain available when descriptors run out.
+    /// A descriptor reserved for the control socket. It is opened first and gets a low number,
+    /// which stays usable if the limit of open files is lowered.
     pub(crate) reserve: Option<File>,
     pub(crate) ending: Watched<Ending>,
     /// The last end of each unit that other units react to.
@@ -202,9 +202,9 @@ impl Init {
             || self.notify.as_ref().is_some_and(|notify| notify.has_more(now))
             || self.control.as_deref().is_some_and(Control::has_more);
         let timeout = if more { Some(Duration::ZERO) } else { deadline.map(|at| at.since(now)) };
-        signal::children_are_told(true);
+        signal::deliver_sigchld(true);
         let polled = self.poll.poll(events, timeout);
-        signal::children_are_told(false);
+        signal::deliver_sigchld(false);
         if let Err(error) = polled
             && error.kind() != io::ErrorKind::Interrupted
         {

@@ -88,8 +88,8 @@ impl Init {
         if given.in_root {
             init.begin_in_new_root(old_root);
         }
-        // Loads that waited for the upgrade: no loader may be in flight whose exit would start
-        // them.
+        // Starts a load that waited for the upgrade. The exit of a loader would start it, but no
+        // loader may be in flight.
         init.next_load();
         Ok(init)
     }
@@ -120,7 +120,7 @@ impl Init {
         let Some(file) = file else { return Err(io::Error::other("no saved state")) };
         let bytes = bytes_of(&file);
         let store = open_store(given.store).map_err(|why| {
-            signals::raise_ends(Inbox::read(&bytes, 0).rung);
+            signals::raise_shutdown_signals(Inbox::read(&bytes, 0).rung);
             io::Error::other(why)
         })?;
         let state = state(&store).map_err(|why| execute_fallback(mode, why))?;
@@ -128,7 +128,7 @@ impl Init {
         let found = Inbox::read(&bytes, committed);
         if row > limit::CRASHES_IN_A_ROW {
             std::mem::forget(state);
-            signals::raise_ends(found.rung);
+            signals::raise_shutdown_signals(found.rung);
             return Err(io::Error::other(format!("crashed {row} times in a row")));
         }
         let images = Images::after_crash(store, file, given);
@@ -138,9 +138,9 @@ impl Init {
         (init.basics.crashes, init.basics.resumed) = (crashes, Some(init.now));
         // Skips the log ids that the crashed image may have used since the commit, because the
         // logger already knows them.
-        let asides = u64::from(crashes).saturating_mul(limit::ASIDES_OF_AN_IMAGE);
+        let reserved = u64::from(crashes).saturating_mul(limit::HELPER_LOG_IDS_OF_AN_IMAGE);
         init.basics.helper_outputs =
-            init.basics.helper_outputs.min(u64::MAX.saturating_sub(asides));
+            init.basics.helper_outputs.min(u64::MAX.saturating_sub(reserved));
         init.arm(row);
         #[cfg(debug_assertions)]
         {
@@ -213,7 +213,8 @@ impl Init {
                 Input::Ready(run) => self.ready_before(run),
             }
         }
-        // Also without inputs: the crash may have come between a commit and this look.
+        // Needed without inputs too: the crashed image may have committed an exit without looking
+        // for the orphans of that process.
         self.tracker.adopt_left();
         // A loader may bring a generation that starts units: all other exits come before that.
         ended.sort_by_key(|ended| self.loader.knows(ended.pid));
@@ -226,8 +227,8 @@ impl Init {
         self.settle();
     }
 
-    /// Kills runs again that were killed and still have processes, unless time remains after their
-    /// last signal.
+    /// Kills runs again that were killed and still have processes. A run whose grace period after
+    /// the last signal has not ended is left alone.
     fn chase(&mut self) {
         let mut killed = self.machine.killed();
         killed.retain(|run| {

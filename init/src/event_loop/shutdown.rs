@@ -32,7 +32,7 @@ impl Init {
     /// Handles Ctrl-Alt-Del or SIGINT. The first one starts a shutdown; each later one, after a
     /// pause, hastens it by one step.
     pub(crate) fn interrupted(&mut self, how: Shutdown) {
-        match self.ending.heeds_from() {
+        match self.ending.same_request_until() {
             None => self.shut_down(how),
             Some(from) if from <= self.now => {
                 let is_hasty = self.ending.haste().is_some();
@@ -49,7 +49,7 @@ impl Init {
         let run = self.options.target.as_ref().and_then(|name| self.runs.latest(name));
         let run = run.filter(|run| self.are_reported(*run));
         let Ok(signal) = u8::try_from(number) else { return };
-        let ends = signals::end_by(number, self.mode).is_some();
+        let ends = signals::shutdown_by(number, self.mode).is_some();
         if ends && (run.is_none() || self.ending.is_under_way()) {
             self.interrupted(Shutdown::Exit(signal.saturating_add(128)));
         }

@@ -277,7 +277,7 @@ mod tests {
         let shared = kept.share();
         drop(kept);
         close_left();
-        assert!(is_open(number), "a child is started with it");
+        assert!(is_open(number), "a child that is about to start may share it");
         drop(shared);
         // Only the child waits until the peer is gone.
         close_left();
@@ -286,7 +286,7 @@ mod tests {
         while is_open(number) {
             std::thread::yield_now();
         }
-        assert!(wait::peek_one(child).unwrap().is_none(), "it waits");
+        assert!(wait::peek_one(child).unwrap().is_none(), "the child still waits");
         drop(listener);
         wait::await_end(child).unwrap();
         assert!(closer_ended(child) && !closer_ended(child));

@@ -164,7 +164,7 @@ impl Files for Disk<'_> {
     /// A load does not wait for an unreachable server only because a unit names a path on it.
     fn stat_outside(&self, path: &str) -> Option<Result<Stat, Problem>> {
         let Some(table) = &self.mounts else { return Some(self.stat(path)) };
-        let found = match mount_table::open_asked(table, path, OFlag::O_PATH) {
+        let found = match mount_table::open_accessible(table, path, OFlag::O_PATH) {
             Err(Errno::EXDEV) => return None,
             found => found.map_err(io::Error::from),
         };

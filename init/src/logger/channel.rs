@@ -277,8 +277,8 @@ pub(crate) enum Report {
     Ready(RunId),
     /// All writers of the run's pipe are gone, and all of it is read.
     Ended(RunId),
-    /// The content of the pipe at [`Order::Drain`] is read, and its consequences were reported
-    /// before.
+    /// The content that the pipe had at [`Order::Drain`] is read. All reports that follow from it
+    /// were sent before this one.
     Drained(RunId),
     /// The answer to [`Order::Ping`].
     Pong(u64),

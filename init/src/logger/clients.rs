@@ -282,8 +282,8 @@ impl Clients {
         }
     }
 
-    /// Returns true if another answer may be read from files for this client. Disconnects a client
-    /// that no longer reads an older such answer to make room.
+    /// Returns true if another answer may be read from files for this client. To make room, it
+    /// disconnects a client that has stopped reading its own answer from files.
     pub(crate) fn has_room_for_history(&mut self, token: usize) -> bool {
         let Some((uid, root)) = self.by_token.get(&token).map(|client| (client.uid, client.root))
         else {

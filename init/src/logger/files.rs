@@ -140,7 +140,7 @@ impl Files {
         open.used = self.clock;
         open.file.follow(dir).map_err(none)?;
         let mark = lines.mark.as_ref();
-        let (begin, before) = mark.map_or((0, None), |mark| mark.begins(open.file.inode()));
+        let (begin, before) = mark.map_or((0, None), |mark| mark.resume_point(open.file.inode()));
         if let Some(size) = before {
             open.file.take_back(size).map_err(none)?;
         }
@@ -151,7 +151,7 @@ impl Files {
         }
         let mut told = |written: usize, inode, size| {
             if let Some(mark) = mark {
-                mark.goes_on(begin + written, inode, size);
+                mark.record_progress(begin + written, inode, size);
             }
         };
         let rest = text.get(begin..).unwrap_or_default();

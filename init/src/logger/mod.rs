@@ -29,4 +29,4 @@ pub(crate) use channel::Ticked;
 pub(crate) use channel::{Report, RunLog, Settings};
 pub(crate) use pipe_keeper::look_into;
 pub(crate) use supervisor::Handle;
-pub(crate) use supervisor::aside;
+pub(crate) use supervisor::helper_log_id;

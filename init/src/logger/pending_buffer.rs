@@ -149,16 +149,17 @@ impl Drop for Mark {
 }
 
 impl Mark {
-    /// The bytes of the record that are in the file already. If it is still this file, also its
-    /// size before the last addition, which may be incomplete.
-    pub(super) fn begins(&self, inode: u64) -> (usize, Option<u64>) {
+    /// Returns how many bytes of the record an earlier logger has written. If it wrote them to the
+    /// file with this inode, also returns the file's size before its last write, which may be
+    /// incomplete.
+    pub(super) fn resume_point(&self, inode: u64) -> (usize, Option<u64>) {
         let Some(before) = self.before else { return (0, None) };
         let written = usize::try_from(before.written).unwrap_or(usize::MAX);
         (written, Some(before.size).filter(|_| before.inode == inode && inode != 0))
     }
 
     /// Records that so many bytes are written, and that the next ones go to this file of this size.
-    pub(super) fn goes_on(&self, written: usize, inode: u64, size: u64) {
+    pub(super) fn record_progress(&self, written: usize, inode: u64, size: u64) {
         let written = u64::try_from(written).unwrap_or(u64::MAX);
         let progress = Progress { record: self.record, written, inode, size };
         // Writing fails only without memory; then a kill may duplicate a line.

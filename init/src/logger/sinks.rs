@@ -37,9 +37,9 @@ pub(crate) struct Out {
     files_open: bool,
     files: Option<Lane<Job>>,
     /// The destinations other than files, from their first line on.
-    lanes: BTreeMap<Way, Lane<Arc<Lines>>>,
+    lanes: BTreeMap<Destination, Lane<Arc<Lines>>>,
     /// Lines dropped at each destination because it was stuck; reported once it moves.
-    dropped: BTreeMap<Way, u64>,
+    dropped: BTreeMap<Destination, u64>,
     /// Dropped lines not yet reported to PID 1, and the time of the last report.
     untold: (u64, Option<Instant>),
     /// True if the lane of files is stuck and that was reported.
@@ -86,9 +86,11 @@ impl Out {
         let own = if log == Log::File {
             self.files.as_mut().map(|lane| lane.room(now))
         } else {
-            Way::of(log).and_then(|way| self.lanes.get_mut(&way)).map(|lane| lane.room(now))
+            Destination::of(log)
+                .and_then(|destination| self.lanes.get_mut(&destination))
+                .map(|lane| lane.room(now))
         };
-        let echo = self.lanes.get_mut(&Way::Echo).map(|lane| lane.room(now));
+        let echo = self.lanes.get_mut(&Destination::Echo).map(|lane| lane.room(now));
         if blocks && own == Some(Room::Stuck) {
             return Room::Full(now + limit::STUCK);
         }
@@ -109,11 +111,11 @@ impl Out {
         let now = Instant::now();
         if log == Log::File {
             self.push_to_file(&lines, lost, now);
-        } else if let Some(way) = Way::of(log) {
-            self.push_to(way, &lines, now);
+        } else if let Some(destination) = Destination::of(log) {
+            self.push_to(destination, &lines, now);
         }
         if self.settings.echo != Echo::No && log != Log::Console {
-            self.push_to(Way::Echo, &lines, now);
+            self.push_to(Destination::Echo, &lines, now);
         }
     }
 
@@ -156,20 +158,22 @@ impl Out {
         }
     }
 
-    fn push_to(&mut self, way: Way, lines: &Arc<Lines>, now: Instant) {
-        let lane = match self.lanes.entry(way) {
+    fn push_to(&mut self, destination: Destination, lines: &Arc<Lines>, now: Instant) {
+        let lane = match self.lanes.entry(destination) {
             Entry::Occupied(lane) => lane.into_mut(),
-            Entry::Vacant(place) => match way.start(Arc::clone(&self.waker), self.settings.echo) {
-                Ok(lane) => place.insert(lane),
-                Err(_) => return,
-            },
+            Entry::Vacant(place) => {
+                match destination.start(Arc::clone(&self.waker), self.settings.echo) {
+                    Ok(lane) => place.insert(lane),
+                    Err(_) => return,
+                }
+            }
         };
         if lane.room(now) == Room::Stuck {
-            *self.dropped.entry(way).or_default() += lines.count();
+            *self.dropped.entry(destination).or_default() += lines.count();
             self.untold.0 += lines.count();
             return;
         }
-        if let Some(lost) = self.dropped.remove(&way) {
+        if let Some(lost) = self.dropped.remove(&destination) {
             let text = files::note(&format!("{lost} lines of all units lost"));
             let bytes = text.len();
             lane.push(Arc::new(lines.with(text)), bytes);
@@ -212,7 +216,7 @@ impl Out {
     /// Uses new settings.
     pub(crate) fn set(&mut self, settings: Settings) {
         if settings.echo != self.settings.echo {
-            self.lanes.remove(&Way::Echo);
+            self.lanes.remove(&Destination::Echo);
         }
         if let Some(lane) = &self.files {
             lane.push(Job::Settings(settings.clone()), 0);
@@ -230,20 +234,20 @@ impl Out {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Way {
+enum Destination {
     Echo,
     Console,
     Kernel,
     Syslog,
 }
 
-impl Way {
+impl Destination {
     /// The destinations of a line with this policy, without files.
-    fn of(log: Log) -> Option<Way> {
+    fn of(log: Log) -> Option<Destination> {
         match log {
-            Log::Console => Some(Way::Console),
-            Log::Kmsg => Some(Way::Kernel),
-            Log::Syslog => Some(Way::Syslog),
+            Log::Console => Some(Destination::Console),
+            Log::Kmsg => Some(Destination::Kernel),
+            Log::Syslog => Some(Destination::Syslog),
             Log::File | Log::Inherit | Log::Null => None,
         }
     }
@@ -251,10 +255,10 @@ impl Way {
     /// The lane opens its own destination, because an open may block.
     fn start(self, waker: Arc<Waker>, echo: Echo) -> io::Result<Lane<Arc<Lines>>> {
         let (name, open): (_, fn(Echo) -> Sink) = match self {
-            Way::Echo => ("log-echo", |echo| Sink::Terminal(Terminal::stdout(echo))),
-            Way::Console => ("log-console", |_| Sink::Terminal(Terminal::console())),
-            Way::Kernel => ("log-kmsg", |_| Sink::Records(Records::kernel())),
-            Way::Syslog => ("log-syslog", |_| Sink::Records(Records::Syslog(None))),
+            Destination::Echo => ("log-echo", |echo| Sink::Terminal(Terminal::stdout(echo))),
+            Destination::Console => ("log-console", |_| Sink::Terminal(Terminal::console())),
+            Destination::Kernel => ("log-kmsg", |_| Sink::Records(Records::kernel())),
+            Destination::Syslog => ("log-syslog", |_| Sink::Records(Records::Syslog(None))),
         };
         let mut sink = None;
         Lane::start(name, waker, move |lines: Arc<Lines>| {

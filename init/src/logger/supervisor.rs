@@ -478,7 +478,7 @@ fn size(log: &RunLog) -> usize {
 const OF_A_START: u64 = 1 << 62;
 
 /// The log id of a helper pipe, from a number that is counted down.
-pub(crate) fn aside(number: u64, of_a_start: bool) -> RunId {
+pub(crate) fn helper_log_id(number: u64, of_a_start: bool) -> RunId {
     RunId(if of_a_start { number & !OF_A_START } else { number })
 }
 
@@ -536,8 +536,8 @@ impl Handle {
         for log in self.runs.values() {
             of_unit.entry((&log.unit, kind(log.run))).or_default().push(log.run);
         }
-        let too_many = |((unit, (aside, _)), mut runs): ((&Name, (bool, u64)), Vec<RunId>)| {
-            if aside {
+        let too_many = |((unit, (is_helper, _)), mut runs): ((&Name, (bool, u64)), Vec<RunId>)| {
+            if is_helper {
                 runs.reverse();
             }
             runs.truncate(runs.len().saturating_sub(limit::PIPES_OF_A_UNIT));

@@ -83,15 +83,15 @@ pub(crate) struct History {
     /// The last line of each active run; it may contain some ended runs too. After a crash it lacks
     /// the runs whose last line is not kept.
     of_run: BTreeMap<RunId, u64>,
-    /// Its size when ended runs were last removed.
-    up: usize,
+    /// The size of `of_run` when ended runs were last removed.
+    size_then: usize,
 }
 
 impl History {
     /// The history of stored lines, as [`Table::of`].
     pub(crate) fn of(kept: BTreeMap<u64, Entry>) -> History {
         let of_run = kept.iter().filter_map(|(seq, entry)| Some((entry.said.run()?, *seq)));
-        History { of_run: of_run.collect(), kept: Table::of(kept), up: 0 }
+        History { of_run: of_run.collect(), kept: Table::of(kept), size_then: 0 }
     }
 
     /// The lines as a table of records.
@@ -148,9 +148,9 @@ impl History {
             }
         }
         // This runs rarely, because it checks every run.
-        if self.of_run.len() > limit::EVENTS.max(self.up.saturating_mul(2)) {
+        if self.of_run.len() > limit::EVENTS.max(self.size_then.saturating_mul(2)) {
             self.of_run.retain(|run, _| up(*run));
-            self.up = self.of_run.len();
+            self.size_then = self.of_run.len();
         }
     }
 

@@ -1,12 +1,12 @@
-//! OOM score (oom_score_adj of proc(5)) and nice value of init and its children. PID 1 of a machine
-//! is never an OOM victim; it and its services have 0 and 0. Any other init takes the lowest score
-//! for itself, if it may (CAP_SYS_RESOURCE). Its children have the score that init was started
-//! with, or their unit's.
+//! OOM score (oom_score_adj of proc(5)) and nice value of init and its children. The kernel never
+//! kills PID 1 of a machine when memory runs out. That PID 1 and its services have score 0 and nice
+//! value 0. Any other init takes the lowest score for itself, if it may (CAP_SYS_RESOURCE). Its
+//! children have the score that init was started with, or their unit's.
 //!
-//! Processes that share memory share a score, so from then on each child has its own memory. It
-//! sets its score before it joins a cgroup with a memory limit, where no process could be killed
-//! otherwise (see [`crate::spawn`], [`crate::sys::child`]). Helpers always take the lowest score
-//! ([`protect_from_oom`]).
+//! Processes that share memory share a score. So an init with a score of its own gives each child
+//! its own memory. The child sets its score before it joins a cgroup with a memory limit, where no
+//! process could be killed otherwise (see [`crate::spawn`], [`crate::sys::child`]). Helpers always
+//! take the lowest score ([`protect_from_oom`]).
 
 use crate::base::Mode;
 use crate::base::own_limits::{LOWEST_SCORE, OwnLimits};
@@ -15,7 +15,7 @@ use std::io;
 
 const FILE: &str = "/proc/self/oom_score_adj";
 
-/// `--oom-score`: init's own score, unless it is a machine's.
+/// `--oom-score`: the score of an init that is not PID 1 of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Own {
     /// The score that it was started with.

@@ -65,7 +65,7 @@ impl ProcessTree {
     }
 
     /// Returns true if one of these children, sessions or groups has this number.
-    pub(super) fn names(&self, pid: i32) -> bool {
+    pub(super) fn has_number(&self, pid: i32) -> bool {
         self.heads.contains_key(&pid) || self.bands.contains(&pid)
     }
 
@@ -173,8 +173,8 @@ const FIRST: u64 = 1 << (RUN + MARKER);
 /// The lowest mark of this init, derived from its start time. The start time is in ticks modulo
 /// [`MARKER`] bits, about half a day. An init that is a service of another one and started later
 /// gets lower marks, which it may set although it has the other's mark. If the start times are
-/// further apart, its marks may be too high to set ([`of`]), or rarely equal to the other's. Then
-/// it sets and recognizes no marks.
+/// further apart, its marks may be too high to set ([`mark_of`]), or rarely equal to the other's.
+/// Then it sets and recognizes no marks.
 fn first() -> Option<u64> {
     let began = procfs::stat(nix::unistd::getpid())?.began;
     let left = ((1 << MARKER) - 1) & !began;
@@ -189,7 +189,7 @@ fn run_in(mark: u64, first: u64) -> Option<RunId> {
 }
 
 /// The mark for the programs of this run. Returns `None` if init may not set it, or has no /proc.
-pub(super) fn of(run: RunId) -> Option<Limit> {
+pub(super) fn mark_of(run: RunId) -> Option<Limit> {
     let (_, most) = getrlimit(Resource::RLIMIT_LOCKS).ok()?;
     let number = (run.0 < 1 << RUN).then_some(run.0)?;
     let mark = first()? | number;
@@ -198,7 +198,7 @@ pub(super) fn of(run: RunId) -> Option<Limit> {
 }
 
 /// The run whose mark this process has. Returns `None` if it has no mark of this init.
-pub(crate) fn on(pid: Pid) -> Option<RunId> {
+pub(crate) fn run_marked_on(pid: Pid) -> Option<RunId> {
     run_in(procfs::most_locks(pid)?, first()?)
 }
 
@@ -210,8 +210,8 @@ mod tests {
 
     #[test]
     fn descendants_of_a_marked_child_have_the_mark_of_its_run() {
-        let mark = of(RunId(7)).expect("no limit of locks is set");
-        assert_eq!((of(RunId(1 << RUN)), on(nix::unistd::getpid())), (None, None));
+        let mark = mark_of(RunId(7)).expect("no limit of locks is set");
+        assert_eq!((mark_of(RunId(1 << RUN)), run_marked_on(nix::unistd::getpid())), (None, None));
         let script = format!("ulimit -x {} && setsid cat", mark.hard);
         let mut child = Command::new("bash");
         child.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
@@ -223,7 +223,7 @@ mod tests {
         let below = procfs::snapshot();
         let of_it =
             below.values().filter(|stat| stat.pid == pid.as_raw() || stat.parent == pid.as_raw());
-        let marked: Vec<_> = of_it.map(|stat| on(Pid::from_raw(stat.pid))).collect();
+        let marked: Vec<_> = of_it.map(|stat| run_marked_on(Pid::from_raw(stat.pid))).collect();
         assert!(
             !marked.is_empty() && marked.iter().all(|run| *run == Some(RunId(7))),
             "{marked:?}"

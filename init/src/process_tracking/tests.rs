@@ -23,7 +23,7 @@ macro_rules! trackers {
         process::set_child_subreaper(true).unwrap();
         let (found, why) = Tracker::new(false);
         if why.is_some() {
-            crate::not_run!("no cgroups of the second kind here");
+            crate::not_run!("no cgroup v2 here");
         }
         [found, Tracker::without_cgroups()]
     }};
@@ -238,7 +238,7 @@ fn two_inits_below_one_cgroup_use_different_directories() {
     }
     let (mut first, why) = Tracker::new(false);
     if why.is_some() {
-        return crate::not_run!("no cgroups of the second kind here");
+        return crate::not_run!("no cgroup v2 here");
     }
     let (mut second, _) = Tracker::new(false);
     let running = run(&mut first, RUN, "exec sleep 600");
@@ -259,7 +259,7 @@ fn nested_cgroups_of_a_service_are_removed_with_its_own() {
     }
     let (mut tracker, why) = Tracker::new(false);
     if why.is_some() {
-        return crate::not_run!("no cgroups of the second kind here");
+        return crate::not_run!("no cgroup v2 here");
     }
     let running = run(&mut tracker, RUN, "exec sleep 600");
     let path = crate::base::procfs::cgroup(running.pid).unwrap();
@@ -290,7 +290,7 @@ fn child_in_a_frozen_cgroup_blocks_no_process_and_can_be_killed() {
     }
     let (mut tracker, why) = Tracker::new(false);
     if why.is_some() {
-        return crate::not_run!("no cgroups of the second kind here");
+        return crate::not_run!("no cgroup v2 here");
     }
     for way in ways() {
         let place = tracker.place(RUN, "under-test", Wish::default()).unwrap().unwrap();
@@ -322,7 +322,7 @@ fn child_in_a_frozen_cgroup_blocks_no_process_and_can_be_killed() {
 fn memory_event_is_received_without_a_pending_exit() {
     let (mut tracker, _) = Tracker::new(false);
     let Some(inotify) = &tracker.inotify else {
-        return crate::not_run!("no cgroups of the second kind here");
+        return crate::not_run!("no cgroup v2 here");
     };
     let file = std::env::temp_dir().join(format!("gs-memory-events-{}", std::process::id()));
     std::fs::write(&file, "oom_kill 0\n").unwrap();

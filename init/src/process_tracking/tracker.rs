@@ -11,7 +11,7 @@ use crate::base::retry::retry_now;
 use crate::base::{limit, procfs};
 use crate::process_tracking::controller::Wish;
 use crate::process_tracking::group::{Hierarchy, LEFTOVERS};
-use crate::process_tracking::process_tree::{ProcessTree, of, on};
+use crate::process_tracking::process_tree::{ProcessTree, mark_of, run_marked_on};
 use crate::process_tracking::{Place, group};
 use crate::state::table::Table;
 use crate::sys::child_setup::Limit;
@@ -240,7 +240,7 @@ impl Tracker {
     /// descendant of its processes. Returns `None` if it belongs to no run or is gone.
     pub(crate) fn whose(&self, pid: Pid) -> Option<RunId> {
         self.whose_without_marks(pid)
-            .or_else(|| self.lost(pid).filter(|_| self.hierarchy.is_none()))
+            .or_else(|| self.run_of_unadopted_orphan(pid).filter(|_| self.hierarchy.is_none()))
     }
 
     /// Like [`Tracker::whose`], but ignores marks: a service can lower its mark to that of another
@@ -547,7 +547,7 @@ impl Tracker {
     /// The mark for programs of this run without cgroups. `None` if its unit sets that limit
     /// itself: its value may be above the mark, and the mark would make it unreachable.
     pub(crate) fn mark(&self, run: RunId, asked: &[ResourceLimit]) -> Option<Limit> {
-        let mark = self.hierarchy.is_none().then(|| of(run))??;
+        let mark = self.hierarchy.is_none().then(|| mark_of(run))??;
         asked.iter().all(|limit| u32::from(limit.resource) != mark.resource).then_some(mark)
     }
 
@@ -559,7 +559,8 @@ impl Tracker {
         }
         // A process started after a kill, such as an exec-stop-post, must not be killed.
         self.killed.remove(&run);
-        let had = |(of, family): &(&RunId, &ProcessTree)| **of != run && family.names(pid.as_raw());
+        let had =
+            |(of, family): &(&RunId, &ProcessTree)| **of != run && family.has_number(pid.as_raw());
         let before: Vec<RunId> = self.families.iter().filter(had).map(|(of, _)| *of).collect();
         for of in before {
             self.families.get_mut(&of).into_iter().for_each(|family| family.forget_reused_pid(pid));
@@ -606,7 +607,7 @@ impl Tracker {
             let band = || self.family_of(&stat);
             let left =
                 || parted.iter().find(|(_, began)| stat.began >= *began).map(|(run, _)| *run);
-            let mark = on(pid);
+            let mark = run_marked_on(pid);
             let marked = mark.filter(|run| self.families.contains_key(run));
             // An orphan with the mark of an ended run belongs to that run, not to the one whose
             // process exited now.
@@ -637,11 +638,11 @@ impl Tracker {
     /// The run of a process by the mark of the child of init that it is or descends from. That
     /// child is an orphan whose parent's exit init has not handled; the next call of
     /// [`Tracker::adopt_left`] finds it.
-    pub(in crate::process_tracking) fn lost(&self, pid: Pid) -> Option<RunId> {
+    pub(in crate::process_tracking) fn run_of_unadopted_orphan(&self, pid: Pid) -> Option<RunId> {
         let own = nix::unistd::getpid();
         let line = [pid].into_iter().chain(procfs::ancestors(pid));
         let child = line.take_while(|one| *one != own).last()?;
         let is_lost = wait::is_child(child) && !wait::is_made(child);
-        is_lost.then(|| on(child))?.filter(|run| self.families.contains_key(run))
+        is_lost.then(|| run_marked_on(child))?.filter(|run| self.families.contains_key(run))
     }
 }

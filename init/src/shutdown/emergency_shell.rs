@@ -209,7 +209,7 @@ mod tests {
         let exit = wait::await_end(first).unwrap();
         assert_eq!(exit, Exit::Code(3));
         let other = Pid::from_raw(first.as_raw() + 1);
-        assert_eq!(shell.ended(other, exit, Time::ZERO), None, "it was another's end");
+        assert_eq!(shell.ended(other, exit, Time::ZERO), None, "another child has exited");
         assert_eq!((shell.pid, shell.deadline()), (Some(first), None));
         assert_eq!(shell.ended(first, exit, Time::ZERO), Some(Ok(())));
         let due = Time::ZERO.after(limit::SHELL_PAUSE);

@@ -106,7 +106,7 @@ pub(crate) fn execute_from_memory(end: &mut End) {
 }
 
 /// Continues an end (`--end`), as the copy in memory or after a crash.
-pub(crate) fn ends(mode: Mode, word: &str) -> u8 {
+pub(crate) fn continue_end(mode: Mode, word: &str) -> u8 {
     let mut end = end_of(mode, word);
     fd::close_rest();
     // After too many crashes the kernel ends the machine. A supervisor is not armed, because any

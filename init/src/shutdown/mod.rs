@@ -109,7 +109,7 @@ impl Ending {
     }
 
     /// The time before which another request counts as the same one.
-    pub(crate) fn heeds_from(&self) -> Option<Time> {
+    pub(crate) fn same_request_until(&self) -> Option<Time> {
         let last = self.haste.map(|(_, at)| at).or(self.asked_at)?;
         Some(last.after(limit::ASKED_AGAIN))
     }

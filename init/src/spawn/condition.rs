@@ -14,8 +14,8 @@ use nix::unistd::{Uid, getgid, getgroups};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// The index of the first unmet condition. All must hold, and one of those marked with `|`.
-/// Conditions come before asserts.
+/// The index of the first unmet condition. All without the mark `|` must hold, and at least one of
+/// those with it. Conditions come before asserts.
 pub(super) fn unmet(conditions: &[Condition]) -> Option<usize> {
     for assert in [false, true] {
         let of_class = || conditions.iter().enumerate().filter(move |(_, c)| c.assert == assert);

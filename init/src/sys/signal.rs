@@ -159,11 +159,11 @@ pub(crate) fn unblock_all() {
     let _ = SigSet::empty().thread_set_mask();
 }
 
-/// Lets SIGCHLD interrupt this process, or blocks it. It is unblocked while the loop waits;
-/// otherwise hundreds of exits in a burst would each run the handler without new information.
-pub(crate) fn children_are_told(told: bool) {
+/// Unblocks SIGCHLD while the loop waits, and blocks it while the loop works. Otherwise each exit in
+/// a burst of hundreds would run the handler without new information.
+pub(crate) fn deliver_sigchld(delivers: bool) {
     let set = SigSet::from(Signal::SIGCHLD);
-    let _ = if told { set.thread_unblock() } else { set.thread_block() };
+    let _ = if delivers { set.thread_unblock() } else { set.thread_block() };
 }
 
 /// Asks the kernel directly: libc hides the first two real-time signals, but the parent may have
@@ -186,7 +186,7 @@ static RUNG: AtomicU64 = AtomicU64::new(0);
 /// Signals that were taken and may not be handled yet.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 /// The write end of the pipe, or -1.
-static ROPE: AtomicI32 = AtomicI32::new(-1);
+static WRITE_END: AtomicI32 = AtomicI32::new(-1);
 
 /// The read end of the pipe. A process has one.
 #[derive(Debug)]
@@ -196,10 +196,10 @@ pub(crate) struct SignalPipe {
 
 impl SignalPipe {
     /// Creates the pipe. Fails with EMFILE or ENFILE.
-    pub(crate) fn hang() -> io::Result<SignalPipe> {
-        let (pipe, rope) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+    pub(crate) fn create() -> io::Result<SignalPipe> {
+        let (pipe, write_end) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
         // Never closed: a handler may run as long as the process exists.
-        ROPE.store(rope.into_raw_fd(), Ordering::SeqCst);
+        WRITE_END.store(write_end.into_raw_fd(), Ordering::SeqCst);
         Ok(SignalPipe { pipe })
     }
 
@@ -253,10 +253,10 @@ pub(crate) fn ring(signals: u64) {
     if RUNG.fetch_or(signals, Ordering::SeqCst) != 0 || signals == 0 {
         return;
     }
-    if let Ok(rope) = usize::try_from(ROPE.load(Ordering::SeqCst)) {
+    if let Ok(write_end) = usize::try_from(WRITE_END.load(Ordering::SeqCst)) {
         let byte = b"!";
         // SAFETY: write(2) reads one byte; on a full or missing pipe it fails, and the bit stays.
-        unsafe { raw::call(libc::SYS_write, [rope, byte.as_ptr() as usize, 1, 0, 0, 0]) };
+        unsafe { raw::call(libc::SYS_write, [write_end, byte.as_ptr() as usize, 1, 0, 0, 0]) };
     }
 }
 
@@ -309,7 +309,7 @@ mod signal_pipe_tests {
     #[test]
     #[cfg_attr(miri, ignore = "sigaction")]
     fn arrived_signals_are_taken_once_and_the_pipe_is_empty_afterwards() {
-        let bell = SignalPipe::hang().unwrap();
+        let bell = SignalPipe::create().unwrap();
         let (one, other) = (libc::SIGRTMAX() - 1, libc::SIGRTMAX() - 2);
         bell.listen(one).unwrap();
         bell.listen(other).unwrap();

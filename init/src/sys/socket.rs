@@ -445,7 +445,7 @@ pub(crate) mod tests {
         let name = UnixAddr::new_abstract(&[b'x'; 107]).unwrap();
         let named = named.unwrap();
         nix::sys::socket::bind(named.as_raw_fd(), &name).unwrap();
-        assert_eq!(unix_name(&named), Some(name), "as long as one that is held whole");
+        assert_eq!(unix_name(&named), Some(name), "the longest name that fits is returned");
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl<'o> Clock<'o> {
                 if let Some(stamp) = alarm.stamp.clone().filter(|_| alarm.history.fired.is_none()) {
                     match read_stamp(&stamp) {
                         Ok(fired) => alarm.history.fired_wall = Some(fired),
-                        // Never fired before: the time to make up for starts now.
+                        // It has never fired, so only firings missed from now on are made up for.
                         Err(_) => self.stamp(&stamp, micros(clocks::wall())),
                     }
                 }

@@ -48,7 +48,7 @@ fn may_block(watch: &Watch) -> bool {
             plain.map_or(path.as_str(), |start| start.rsplit_once('/').map_or("/", |p| p.0));
         let fixed = if fixed.is_empty() { "/" } else { fixed };
         (plain.is_some() && mount_table::has_remote_mount_below(&table, fixed))
-            || mount_table::open_asked(&table, fixed, OFlag::O_PATH)
+            || mount_table::open_accessible(&table, fixed, OFlag::O_PATH)
                 .is_err_and(|e| e == Errno::EXDEV)
     })
 }

@@ -238,7 +238,7 @@ impl Init {
     ) -> std::io::Result<Rc<OwnedFd>> {
         let number = self.basics.helper_outputs;
         self.basics.helper_outputs = number.saturating_sub(1);
-        self.output_to(logger::aside(number, of_a_start), name, targets, spec, log)
+        self.output_to(logger::helper_log_id(number, of_a_start), name, targets, spec, log)
     }
 
     /// The child's descriptors 0, 1 and 2. The child itself opens files and terminals.

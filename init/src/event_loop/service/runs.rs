@@ -431,8 +431,8 @@ impl Init {
         Some(told.into_iter().map(|(name, value)| (name.to_string(), value)).collect())
     }
 
-    /// The last end of a unit. The source is the unit, if it stays `exited`, a run whose end this
-    /// image saw, or the machine and the event log.
+    /// The last end of a unit. It comes from the first of these that has it: the unit, if it is
+    /// `exited`; the runs whose end this image saw; the machine and the event log.
     fn last_end(&self, unit: UnitId, name: &Name) -> Option<LastEnd> {
         let run = self.machine.run(unit);
         if self.machine.state(unit) == State::Exited {

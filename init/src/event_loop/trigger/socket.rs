@@ -130,7 +130,7 @@ impl Init {
     fn unwatch(&mut self, listening: &mut Listening) {
         for (token, fd) in std::mem::take(&mut listening.tokens).into_iter().zip(&listening.fds) {
             self.triggers.by_token.remove(&token);
-            // The descriptor stays registered in the poll while another process holds it open.
+            // Closing alone would leave it registered while another process holds it open.
             let _ = self.poll.registry().deregister(&mut SourceFd(&fd.as_fd().as_raw_fd()));
         }
     }

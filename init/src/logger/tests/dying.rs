@@ -196,8 +196,9 @@ fn write_to_the_oldest_pipe_over_the_limit_fails() {
 fn oldest_helper_pipe_has_the_highest_log_id() {
     let mut init = Init::new(|_| {});
     let more = limit::PIPES_OF_A_UNIT as u64;
-    let oldest = [1, aside(u64::MAX, true).0, u64::MAX];
-    let counted = (u64::MAX - more..u64::MAX).flat_map(|number| [aside(number, true).0, number]);
+    let oldest = [1, helper_log_id(u64::MAX, true).0, u64::MAX];
+    let counted =
+        (u64::MAX - more..u64::MAX).flat_map(|number| [helper_log_id(number, true).0, number]);
     let runs = (2..=more + 1).chain(counted).chain(oldest);
     let kept: Vec<OwnedFd> = runs.map(|run| init.pipe(run, "web", None)).collect();
     let surplus: Vec<RunId> = init.handle.surplus().into_iter().flat_map(|(_, all)| all).collect();

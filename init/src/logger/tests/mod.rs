@@ -4,9 +4,9 @@ mod asking;
 mod dying;
 mod writing;
 
-use super::aside;
 use super::channel::Ticked;
 use super::channel::{Order, Report, RunLog, Settings};
+use super::helper_log_id;
 use super::limit;
 use super::supervisor::Handle;
 use crate::sys::{self, Pid};

@@ -33,7 +33,7 @@ fn children_start_in_their_own_cgroups_after_the_cgroup_of_init_was_killed() {
     }
     let (mut tracker, why) = Tracker::new(false);
     if why.is_some() {
-        return crate::not_run!("no cgroups of the second kind here");
+        return crate::not_run!("no cgroup v2 here");
     }
     let killed = run(&mut tracker, RUN, "exec sleep 600");
     tracker.kill(RUN);
@@ -69,7 +69,7 @@ fn child_of_the_next_image_lives_in_a_cgroup_in_which_all_were_killed() {
     }
     let (mut tracker, why) = Tracker::new(false);
     if why.is_some() {
-        return crate::not_run!("no cgroups of the second kind here");
+        return crate::not_run!("no cgroup v2 here");
     }
     let script = "exec sleep 600";
     let first = run(&mut tracker, RUN, script);

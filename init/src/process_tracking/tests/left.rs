@@ -13,7 +13,7 @@ fn leftover_cgroups_over_the_limit_are_not_remembered() {
     }
     let (mut tracker, why) = Tracker::new(false);
     if why.is_some() {
-        return crate::not_run!("no cgroups of the second kind here");
+        return crate::not_run!("no cgroup v2 here");
     }
     let running = run(&mut tracker, RUN, "exec sleep 600");
     tracker.forget(RUN);

@@ -14,15 +14,16 @@ const OVER: RunId = RunId(9);
 
 /// A command that sets the mark of the run `of`, runs `rest`, and exits a moment later.
 fn marked(of: RunId, rest: &str) -> String {
-    let mark = process_tree::of(of).expect("no limit of locks is set").hard;
+    let mark = process_tree::mark_of(of).expect("no limit of locks is set").hard;
     format!("exec bash -c 'ulimit -x {mark}; {rest} sleep 0.2'")
 }
 
 /// The child of this process with such a mark.
 fn left(of: RunId) -> Pid {
     let children = crate::base::procfs::children().into_iter().map(Pid::from_raw);
-    let is_it =
-        |pid: &Pid| process_tree::on(*pid) == Some(of) && stat(*pid).is_some_and(|it| !it.ended);
+    let is_it = |pid: &Pid| {
+        process_tree::run_marked_on(*pid) == Some(of) && stat(*pid).is_some_and(|it| !it.ended)
+    };
     { children }.find(is_it).expect("it is left")
 }
 
@@ -97,9 +98,9 @@ fn run_of_a_marked_child_and_its_children_is_known_before_any_exit_is_seen() {
 fn init_with_an_own_lock_limit_marks_no_child_and_sees_no_mark() {
     let child = process::fork_whole(|| {
         let own = nix::unistd::getpid();
-        let mark = process_tree::of(RunId(500)).expect("no limit of locks is set").hard;
+        let mark = process_tree::mark_of(RunId(500)).expect("no limit of locks is set").hard;
         setrlimit(Resource::RLIMIT_LOCKS, mark, mark).unwrap();
-        u8::from(process_tree::of(RUN).is_some() || process_tree::on(own).is_some())
+        u8::from(process_tree::mark_of(RUN).is_some() || process_tree::run_marked_on(own).is_some())
     });
     let exit = crate::sys::wait::await_end(child.unwrap()).unwrap();
     assert_eq!(exit, groundstate_units::spec::Exit::Code(0));

@@ -273,7 +273,11 @@ fn reload_ends_with_its_last_command_or_with_the_announced_ready() {
     run.reload();
     run.exited(CommandKind::Reload(0), WELL);
     assert_eq!(run.reloading(), [Effect::Tell(Event::Reloading(RUN))]);
-    assert_eq!(run.exited(CommandKind::Reload(1), WELL), [], "it has said it will say so itself");
+    assert_eq!(
+        run.exited(CommandKind::Reload(1), WELL),
+        [],
+        "READY=1 of the run will end the reload"
+    );
     assert_eq!(run.ready(), [Effect::Tell(Event::Ready(RUN))]);
     run.reload();
     let failed = [Effect::Tell(Event::Reloaded(RUN, false))];

@@ -211,11 +211,11 @@ fn read_only(point: &OsStr) -> bool {
 /// until something else is released.
 fn possible_tasks(of_others: bool) -> Vec<Task> {
     let table = mount_table::table().unwrap_or_default();
-    let is_laid_over = mount_table::is_laid_over(&table);
+    let has_overlay = mount_table::has_overlay(&table);
     let away = |point: Point| {
         let at = point.at.clone();
         // An overlay keeps using an unmounted layer, so the layer is made read-only first.
-        let is_read_only_first = is_laid_over && point.is_disk && !point.is_read_only;
+        let is_read_only_first = has_overlay && point.is_disk && !point.is_read_only;
         point.task(move || {
             let is_fit = !is_read_only_first || read_only(&at);
             is_fit && umount2(at.as_os_str(), MntFlags::UMOUNT_NOFOLLOW).is_ok()
@@ -344,22 +344,22 @@ struct Child {
 /// Indicators of progress.
 #[derive(Clone, Copy)]
 pub(super) struct Reading {
-    /// Progress if it is lower than ever before.
+    /// KiB that are not written to disk yet. A value lower than all earlier ones is progress.
     pub(super) unwritten: u64,
-    /// Progress if it differs from the previous value.
+    /// Number of finished reads and writes. A change of it is progress.
     pub(super) done: u64,
 }
 
 /// Time limits.
 #[derive(Clone, Copy)]
 pub(super) struct Patience {
-    /// A running child counts against the parallel limit for this long …
+    /// The time for which a running child counts against the parallel limit.
     pub(super) least: Duration,
-    /// … and is waited for before the next step for this long.
+    /// The time for which the next step waits for a running child.
     pub(super) own: Duration,
-    /// The whole work ends when nothing has moved for this long …
+    /// The whole work ends when nothing has moved for this time.
     pub(super) still: Duration,
-    /// … or after this total time.
+    /// The whole work ends after this time, even if something still moves.
     pub(super) longest: Duration,
 }
 
@@ -596,11 +596,11 @@ mod rounds_tests {
         rounds.go_on(tasks, Rounds::has_young);
         assert!(rounds.is_under_way("slow") && place.holds("upon") && !place.holds("quick"));
         rounds.go_on(tasks, Rounds::has_young);
-        assert!(rounds.is_under_way("slow"), "it is gone on from at once");
+        assert!(rounds.is_under_way("slow"), "the work continues without it at once");
         is_last.set(Some(Instant::now()));
         rounds.go_on(tasks, Rounds::moves);
         assert_eq!(rounds.left().next(), None);
-        assert!(!place.holds("slow") && !place.holds("upon"), "that one waited for it");
+        assert!(!place.holds("slow") && !place.holds("upon"), "`upon` is unmounted after `slow`");
         assert_eq!(fs::read(place.0.join("runs")).unwrap(), b"x");
     }
 
@@ -670,7 +670,7 @@ mod rounds_tests {
         rounds.go_on(|| place.tasks(&names, work), Rounds::has_young);
         assert_eq!(rounds.left().count(), 300);
         assert!(names.iter().all(|name| place.holds(name) == is_even(name)));
-        assert!(start.elapsed() >= SHORT * 2, "each has its moment: {:?}", start.elapsed());
+        assert!(start.elapsed() >= SHORT * 2, "each had its minimum time: {:?}", start.elapsed());
         assert!(start.elapsed() < LONG, "{:?}", start.elapsed());
         rounds.give_up(|_| true);
     }
