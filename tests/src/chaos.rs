@@ -168,7 +168,7 @@ pub fn disorder(size: Size) -> Seen {
                 let _ = within(Duration::from_millis(rng.between(0, 100)), || None::<()>);
             }
             drop(disorder);
-            crashes.join().expect("the process continues")
+            crashes.join().expect("the thread has not panicked")
         });
         init.initctl(&["set-target", "all"]);
         rests(&init, size.services);

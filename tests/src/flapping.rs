@@ -1,7 +1,7 @@
-//! Many restarts: units that exit at once, restarted without a delay until the minimum delay
-//! applies, then retried, and so on. Other units are not touched, init does not grow, logs a
-//! bounded number of lines, and one unit at its longest delay costs almost nothing. The caller
-//! chooses the size: a test a small one, `tests/soak restarts` a large one.
+//! Many restarts. Units exit at once, and init restarts them without a delay until the minimum
+//! delay applies. A client then retries them, which starts the next round. Other units are not
+//! touched, init does not grow, and it logs a bounded number of lines. The caller chooses the size:
+//! a test a small one, `tests/soak restarts` a large one.
 
 use crate::boot::teardown::SPARE_FILES;
 use crate::boot::{Boot, Init};

@@ -37,11 +37,12 @@ pub struct Seen {
     pub calls: BTreeMap<i64, usize>,
 }
 
-/// How a call fails: with an error, or because the kernel executes another call instead.
+/// How a call fails: with an error, or because its argument was replaced.
 #[derive(Clone, Copy, Debug)]
 enum Fails {
     With(Errno),
-    /// The kernel executes another call; this is the original argument, which is restored then.
+    /// The kernel executes the call with another argument, which makes it a query. This is the
+    /// original argument, which is restored afterwards.
     AsAsked(u64),
 }
 

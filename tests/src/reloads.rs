@@ -380,7 +380,9 @@ impl Seen {
             return Err(format!("PID 1 has grown: {self}"));
         }
         if !self.asked.has_each() || self.events == 0 {
-            return Err(format!("there was no storm: {self}"));
+            return Err(format!(
+                "too little happened: a kind of reload or the events of units are missing: {self}"
+            ));
         }
         Ok(())
     }

@@ -57,10 +57,10 @@ const UNITS: [(&str, usize, &str, &str); 10] = [
         "stopping",
     ),
 ];
-/// The number of units whose stop command continues across all crashes; one of them writes a line
-/// in each.
+/// The number of units whose stop command continues across all crashes. During each crash one of
+/// them writes a line.
 const LEAVING: usize = 4;
-/// The number of units that write a line in each crash.
+/// The number of units that write a line during each crash.
 const SPEAKERS: usize = 3;
 /// The open files that init may have in addition to those before the first crash.
 const SPARE_FILES: usize = 5;

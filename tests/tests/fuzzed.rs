@@ -76,7 +76,7 @@ fn names(of: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn each_corpus_passes_through_its_target_and_a_fifth_of_it_past_the_parser() {
+fn corpus_of_each_target_is_survived_and_a_fifth_of_it_is_parsed() {
     for (target, run) in TARGETS {
         println!("{target}");
         let files = files(target);

@@ -214,7 +214,10 @@ fn each_crate_of_pid_1_is_audited_in_its_locked_version() {
     for (name, entry) in &audited {
         let (_, notes) = entry.split_once("notes = \"\"\"\n").expect("notes");
         assert!(entry.contains("who = \"") && notes.len() > 60, "the audit of {name} has notes");
-        assert!(entry.contains("looked-over"), "{name}: what init asks for in config.toml");
+        assert!(
+            entry.contains("looked-over"),
+            "{name}: config.toml requires `looked-over` of init's crates"
+        );
     }
     // An entry for a removed or updated crate is an error.
     assert_eq!(audited.into_iter().map(|(name, _)| name).collect::<BTreeSet<_>>(), linked);
@@ -223,7 +226,7 @@ fn each_crate_of_pid_1_is_audited_in_its_locked_version() {
     for (name, _) in exempted {
         assert!(!linked.contains(&name), "{name} is exempted, but is part of PID 1");
     }
-    assert!(config.contains("[policy.groundstate-init]\n"), "it has a word of its own");
+    assert!(config.contains("[policy.groundstate-init]\n"), "PID 1 has a policy of its own");
 }
 
 #[test]

@@ -8,7 +8,8 @@ use std::fs;
 /// Runs in both roots.
 const KEEPER: &str = "unit: keeper\nexec-start: /bin/daemon --name keeper\n";
 
-/// Below /run, which is moved along: the real root must be dismantled at the end.
+/// Mounts the layers of the real root below /run, which moves to that root. The shutdown must
+/// unmount them too.
 const LEAD: &str = r#"
 pid() { initctl --json status "$1" | sed -n 's/.*"main-pid":\([0-9]*\).*/\1/p'; }
 insmod /modules/overlay.ko
@@ -25,7 +26,7 @@ exec initctl switch-root /sysroot
 
 const THERE: &str = r#"
 keeper=$(cat /run/keeper)
-[ "$(initctl --json status keeper | sed -n 's/.*"main-pid":\([0-9]*\).*/\1/p')" = "$keeper" ] && say keeper is who it was
+[ "$(initctl --json status keeper | sed -n 's/.*"main-pid":\([0-9]*\).*/\1/p')" = "$keeper" ] && say keeper has its old pid
 until [ ! -d /proc/$(cat /run/leaves) ]; do :; done
 initctl status leaves >/dev/null 2>&1 || say leaves has gone
 until [ ! -e /proc/$keeper/root/lead ] && [ ! -e /proc/$keeper/root/bin ]; do :; done
@@ -71,7 +72,7 @@ fn initramfs_switches_to_the_real_root_whose_disks_are_clean_at_the_end() {
     for said in [
         "healed",
         "no crash",
-        "keeper is who it was",
+        "keeper has its old pid",
         "leaves has gone",
         "the memory is free",
         "root overlay id 33",

@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     let differences = std::panic::catch_unwind(|| tour(&units, stay, keep));
     match differences.unwrap_or(1) {
         0 => {
-            println!("\neverything went as told");
+            println!("\neach step went as described");
             ExitCode::SUCCESS
         }
         count => {
@@ -93,7 +93,7 @@ struct Tour {
 
 impl Tour {
     fn boot(&mut self) {
-        title("The boot: everything the goal needs, as side by side as the edges allow");
+        title("The boot: everything the goal needs, as parallel as the dependencies allow");
         let status = self.reaches("the system is running", |s| s.system() == "running");
         self.show(&["status", "--all"]);
         let states = |units: &[&str]| units.iter().map(|u| status.state(u)).collect::<Vec<_>>();
@@ -239,7 +239,7 @@ impl Tour {
         if found == told {
             println!("  ✓ {what}");
         } else {
-            println!("  ✗ {what}: told {told:?}, found {found:?}");
+            println!("  ✗ {what}: expected {told:?}, found {found:?}");
             self.differences += 1;
         }
     }

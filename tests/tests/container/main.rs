@@ -144,7 +144,7 @@ fn shipped_bundle_runs_a_service_and_sigterm_ends_it_with_0() {
 }
 
 #[test]
-fn sole_command_in_the_shipped_bundle_has_init_as_tini() {
+fn init_acts_like_tini_for_the_sole_command_of_the_shipped_bundle() {
     let script = "trap 'echo told; exit 7' TERM; id -u; while :; do sleep 0.05; done";
     let (bundle, mut config) = Bundle::shipped();
     config["process"]["args"] = serde_json::json!(["/sbin/init", "--", "/bin/sh", "-c", script]);

@@ -150,7 +150,7 @@ fn flood_of_connections_pauses_accept_and_leaks_nothing() {
     let flood: Vec<UnixStream> =
         (0..400).map(|_| UnixStream::connect(&path).expect("the kernel queues them")).collect();
     init.process().signal(Signal::SIGCONT);
-    until("the watcher is idle", || init.output().contains("pausing accept for").then_some(()));
+    until("init pauses accept", || init.output().contains("pausing accept for").then_some(()));
     let said = init.output();
     let (until_it_rests, _) = said.split_once("pausing accept for").unwrap();
     let refused = until_it_rests.matches("rejected ").count();

@@ -24,7 +24,7 @@ fn inside(init: &Init, work: impl FnOnce() + Send) {
         setns(&there, CloneFlags::CLONE_NEWNS).expect("we are root");
         work();
     };
-    std::thread::scope(|scope| scope.spawn(go).join().expect("the script has run"));
+    std::thread::scope(|scope| scope.spawn(go).join().expect("the work is done"));
 }
 
 /// Mounts the file that does not answer over /etc/passwd.

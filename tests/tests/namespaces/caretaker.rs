@@ -153,7 +153,7 @@ fn caretaker_reads_output_and_notifications_so_that_no_service_blocks() {
     // More datagrams than the socket's queue holds (net.unix.max_dgram_qlen).
     (0..1000).for_each(|_| init.sandbox.order("notified", "notify STATUS=x"));
     init.sandbox.order("notified", "exit 0");
-    until("the service has executed its last order", || notifies.state().is_none().then_some(()));
+    until("the service has obeyed its last order", || notifies.state().is_none().then_some(()));
     init.process().signal(Signal::SIGTERM);
     assert_eq!(init.ended().code(), Some(0));
 }
@@ -169,7 +169,7 @@ fn request_to_a_caretaker_fails_at_once() {
     let mut follows = follows.spawn().expect("initctl runs");
     let comm = |p: &Process| p.read("comm");
     let follower = Process(follows.id().try_into().expect("a pid"));
-    until("the service has started", || (comm(&follower)?.trim() == "initctl").then_some(()));
+    until("initctl has executed", || (comm(&follower)?.trim() == "initctl").then_some(()));
     loses_its_state(&init);
     until("its connection is closed", || follows.try_wait().expect("wait"));
     let asked = init.initctl(&["status"]);

@@ -19,7 +19,7 @@ const ALL: [&str; 3] = ["sharing", "copied", "forked"];
 const ABOUT_CGROUPS: [(&str, i32); 4] =
     [("EBUSY", 16), ("EACCES", 13), ("EOPNOTSUPP", 95), ("ENODEV", 19)];
 /// Errors of clone3(2) when a filter refuses the call.
-const NOT_HAD: [&str; 2] = ["ENOSYS", "EPERM"];
+const REFUSED_BY_A_FILTER: [&str; 2] = ["ENOSYS", "EPERM"];
 /// The file that a child writes to enter its cgroup; only the child opens it by that name.
 const BY_ITS_OWN_HAND: [&str; 4] = ["-P", "cgroup.procs", "-e", "trace=openat"];
 
@@ -82,7 +82,7 @@ fn child_that_cannot_enter_its_cgroup_is_never_executed() {
     let init = started();
     if init.status().0["tracking"] != "cgroup2" {
         init.finish();
-        return groundstate_tests::not_run!("no cgroups of the second kind here");
+        return groundstate_tests::not_run!("no cgroup v2 here");
     }
     let clone3 = |what: &str| ["-e", "trace=clone3", "-e", what].map(str::to_owned);
     let fails = |init: &Init, unit: &str, error: &str, refused| {
@@ -103,7 +103,7 @@ fn child_that_cannot_enter_its_cgroup_is_never_executed() {
     fails(&init, "sharing", "ENOSYS", Some(("fork", 38)));
     assert_told(&init, &ALL, &["-e", "trace=none"], None);
     init.finish();
-    for error in NOT_HAD {
+    for error in REFUSED_BY_A_FILTER {
         let init = started();
         fails(&init, "copied", error, None);
         // From here each child enters its cgroup by its own write.

@@ -74,7 +74,7 @@ fn restart_request_is_not_sent_again_after_a_crash() {
             assert!(said.contains("may have crashed"), "{said}");
         }
         has_survived(&init, crashed + 1);
-        init.when("the watcher is idle", |s| {
+        init.when("the restart is complete, or was not requested", |s| {
             let is_done = init.main_of("notified") != before || !output.status.success();
             is_done && s.state("notified") == "running"
         });

@@ -81,7 +81,7 @@ fn init_does_not_wait_for_the_frozen_disk_of_its_stderr() {
     goes_on(&init);
     let before = said();
     disk.fsfreeze("--unfreeze");
-    until("it is written as soon as that can be", || {
+    until("the messages are written after the thaw", || {
         let now = said();
         (now.len() > before.len() && now.starts_with(&before)).then_some(())
     });

@@ -37,7 +37,7 @@ fn come_and_go(init: &Init, root: &mut Client, times: usize) {
         init.tell("set-target", &json!({"targets": [target]}));
         let mut is_up = false;
         while !is_up {
-            let line = root.answer().expect("the process continues").expect("an event");
+            let line = root.answer().expect("the stream continues").expect("an event");
             is_up = line["unit"] == target && line["to"] == "running";
         }
     }
@@ -153,13 +153,13 @@ fn client_that_reads_everything_but_always_has_more_pending_takes_bounded_memory
     let mut behind = init.client().expect("a connection");
     // More than a socket buffer holds: after each read answer some data is still unsent.
     (0..4).for_each(|_| behind.send("status", &json!({})));
-    behind.answer().expect("the process continues").expect("an answer");
+    behind.answer().expect("the connection stays open").expect("an answer");
     init.may_keep_this_much();
     let before = memory(&init);
     let mut read = 0;
     for _ in 0..60 {
         behind.send("status", &json!({}));
-        let answer = behind.answer().expect("the process continues").expect("an answer");
+        let answer = behind.answer().expect("the connection stays open").expect("an answer");
         read += answer.to_string().len() as u64;
     }
     let grown = memory(&init).saturating_sub(before);

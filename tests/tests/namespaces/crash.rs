@@ -258,8 +258,8 @@ fn output_pipe_of_a_start_between_two_commands_is_read_after_a_crash() {
     let mut steps = Steps::of(&init);
     client.send("want", &json!({"target": "two"}));
     steps.until(|call| {
-        // The cheap test first: init has a timer of 1 ms for some calls, which interrupts it again
-        // where each stop takes longer.
+        // The cheap test comes first. Around some calls init has a timer of 1 ms, which would
+        // interrupt them without end if each stop took longer than that.
         call.number == libc::SYS_waitid
             && !init.sandbox.trace("pre.trace").is_empty()
             && pipes() > before
@@ -278,7 +278,7 @@ fn output_pipe_of_a_start_between_two_commands_is_read_after_a_crash() {
 }
 
 #[test]
-fn a_crash_after_a_process_was_started_and_reaped_in_one_reaping_keeps_its_exit() {
+fn exit_of_a_process_started_and_reaped_in_one_turn_is_kept_after_a_crash() {
     for wrapper in BOTH {
         let files = Sandbox::new();
         files.unit("all", "type: virtual");

@@ -339,7 +339,7 @@ fn exit_caused_by_a_stop_counts_as_stop_after_a_crash() {
     init.tell("want", &json!({"target": "web"}));
     init.when_state("web", "running");
     let alone = || <[Process; 1]>::try_from(init.processes_of("web")).ok();
-    let [daemon] = until("it is alone", alone);
+    let [daemon] = until("only the daemon is left", alone);
     wait_for_commit(&init);
     let mut client = init.client().unwrap();
     let mut steps = Steps::of(&init);

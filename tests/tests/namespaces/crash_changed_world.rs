@@ -53,12 +53,13 @@ fn ambiguous_main_process_stays_unknown_after_a_crash() {
         let init = at_work(text, wrapper);
         init.tell("want", &json!({"target": "web"}));
         init.when_state("web", "running");
-        assert_eq!(init.status().main_pid("web"), None, "exactly two processes");
+        assert_eq!(init.status().main_pid("web"), None, "two processes: neither is the main one");
         let is = |which: &'static str| {
             move |it: &Process| it.read("cmdline").is_some_and(|line| line.contains(which))
         };
-        let one =
-            until("it is its program", || init.processes_of("web").into_iter().find(is("1234")));
+        let one = until("the first process has executed sleep", || {
+            init.processes_of("web").into_iter().find(is("1234"))
+        });
         one.signal(Signal::SIGKILL);
         until("one is left", || (init.processes_of("web").len() == 1).then_some(()));
         init.tell("ping", &json!({}));

@@ -253,7 +253,7 @@ fn child_that_executes_after_the_crash_of_its_parent_is_supervised() {
     init.expect_crashes();
     init.when_state("web", "running");
     if init.status().0["tracking"] != "cgroup2" {
-        return groundstate_tests::not_run!("no cgroups of the second kind here");
+        return groundstate_tests::not_run!("no cgroup v2 here");
     }
     let first = init.main_of("web");
     let held = hold_next(&init, "web", || first.signal(Signal::SIGKILL));

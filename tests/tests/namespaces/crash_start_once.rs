@@ -177,9 +177,13 @@ fn orphan_that_exited_before_a_crash_does_not_affect_a_later_run() {
                 init.sandbox.put("leave", "");
                 until("the orphan has exited", || init.sandbox.path("left").exists().then_some(()));
                 std::fs::remove_file(init.sandbox.path("left")).unwrap();
-                until("it is alone", || (init.processes_of(other).len() == 1).then_some(()));
+                until("one process of the unit is left", || {
+                    (init.processes_of(other).len() == 1).then_some(())
+                });
             }
-            until("it is alone", || (init.processes_of("web").len() == 1).then_some(()));
+            until("one process of the unit is left", || {
+                (init.processes_of("web").len() == 1).then_some(())
+            });
             survives_a_crash_unchanged(&init, crashes);
         }
         assert_work_completes(init, "running");
@@ -253,7 +257,9 @@ fn named_main_process_is_signalled_after_a_crash() {
     wait_for_commit(&init);
     is_named(&init);
     init.sandbox.put("go", "");
-    until("it is alone", || (init.processes_of("web").len() == 1).then_some(()));
+    until("one process of the unit is left", || {
+        (init.processes_of("web").len() == 1).then_some(())
+    });
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 1);
     limit_files(&init, "unlimited");

@@ -81,13 +81,17 @@ fn main_process_found_after_a_crash_is_known_after_the_next_one() {
         let init =
             at_work(&format!("restart: always\n{}", guessed("setsid sleep 1234 &")), wrapper);
         init.tell("want", &json!({"target": "web"}));
-        init.when("it has one", |s| s.state("web") == "running" && s.main_pid("web").is_some());
+        init.when("the unit has a main process", |s| {
+            s.state("web") == "running" && s.main_pid("web").is_some()
+        });
         let first = init.main_of("web");
         wait_for_commit(&init);
         crash_after_reaping_the_launcher(&init, || first.end());
         init.main_of("web").end();
         until("the unit is restarted", || (starts(&init, "web") == 3).then_some(()));
-        init.when("it has one", |s| s.state("web") == "running" && s.main_pid("web").is_some());
+        init.when("the unit has a main process", |s| {
+            s.state("web") == "running" && s.main_pid("web").is_some()
+        });
         let main = init.main_of("web");
         crash(&init, Signal::SIGSEGV);
         has_survived(&init, 2);

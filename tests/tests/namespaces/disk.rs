@@ -91,7 +91,9 @@ impl Frozen {
     /// Waits until the unit has written this line and the logger has it in memory.
     fn says(&self, unit: &str, what: &str) {
         self.init.sandbox.order(unit, &format!("say {what}"));
-        until("init has the status", || last_line(&self.init, unit).ends_with(what).then_some(()));
+        until("the logger has the line", || {
+            last_line(&self.init, unit).ends_with(what).then_some(())
+        });
     }
 
     fn restarts(&self, unit: &str) {

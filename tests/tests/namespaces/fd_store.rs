@@ -160,7 +160,8 @@ fn unit_without_preserve_keeps_no_store_and_a_hung_up_descriptor_is_closed() {
     // No client connects meanwhile, so a new socket is the stored one.
     let before = sockets(&init);
     init.sandbox.order("k.ctl", "store - FDSTORE=1\\nFDNAME=pair");
-    let pair = until("it is kept", || sockets(&init).difference(&before).next().cloned());
+    let pair =
+        until("init has stored the socket", || sockets(&init).difference(&before).next().cloned());
     // This order closes the other end of the pair.
     let data = init.sandbox.at("data");
     init.sandbox.order("k.ctl", &format!("store {data} STATUS=nothing"));
@@ -228,7 +229,9 @@ fn stored_descriptor_that_stays_readable_does_not_wake_init() {
     let fifo = init.sandbox.at("fifo");
     init.sandbox.order("k.ctl", "notify FDSTOREREMOVE=1\\nFDNAME=pair");
     init.sandbox.order("k.ctl", &format!("store {fifo} FDSTORE=1\\nFDNAME=fifo"));
-    until("it is kept", || init.process().files().values().any(|file| *file == fifo).then_some(()));
+    until("init has stored the FIFO", || {
+        init.process().files().values().any(|file| *file == fifo).then_some(())
+    });
     comes_to_rest(&init);
     // Init still watches it for a hangup.
     let main = init.main_of("keeper");

@@ -26,7 +26,7 @@ fn restart_delay_grows_to_its_maximum_and_restarts_cost_little() {
     let starts = || init.sandbox.trace("trace").iter().filter(|w| w.starts_with("start")).count();
     until("the longest delay is reached", || (starts() >= 6).then_some(()));
     let (begin, before, at) = (Instant::now(), init.process().processor_time(), starts());
-    until("some more", || (starts() >= at + 5).then_some(()));
+    until("the unit has started five more times", || (starts() >= at + 5).then_some(()));
     let (took, used) = (begin.elapsed(), init.process().processor_time() - before);
     assert!(used <= took / 100, "{used:?} of {took:?}");
     let events = init.initctl_json_lines(&["events"]);

@@ -31,7 +31,7 @@ fn output_to_a_stopped_logger_is_dropped_or_blocks_but_not_forever() {
         let number = |line: &str| line.rsplit(' ').next()?.parse::<u64>().ok();
         text.lines().filter_map(number).collect::<Vec<_>>()
     };
-    until("all processes are running", || {
+    until("the last line is in the file", || {
         (numbers("patient").last() == Some(&LINES)).then_some(())
     });
     assert!(numbers("patient").into_iter().eq(1..=LINES), "all lines, in order");

@@ -27,7 +27,7 @@ fn others(files: &Sandbox) {
     files.unit("other", "exec-start: DAEMON");
 }
 
-fn lights(init: &Init) {
+fn starts_the_bomb(init: &Init) {
     init.when_system("running");
     init.tell("set-target", &json!({"targets": ["base"], "want": ["bomb"]}));
 }
@@ -39,7 +39,7 @@ fn fills(files: Sandbox, taking: &str) -> Init {
     others(&files);
     let init = after(&format!("echo {PIDS} >/proc/sys/kernel/pid_max; {taking}"), files);
     let init = init.start("base");
-    lights(&init);
+    starts_the_bomb(&init);
     let all = || init.process().neighbours();
     until("the bomb has started", || (all().len() > PIDS / 2).then_some(()));
     // The kernel does not reuse lower pids here.
@@ -65,7 +65,7 @@ fn flees(files: Sandbox, taking: &str) -> Init {
     files.unit("bomb", "stop-timeout: 500ms\nexec-start: /bin/sh DIR/first.sh DIR");
     others(&files);
     let init = after(taking, files).start("base");
-    lights(&init);
+    starts_the_bomb(&init);
     let mut seen = BTreeSet::new();
     until("many processes have run", || {
         seen.extend(init.processes_of("bomb"));
@@ -105,7 +105,7 @@ fn stop_ends_a_fork_bomb_that_fills_the_pids() {
 fn stop_ends_a_fork_bomb_of_short_lived_processes() {
     let init = flees(Sandbox::new(), "true");
     if init.status().0["tracking"] != "cgroup2" {
-        return groundstate_tests::not_run!("no cgroups of the second kind here");
+        return groundstate_tests::not_run!("no cgroup v2 here");
     }
     is_stopped(init);
 }

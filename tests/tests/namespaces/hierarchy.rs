@@ -43,7 +43,7 @@ impl Drop for Options {
 }
 
 /// Unmounts cgroup v2.
-const FIRST_KIND: &str =
+const WITHOUT_V2: &str =
     "umount -l /sys/fs/cgroup/unified || umount -R -l /sys/fs/cgroup; ! grep cgroup2 /proc/mounts";
 
 #[test]
@@ -62,9 +62,9 @@ fn unit_is_started_restarted_and_stopped_completely_with_each_kind_of_cgroups() 
     );
     for (kind, taking, tracking) in [
         ("none", "umount -R -l /sys", "process-group"),
-        ("of the first kind alone", FIRST_KIND, "process-group"),
+        ("v1 only", WITHOUT_V2, "process-group"),
         ("as they are here", "true", ""),
-        ("of the second kind", top, "cgroup2"),
+        ("v2", top, "cgroup2"),
         (
             "not to be written to",
             &format!("{top} && mount -o remount,bind,ro /sys/fs/cgroup"),
@@ -175,7 +175,7 @@ fn process_that_leaves_its_cgroup_is_stopped_with_its_unit() {
     init.when_system("running");
     let Some(dir) = cgroup(init.main_of("probe")) else {
         init.finish();
-        return groundstate_tests::not_run!("no cgroups of the second kind here");
+        return groundstate_tests::not_run!("no cgroup v2 here");
     };
     are_stopped_in(&init, &top(&dir), |line| {
         line.starts_with("0::") && !line.contains("groundstate")
@@ -221,7 +221,7 @@ fn process_that_moves_to_a_cgroup_of_v1_is_stopped_with_its_unit() {
         return groundstate_tests::not_run!("no cgroup v1 here");
     };
     // With cgroup v2 in addition, and without.
-    for taking in ["true", FIRST_KIND] {
+    for taking in ["true", WITHOUT_V2] {
         let init = after(taking, movers()).start("all");
         init.when_system("running");
         are_stopped_in(&init, &old.0, |line| {
@@ -310,7 +310,7 @@ fn delegated_cgroup_is_limited_to_as_many_children_as_can_be_removed() {
     let init = Boot::new(files).start("maker");
     if init.tell("stats", &json!({}))["tracking"] != "cgroup2" {
         init.finish();
-        return groundstate_tests::not_run!("no cgroups of the second kind here");
+        return groundstate_tests::not_run!("no cgroup v2 here");
     }
     init.when_state("maker", "running");
     let own = PathBuf::from(cgroup(init.main_of("maker")).expect("it has a cgroup"));

@@ -147,7 +147,9 @@ fn silent_clients_of_any_number_never_lock_out_root() {
         // Init accepts or refuses the backlog in order, and root's connection is behind it.
         answers_at_once(&init);
         assert!(files() <= before + places + 4, "{} files, {before} before", files());
-        until("that many have a slot", || (files() + 2 >= before + places).then_some(()));
+        until("that many connections have a slot", || {
+            (files() + 2 >= before + places).then_some(())
+        });
         let stranger = Held::new(&init, 50_000, 1);
         assert_eq!(stranger.answered, usize::from(places < 248), "{users} users of {each}");
         stranger.end();

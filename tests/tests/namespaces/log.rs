@@ -130,7 +130,9 @@ fn log_null_discards_the_output() {
     files.unit("quiet", "log: null\nexec-start: DAEMON --say psst --trace DIR/trace");
     let init = Boot::new(files).start("quiet");
     init.when_state("quiet", "running");
-    until("it said it", || init.sandbox.trace("trace").contains(&"ready".to_owned()).then_some(()));
+    until("the service has written its line", || {
+        init.sandbox.trace("trace").contains(&"ready".to_owned()).then_some(())
+    });
     let process = init.main_of("quiet");
     assert_eq!(process.files()[&1], "/dev/null");
     assert_eq!(process.files()[&2], "/dev/null");

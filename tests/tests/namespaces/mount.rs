@@ -73,7 +73,7 @@ fn mount_and_swap_units_run_their_programs_with_the_right_arguments() {
 
 /// mount(8) itself runs, in the mount namespace of the test's init.
 #[test]
-fn lines_of_fstab_are_mounted_and_the_lost_device_of_one_holds_up_nothing() {
+fn fstab_lines_are_mounted_and_a_missing_device_delays_no_other_line() {
     if !is_root() {
         return groundstate_tests::not_run!("this needs root");
     }

@@ -65,7 +65,7 @@ fn switch_root_keeps_the_running_services_that_the_new_root_defines_too() {
     // Init survives a crash in the new root.
     init.expect_crashes();
     crash(&init, Signal::SIGSEGV);
-    until("the process continues", || {
+    until("init has recovered", || {
         let stats = init.client()?.ask("stats", &json!({})).ok()?;
         (stats["crashes"] == 1).then_some(())
     });

@@ -94,7 +94,7 @@ fn notification_flood_of_one_unit_delays_no_other_unit() {
             begin.elapsed()
         })
         .collect();
-    assert_eq!(says(), "flood", "the process continues");
+    assert_eq!(says(), "flood", "the flood is not over yet");
     took.sort();
     assert!(took[4] < Duration::from_millis(500), "{took:?}");
     init.main_of("other").end();
@@ -125,7 +125,7 @@ fn notification_flood_of_an_unknown_sender_has_a_bounded_share_of_init() {
         for round in 0..9 {
             heard(&init, "web", &format!("round {round}"));
         }
-        until("the process continues", || (refused() > before + 16_384).then_some(()));
+        until("init has read more of the flood", || (refused() > before + 16_384).then_some(()));
         let refused = refused() - before;
         let took = begin.elapsed();
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -277,7 +277,7 @@ fn special_characters_in_environment_and_description_survive_a_crash() {
     init.when_system("running");
     let has = || {
         let main = init.main_of("odd-name_1.x");
-        let environment = until("it has its own", || {
+        let environment = until("the program has its own environment", || {
             Some(main.environment()).filter(|all| all.contains_key("ODD"))
         });
         let told = init.status().unit("odd-name_1.x")["description"].clone();
@@ -286,7 +286,7 @@ fn special_characters_in_environment_and_description_survive_a_crash() {
     let first = has();
     assert_eq!(first.2, "one\ntwo=2\n");
     crash(&init, Signal::SIGSEGV);
-    until("the process continues", || {
+    until("init has recovered", || {
         init.output().contains("continuing with the saved state").then_some(())
     });
     assert_eq!(has(), first);

@@ -163,7 +163,7 @@ fn descriptors_of_foreign_processes_in_the_same_namespace_are_closed_and_counted
             few += 1;
             scene.wait_until_refused(few, many);
             assert_eq!(closed(), before + 3);
-            // With this many, the kernel closes those without a free slot.
+            // Init accepts fewer descriptors with one message, so the kernel closes the rest.
             scene.init.sandbox.order(&format!("open/{stranger}"), &format!("pass 1 253 {path}"));
             many += 1;
             scene.wait_until_refused(few, many);

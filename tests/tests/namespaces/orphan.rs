@@ -40,7 +40,7 @@ fn at_work(web: &str) -> Init {
 #[test]
 fn orphan_started_long_after_its_service_survives_a_crash_without_cgroups() {
     let init = at_work(SENDS);
-    until("it is kept", || (commit_word(&init) != 0).then_some(()));
+    until("init has committed its state", || (commit_word(&init) != 0).then_some(()));
     // Init gets no event for this, and no exit makes it look for the unit of a new child.
     let sent = sent_away(&init);
     crash(&init, Signal::SIGSEGV);

@@ -119,7 +119,7 @@ fn change_while_the_activated_unit_runs_does_not_fire() {
 
 #[test]
 fn change_while_the_activated_unit_runs_does_not_fire_with_a_late_watcher() {
-    /// File times are imprecise, and the watcher has polled once where it has no inotify.
+    /// Long enough for file times to differ, and for a watcher without inotify to poll once.
     const LATER: Duration = Duration::from_secs(3);
     let all = ["true", NO_INOTIFY].map(|inotify| (inotify, watched(inotify)));
     let lookouts = all.each_ref().map(|(_, init)| lookout(init));

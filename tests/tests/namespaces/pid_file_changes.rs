@@ -110,7 +110,7 @@ fn removed_pid_file_does_not_change_its_unit() {
     let init = Boot::new(files).start("all");
     let main = init.when_state("old", "running").main_pid("old");
     is_at_work(&init);
-    std::fs::remove_file(init.sandbox.path("run/old.pid")).expect("the process exists");
+    std::fs::remove_file(init.sandbox.path("run/old.pid")).expect("the pid file exists");
     init.check();
     // Init gets no event for the removal; a reload makes it look at all units.
     init.tell("reload", &json!({}));
@@ -234,7 +234,8 @@ fn main_pid_in_the_last_message_of_an_exited_process_hands_over() {
     init.sandbox.order("old", "exit 0");
     until("the process has exited", || (old.state() == Some('Z')).then_some(()));
     init.process().signal(Signal::SIGCONT);
-    let status = init.when("it is not the main one", |s| s.main_pid("front") != first);
+    let status = init
+        .when("the exited process is no longer the main process", |s| s.main_pid("front") != first);
     assert_eq!((status.state("front"), status.main_pid("front")), ("running", Some(next)));
     assert_eq!(injected(&tracer.detach()), 1);
     init.tell("set-target", &json!({"targets": ["keep"]}));

@@ -206,7 +206,7 @@ fn double_forked_subreaper_without_open_files_is_killed_with_its_unit() {
         let init = after(taking, files).start("hydra");
         if init.status().0["tracking"] != tracking {
             init.finish();
-            return groundstate_tests::not_run!("no cgroups of the second kind here");
+            return groundstate_tests::not_run!("no cgroup v2 here");
         }
         let own_session = |process: &Process| process.stat_field(3) == Some(process.0);
         let reaper = until("the process has left its session and is init's child", || {

@@ -229,7 +229,7 @@ fn flood_of_harmless_signals_acts_like_each_signal_once() {
     db.signal(Signal::SIGKILL);
     assert!(storm.wait().expect("it ends").success());
     hears(&init);
-    init.when("its exit was not lost", |s| {
+    init.when("db was replaced, so its exit was not lost", |s| {
         s.system() == "running" && s.main_pid("db") != before.main_pid("db")
     });
     init.finish();
@@ -287,7 +287,7 @@ fn signal_sent_many_times_to_a_stopped_init_acts_once() {
     db.signal(Signal::SIGKILL);
     init.process().signal(Signal::SIGCONT);
     hears(&init);
-    init.when("its exit was not lost", |s| {
+    init.when("db was replaced, so its exit was not lost", |s| {
         s.system() == "running" && s.main_pid("db") != before.main_pid("db")
     });
     until("it has reloaded", || (recorded(&init, "Reload") > 0).then_some(()));

@@ -191,7 +191,9 @@ fn exit_of_an_orphan_with_the_old_pid_of_a_unit_changes_no_unit() {
         let orphan =
             init.process().neighbour(until("the process exists", left)).expect("the process runs");
         let its = init.process().0;
-        until("it is init's", || (orphan.stat_field(1) == Some(its)).then_some(()));
+        until("the orphan is a child of init", || {
+            (orphan.stat_field(1) == Some(its)).then_some(())
+        });
         orphan
     };
     for (unit, ..) in ONCE {

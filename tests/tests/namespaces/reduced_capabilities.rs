@@ -72,7 +72,7 @@ fn init_without_one_capability_supervises_and_stops_a_unit_of_another_user() {
         supervises(&init);
         // Init reaches a process that it may not signal only through its cgroup.
         if init.status().0["tracking"] != "cgroup2" {
-            return groundstate_tests::not_run!("no cgroups of the second kind here");
+            return groundstate_tests::not_run!("no cgroup v2 here");
         }
         let main = init.main_of("foreign");
         init.tell("set-target", &json!({"targets": ["web"]}));

@@ -99,7 +99,7 @@ fn each_restriction_applies_only_to_the_units_that_ask_for_it() {
     init.finish();
 }
 
-/// Without cgroups init uses this limit to tag processes.
+/// Without cgroups, init marks the processes of a run with this limit.
 #[test]
 fn locks_limit_is_that_of_the_unit_if_it_sets_one() {
     const ASKED: [(&str, &str, &str, &str); 3] = [
@@ -131,7 +131,7 @@ fn locks_limit_is_that_of_the_unit_if_it_sets_one() {
             }
         }
         let mark = init.main_of("plain").limit(MOST).unwrap().1;
-        assert!(mark.parse::<u64>().is_ok(), "a unit without the limit has init's tag: {mark}");
+        assert!(mark.parse::<u64>().is_ok(), "a unit without the limit has init's mark: {mark}");
         init.finish();
     }
 }

@@ -96,7 +96,7 @@ fn removed_binary_is_executed_after_a_crash() {
     let mains = || ["notified", "plain", "forked"].map(|unit| init.main_of(unit));
     let before = mains();
     is_steady(&init);
-    fs::remove_file(&binary).expect("the process exists");
+    fs::remove_file(&binary).expect("the binary exists");
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 1);
     assert_eq!(mains(), before);
@@ -108,7 +108,7 @@ fn removed_binary_is_executed_after_a_crash() {
     copy_of_init(&init.sandbox, "own-init", None);
     init.tell("upgrade", &json!({}));
     assert_eq!((program(), mains()), (binary.clone(), before));
-    fs::remove_file(&binary).expect("the process exists");
+    fs::remove_file(&binary).expect("the binary exists");
     is_steady(&init);
     crash(&init, Signal::SIGBUS);
     has_survived(&init, 2);

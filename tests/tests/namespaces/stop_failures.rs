@@ -244,7 +244,7 @@ fn commands_of_a_delegated_unit_run_in_a_control_cgroup() {
     let init = Boot::new(files).start("engine");
     if init.tell("stats", &json!({}))["tracking"] != "cgroup2" {
         init.finish();
-        return groundstate_tests::not_run!("no cgroups of the second kind here");
+        return groundstate_tests::not_run!("no cgroup v2 here");
     }
     init.when_state("engine", "running");
     await_file(&init, "main.cgroup");
@@ -299,7 +299,7 @@ fn existing_directories_of_a_unit_get_its_owner_recursively() {
         for directory in ["/run", "/var/lib", "/var/cache", "/var/log"] {
             for file in ["", "/sub", "/sub/file", "/link"] {
                 let path = inside(&init, &format!("{directory}/{unit}{file}"));
-                let there = until("it is the unit's", || {
+                let there = until("the path belongs to the unit's user", || {
                     fs::symlink_metadata(&path).ok().filter(|there| there.uid() == uid)
                 });
                 assert_eq!(there.gid(), uid, "{}", path.display());

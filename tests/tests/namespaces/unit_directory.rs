@@ -213,7 +213,7 @@ fn change(files: &Sandbox, names: &[String], done: &AtomicBool) {
     while !done.load(Ordering::SeqCst) {
         let name = &names[chance.below(names.len())];
         let path = files.path(&format!("units/{name}.yaml"));
-        let text = whole(name, chance.pick(&["old", "new"]).expect("exactly two processes"));
+        let text = whole(name, chance.pick(&["old", "new"]).expect("the list is not empty"));
         match chance.below(8) {
             0 => drop(fs::remove_file(&path)),
             // In place, truncated.

@@ -106,7 +106,7 @@ fn frozen_process_is_gone_after_its_stop_timeout() {
     let main = init.main_of("within");
     let (Some(frozen), Some(within)) = (cgroup(init.main_of("frozen")), cgroup(main)) else {
         init.finish();
-        return groundstate_tests::not_run!("no cgroups of the second kind here");
+        return groundstate_tests::not_run!("no cgroup v2 here");
     };
     let below = format!("{within}/below");
     std::fs::create_dir(&below).expect("a cgroup below");

@@ -299,7 +299,7 @@ fn record_of_another_version_loses_fields_that_the_new_binary_does_not_know() {
     let init = Boot::new(files).start("all");
     init.when_state("all", "running");
     if init.status().0["tracking"] != "cgroup2" {
-        return groundstate_tests::not_run!("no cgroups of the second kind here");
+        return groundstate_tests::not_run!("no cgroup v2 here");
     }
     // It is in the record of each run's cgroup, which changes with its processes only.
     let renamed: (&[u8], &[u8]) = (b"entered", b"entereX");
