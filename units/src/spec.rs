@@ -24,12 +24,13 @@ use std::time::Duration;
 
 words! {
     /// The six types of a unit with or without a process, and the three triggers.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum Kind {
         /// Supervised; the process reports READY=1 itself.
         ForegroundNotified = "foreground-notified",
         /// Supervised; ready when it runs, after `ready-wait`, or when a line matches.
+        #[default]
         ForegroundSupervised = "foreground-supervised",
         /// Forks into the background and leaves a pid file.
         BackgroundPidfile = "background-pidfile",
@@ -327,11 +328,12 @@ live_defaults! {
 }
 
 /// The event that makes a run ready. Derived from the type and the `ready-*` keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Readiness {
     /// Ready at once (virtual, triggers).
     Instant,
     /// Ready when exec(2) has succeeded.
+    #[default]
     Exec,
     /// Ready this long after exec(2), if the process still runs.
     Wait(Duration),

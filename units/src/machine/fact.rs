@@ -362,7 +362,7 @@ impl Machine {
             }
         };
         let Some(run) = phase.into_ended(now) else { return };
-        out.push(Action::Kill { name: run.definition.name.clone(), run: run.id });
+        out.push(Action::Kill { name: self.name(ix), run: run.id });
         let kill = Kill::Sent(now.after(HOPELESS));
         self.put_phase(ix, Phase::Stopping(run, Stop { kill, timed_out, then }));
         self.require_stop(ix);

@@ -47,7 +47,6 @@ impl Machine {
 
     pub(super) fn name(&self, ix: Ix) -> crate::text::name::Name {
         let own = self.unit(ix).map(|unit| &unit.name).or_else(|| self.removed_name(ix));
-        let own = own.or_else(|| self.cell(ix).phase.run().map(|run| &run.definition.name));
         own.unwrap_or(&self.generation.settings.default_target).clone()
     }
 

@@ -279,6 +279,8 @@ mutants! {
         NextRun,
         /// [`super::record::UnitRecord::phase`].
         Phase,
+        /// [`super::record::UnitRecord::definition`].
+        Definition,
         /// [`super::record::UnitRecord::failures`].
         Failures,
         /// [`super::record::UnitRecord::recent`].

@@ -76,8 +76,8 @@ impl Machine {
     /// Returns the units that are up and not told to stop.
     fn names_up(&self) -> BTreeSet<Name> {
         let stays = |ix: &Ix| !self.cell(*ix).phase.is_told();
-        let up = self.all().into_iter().filter(stays).filter_map(|ix| self.cell(ix).phase.run());
-        up.map(|run| run.definition.name.clone()).collect()
+        let up = |ix: &Ix| stays(ix) && self.cell(*ix).phase.run().is_some();
+        self.all().into_iter().filter(up).map(|ix| self.name(ix)).collect()
     }
 
     /// Ends every backoff of a needed unit at once. Returns false if there was none.
@@ -103,7 +103,7 @@ impl Draft {
                 Phase::Starting(run, _) => {
                     self.beginning.push((run.id, run.definition.kind));
                     if machine.was_fired(ix) && Machine::ends_by_itself(run.definition.kind) {
-                        self.fired.insert(run.id, run.definition.name.clone());
+                        self.fired.insert(run.id, machine.name(ix));
                     }
                 }
                 Phase::Stopping(run, _) => self.ending.push(run.id),

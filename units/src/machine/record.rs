@@ -19,13 +19,14 @@ use super::mutant::Field;
 use super::mutant::Mutant;
 use super::needed_set::Wish;
 use super::phase::Phase;
+use super::run::Definition;
 use crate::graph::Graph;
 use crate::machine::event::RunId;
 use crate::machine::reason::{Reason, State};
 use crate::text::fields::is_default;
 use crate::text::name::Name;
 use crate::text::time::Time;
-use crate::unit::generation::Generation;
+use crate::unit::generation::{Generation, Unit};
 use crate::unit::policy::Policy;
 use serde::{Deserialize, Serialize};
 use serde_with::apply;
@@ -40,7 +41,7 @@ pub struct Records {
     /// The machine as a whole.
     pub machine: MachineRecord<'static>,
     /// One record per unit of the generation, and per removed unit whose run is not over.
-    pub units: Vec<UnitRecord>,
+    pub units: Vec<UnitRecord<'static>>,
 }
 
 /// The data that belongs to no single unit.
@@ -70,22 +71,24 @@ pub struct MachineRecord<'a> {
 /// One unit.
 #[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct UnitRecord {
+pub struct UnitRecord<'a> {
     /// The unit's name; the key of the record.
     #[serde_with(skip_apply)]
     name: Name,
     /// The phase, with its run and deadlines. Deadlines, the start of the activation and extensions
     /// are points on CLOCK_MONOTONIC. The duration of the activation and the watchdog interval are
     /// spans.
-    phase: Phase,
+    phase: Cow<'a, Phase>,
+    /// The definition of the run, if the generation has another one.
+    definition: Option<Cow<'a, Definition>>,
     /// Consecutive failures.
     failures: u32,
     /// The times of the last failures, oldest first; points on CLOCK_MONOTONIC.
-    recent: VecDeque<Time>,
+    recent: Cow<'a, VecDeque<Time>>,
     /// The unit counts as failed for its dependents until it is active again.
     verdict: bool,
     /// The reason of the last failure.
-    last: Option<Box<Reason>>,
+    last: Cow<'a, Option<Box<Reason>>>,
     /// The last failure was that of a run for one connection.
     connection_lost: bool,
     /// The end of the last failed run; a point on CLOCK_MONOTONIC, zero if there was none.
@@ -117,10 +120,21 @@ impl MachineRecord<'_> {
     }
 }
 
-impl UnitRecord {
+impl UnitRecord<'_> {
     /// The unit's name.
     pub fn name(&self) -> &Name {
         &self.name
+    }
+
+    /// Returns the same record without borrowing.
+    pub fn into_owned(self) -> UnitRecord<'static> {
+        UnitRecord {
+            phase: Cow::Owned(self.phase.into_owned()),
+            definition: self.definition.map(|definition| Cow::Owned(definition.into_owned())),
+            recent: Cow::Owned(self.recent.into_owned()),
+            last: Cow::Owned(self.last.into_owned()),
+            ..self
+        }
     }
 }
 
@@ -159,11 +173,13 @@ impl Machine {
 
     /// Returns all records. Valid between two steps.
     pub fn records(&self) -> Records {
-        self.records_with(self.all().into_iter().map(|ix| self.unit_record(ix)).collect())
+        self.records_with(
+            self.all().into_iter().map(|ix| self.unit_record(ix).into_owned()).collect(),
+        )
     }
 
     /// Returns the record of the machine with these unit records, in the order of their indices.
-    pub fn records_with(&self, units: Vec<UnitRecord>) -> Records {
+    pub fn records_with(&self, units: Vec<UnitRecord<'static>>) -> Records {
         let records = Records { machine: self.machine_record().into_owned(), units };
         #[cfg(feature = "sim")]
         let records = match self.mutant {
@@ -187,15 +203,19 @@ impl Machine {
     }
 
     /// Returns the record of the unit at this index. Removed units follow those of the generation.
-    pub fn unit_record(&self, ix: u32) -> UnitRecord {
-        let cell = self.cell(ix).clone();
+    pub fn unit_record(&self, ix: u32) -> UnitRecord<'_> {
+        let cell = self.cell(ix);
+        let unit = self.generation.units.get(ix as usize);
+        let definition = cell.phase.run().map(|run| &*run.definition);
+        let definition = definition.filter(|own| unit.is_none_or(|unit| !own.is_of(unit)));
         UnitRecord {
             name: self.name(ix),
-            phase: cell.phase,
+            phase: Cow::Borrowed(&cell.phase),
+            definition: definition.map(Cow::Borrowed),
             failures: cell.failures,
-            recent: cell.recent,
+            recent: Cow::Borrowed(&cell.recent),
             verdict: cell.verdict,
-            last: cell.last,
+            last: Cow::Borrowed(&cell.last),
             connection_lost: cell.connection_lost,
             ended: cell.ended,
             untried: cell.untried,
@@ -251,7 +271,7 @@ impl Machine {
     }
 
     /// Creates the cell of each unit, in order. A name that the generation lacks is a removed unit.
-    fn take_units(&mut self, booted: bool, units: Vec<UnitRecord>) -> Result<(), String> {
+    fn take_units(&mut self, booted: bool, units: Vec<UnitRecord<'static>>) -> Result<(), String> {
         let generation = Arc::clone(&self.generation);
         let count = generation.units.len();
         if !booted && !units.is_empty() {
@@ -272,7 +292,9 @@ impl Machine {
             if own.is_none() {
                 self.removed_units.push(record.name.clone());
             }
-            self.cells.push(record.into_cell());
+            let name = record.name.clone();
+            let cell = record.into_cell(generation.units.get(place));
+            self.cells.push(cell.ok_or_else(|| format!("the run of {name} has no definition"))?);
         }
         if booted && self.cells.len() < count {
             return Err(format!("{} records for {count} units", self.cells.len()));
@@ -297,10 +319,11 @@ impl Machine {
     /// Checks that run numbers are unique and below the next one.
     fn check_runs(&self, next_run: u64) -> Result<(), String> {
         let mut seen = BTreeSet::new();
-        for run in self.cells.iter().filter_map(|cell| cell.phase.run()) {
+        for ix in self.all() {
+            let Some(run) = self.cell(ix).phase.run() else { continue };
             let RunId(number) = run.id;
             if number >= next_run || !seen.insert(number) {
-                let name = &run.definition.name;
+                let name = self.name(ix);
                 return Err(format!("run {number} of {name}: the number is not its own"));
             }
         }
@@ -308,11 +331,14 @@ impl Machine {
     }
 }
 
-impl UnitRecord {
-    fn into_cell(self) -> Cell {
+impl UnitRecord<'_> {
+    /// Returns the cell with this record. `None`: the generation lacks the unit, and the record
+    /// lacks the definition of its run.
+    fn into_cell(self, unit: Option<&Unit>) -> Option<Cell> {
         let UnitRecord {
             name: _,
             phase,
+            definition,
             failures,
             recent,
             verdict,
@@ -326,12 +352,17 @@ impl UnitRecord {
             shown,
             since,
         } = self;
-        Cell {
+        let mut phase = phase.into_owned();
+        if let Some(run) = phase.run_mut() {
+            let own = definition.map(Cow::into_owned);
+            run.definition = Arc::new(own.or_else(|| unit.map(Definition::of))?);
+        }
+        Some(Cell {
             phase,
             failures,
-            recent,
+            recent: recent.into_owned(),
             verdict,
-            last,
+            last: last.into_owned(),
             connection_lost,
             ended,
             untried,
@@ -341,7 +372,7 @@ impl UnitRecord {
             shown,
             since,
             ..Cell::empty()
-        }
+        })
     }
 }
 
@@ -359,6 +390,7 @@ impl Field {
             Field::Ending => machine.ending = None,
             Field::NextRun => machine.next_run = 1,
             Field::Phase
+            | Field::Definition
             | Field::Failures
             | Field::Recent
             | Field::Verdict
@@ -381,11 +413,12 @@ impl Field {
                 | Field::ShutdownDeadline
                 | Field::Ending
                 | Field::NextRun => {}
-                Field::Phase => unit.phase = Phase::Idle,
+                Field::Phase => unit.phase = Cow::default(),
+                Field::Definition => unit.definition = None,
                 Field::Failures => unit.failures = none.failures,
-                Field::Recent => unit.recent.clear(),
+                Field::Recent => unit.recent = Cow::default(),
                 Field::Verdict => unit.verdict = none.verdict,
-                Field::Last => unit.last = None,
+                Field::Last => unit.last = Cow::default(),
                 Field::ConnectionLost => unit.connection_lost = none.connection_lost,
                 Field::Ended => unit.ended = none.ended,
                 Field::Untried => unit.untried = none.untried,

@@ -86,7 +86,7 @@ impl Machine {
         for ix in self.reload_with(units) {
             self.reloading(now, ix, false);
             if let Some(run) = self.cell(ix).phase.run() {
-                out.push(Action::ReloadUnit { name: run.definition.name.clone(), run: run.id });
+                out.push(Action::ReloadUnit { name: self.name(ix), run: run.id });
             }
         }
         Ok(())

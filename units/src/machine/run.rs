@@ -14,9 +14,8 @@ use std::time::Duration;
 
 /// The definition a run was started with. Keys of class *live* follow the generation until the run
 /// has to stop; the others stay.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Definition {
-    pub(super) name: Name,
     pub(super) kind: Kind,
     pub(super) readiness: Readiness,
     #[serde(default, skip_serializing_if = "is_default")]
@@ -32,9 +31,19 @@ pub(super) struct Definition {
 }
 
 impl Definition {
+    /// Returns true for the definition of this unit.
+    pub(super) fn is_of(&self, unit: &Unit) -> bool {
+        let Definition { kind, readiness, has_exec_stop, has_exec_reload, remains, run_hash, live } =
+            self;
+        *run_hash == unit.run_hash
+            && (*kind, *readiness) == (unit.kind, unit.readiness)
+            && [*has_exec_stop, *has_exec_reload, *remains]
+                == [unit.has_exec_stop, unit.has_exec_reload, unit.remains]
+            && *live == unit.live
+    }
+
     pub(super) fn of(unit: &Unit) -> Definition {
         Definition {
-            name: unit.name.clone(),
             kind: unit.kind,
             readiness: unit.readiness,
             has_exec_stop: unit.has_exec_stop,
@@ -63,6 +72,8 @@ pub(super) struct Hold {
 pub(super) struct Run {
     #[serde_with(skip_apply)]
     pub(super) id: RunId,
+    /// A field of [`super::record::UnitRecord`], not of the phase's record.
+    #[serde(skip)]
     #[serde_with(skip_apply)]
     pub(super) definition: Arc<Definition>,
     /// The depends-on target whose provider left active. Never cleared.

@@ -124,8 +124,7 @@ impl Machine {
         let definition = Arc::clone(&run.definition);
         // A skipped run has never started; a run that is over has already run its exec-stop.
         let nothing_left = exited && !run.alive && (skipped || over || !definition.has_exec_stop);
-        let name = definition.name.clone();
-        out.push(Action::Stop { name, run: run.id, reason, nothing_left });
+        out.push(Action::Stop { name: self.name(ix), run: run.id, reason, nothing_left });
         let kill = Kill::At(definition.live.stop_timeout.map(|span| now.after(span)));
         self.put_phase(ix, Phase::Stopping(run, Stop { kill, timed_out: false, then }));
         self.require_stop(ix);

@@ -153,7 +153,7 @@ impl Machine {
             targets.extend(held.filter(|target| own.contains(target)).cloned());
             if targets.len() == before {
                 // A conflicting run is still up.
-                targets.push(run.definition.name.clone());
+                targets.push(self.name(*holder));
             }
         }
         targets.sort();

@@ -36,7 +36,7 @@ pub struct Subject {
     /// fields of the resumed machine have no bug.
     resumes: bool,
     /// The unit records as read back from a store that writes only changes.
-    written: Vec<UnitRecord>,
+    written: Vec<UnitRecord<'static>>,
     /// The first error of such a write or read.
     broken: Option<String>,
 }
@@ -108,7 +108,7 @@ impl Subject {
             return;
         }
         let changes = self.machine.take_changes();
-        let read_back = |place| coded(&self.machine.unit_record(place));
+        let read_back = |place| coded(&self.machine.unit_record(place).into_owned());
         let done = match changes {
             Changes::All => (0..self.machine.record_count())
                 .map(read_back)

@@ -82,8 +82,11 @@ fn records_of_different_machines_are_refused() {
     assert_eq!(twice, "record 4 is that of old, out of order");
     let other = Machine::from_records(machine.records(), Arc::default()).err().unwrap();
     assert_eq!(other, "the records are about generation 2, not 0");
-    // An older record of the unit, whose run number now belongs to another run.
     let (fresh, _) = boot(vec![service("old", &[])], "old");
-    let stale = refused(&|records| records.units[3] = fresh.records().units[0].clone());
+    let undefined = refused(&|records| records.units[3] = fresh.records().units[0].clone());
+    assert_eq!(undefined, "the run of old has no definition");
+    // An older record of the unit, whose run number now belongs to another run.
+    let (fresh, _) = boot(vec![service("web", &[])], "web");
+    let stale = refused(&|records| records.units[2] = fresh.records().units[0].clone());
     assert!(stale.contains("the number is not its own"), "{stale}");
 }
