@@ -42,7 +42,7 @@ complete -c initctl -n "__fish_initctl_needs_command" -f -a "unmask" -d 'Unmask 
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "enable" -d 'Apply the wanted-by and required-by entries of these units'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "disable" -d 'Ignore the wanted-by and required-by entries of these units'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "prefer" -d 'Choose which of several units provides a target'
-complete -c initctl -n "__fish_initctl_needs_command" -f -a "reload" -d 'Reload the unit files: all of them, or none'
+complete -c initctl -n "__fish_initctl_needs_command" -f -a "reload" -d 'Reload the unit files; a refused reload changes nothing'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "restart" -d 'Restart units'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "reload-unit" -d 'Ask services to reload their configuration'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "kill" -d 'Send a signal to the processes of units'

@@ -94,16 +94,16 @@ pub(crate) enum Command {
     Disable(Policy),
     /// Choose which of several units provides a target
     Prefer(Prefer),
-    /// Reload the unit files: all of them, or none
+    /// Reload the unit files; a refused reload changes nothing
     Reload(Reload),
     /// Restart units
-    Restart(Prod),
+    Restart(UnitOperation),
     /// Ask services to reload their configuration
-    ReloadUnit(Prod),
+    ReloadUnit(UnitOperation),
     /// Send a signal to the processes of units
     Kill(Kill),
     /// Forget the failures of units and retry now
-    Retry(Prod),
+    Retry(UnitOperation),
     /// Show the output of units
     Logs(Logs),
     /// Show the event log
@@ -143,10 +143,12 @@ pub(crate) enum Command {
     Ping,
     /// Show statistics of init
     ///
-    /// Also shows what init dropped: callers refused (no room) or disconnected (they did not read,
-    /// or end a line); messages refused (the sender may not speak for a unit) or unusable (too
-    /// long); descriptors passed along; lost log lines of init; lost lines of units for a console
-    /// or log; events of finished runs
+    /// Also counts what init has dropped. Callers turned away: there was no room for their
+    /// connection. Callers cut off: they did not read an answer, or did not end a line. Messages
+    /// refused: the sender may not speak for a unit. Messages unusable: they were too long or had
+    /// no sender. Descriptors closed: they were passed to a socket of init. Lines not said: log
+    /// lines of init. Lines not shown: lines of units that a console or log did not take. Events
+    /// too late: reports about finished runs
     Stats,
     /// Power off
     Poweroff(Power),
@@ -247,7 +249,7 @@ pub(crate) struct Reload {
 
 /// `restart`, `reload-unit`, `retry`.
 #[derive(Debug, Args)]
-pub(crate) struct Prod {
+pub(crate) struct UnitOperation {
     /// Targets or units
     #[arg(required = true)]
     pub(crate) targets: Vec<Name>,

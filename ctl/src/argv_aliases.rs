@@ -180,11 +180,11 @@ fn named(called: &str, rest: Vec<String>) -> Result<Vec<String>, Error> {
 
 const SHUTDOWN: &str = "shutdown [-h | -P | -r | -H] [now]";
 const SHUTDOWN_HELP: &str = "\
--h, -P, --poweroff  stop everything, then power off (so without any of these)
--r, --reboot        … then reboot
--H, --halt          … then the machine halts
-now, +0             do not ask at a terminal; no later time is known
-what follows `now`, a message to users, is passed over; -c: nothing is ever planned
+-h, -P, --poweroff  stop everything, then power off (the default)
+-r, --reboot        stop everything, then reboot
+-H, --halt          stop everything, then halt the machine
+now, +0             do not ask at a terminal; no other time is accepted
+A message after `now` is ignored. -c fails, because no shutdown is ever planned.
 ";
 const TELINIT: &str = "telinit LEVEL";
 const TELINIT_LEVELS: &str = "0 poweroff, 6 reboot, 1 or S rescue, 2-4 multi-user, 5 graphical or multi-user, q reload, u upgrade";
@@ -221,7 +221,7 @@ fn shutdown(rest: Vec<String>) -> Result<Vec<String>, Error> {
             }
             _ if time_seen => {}
             _ => {
-                let message = format!("shutdown only knows now, not {word}");
+                let message = format!("shutdown accepts only `now` as the time, not {word}");
                 return Err(Error::usage(message, SHUTDOWN));
             }
         }

@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 
 /// Prefixes of file system types that a network server or another program serves, as in init's
 /// loader.
-const ELSEWHERES: [&str; 11] =
+const SERVED: [&str; 11] =
     ["fuse", "nfs", "cifs", "smb", "9p", "ceph", "afs", "lustre", "virtiofs", "orangefs", "autofs"];
 
 /// The file system of this process.
@@ -26,7 +26,7 @@ fn mounts() -> Vec<(String, bool)> {
         let mut fields = line.split(' ');
         let at = fields.nth(4)?.to_owned();
         let kind = fields.skip_while(|field| *field != "-").nth(1)?;
-        Some((at, ELSEWHERES.iter().any(|elsewhere| kind.starts_with(elsewhere))))
+        Some((at, SERVED.iter().any(|elsewhere| kind.starts_with(elsewhere))))
     };
     table.lines().filter_map(mount).collect()
 }

@@ -171,7 +171,8 @@ pub(crate) enum Instance {
 fn default_socket(places: &Places, instance: Instance) -> String {
     let own = control_socket(&places.runtime_dir);
     let system = control_socket(SYSTEM_RUNTIME);
-    // A PID 1 with the same uid in a container with a read-only root.
+    // The socket of a PID 1 with this uid that cannot write to /run, as in a container with a
+    // read-only root.
     let private = control_socket(&private_dir(geteuid().as_raw(), variable));
     let is_there = |path: &str| std::fs::symlink_metadata(path).is_ok();
     match instance {

@@ -255,7 +255,7 @@ fn blockers(session: &Session) -> Result<(), Error> {
     };
     let text = match status.units.iter().any(|unit| moving(&unit)) {
         true => "timed out; still moving:",
-        false => "timed out; nothing is moving any more by now",
+        false => "timed out; no unit is moving now",
     };
     session.remark(&session.style.paint(Tone::Bad, text));
     for unit in status.units.iter().filter(moving).take(2 * SHOWN) {

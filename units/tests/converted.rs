@@ -1,6 +1,6 @@
 //! A systemd unit file and the native file printed from it define the same unit.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic fails the test")]
 
 mod memory;
 

@@ -2,7 +2,7 @@
 //! line. It cannot detect a cut between two lines. Then each value equals that of the whole file,
 //! except that the last one may lack the lines below the cut.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic fails the test")]
 
 mod memory;
 

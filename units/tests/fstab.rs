@@ -1,7 +1,7 @@
 //! Lines of fstab(5): the units, the diagnostics, and the order among other units. The expected
 //! targets and order are those of systemd-fstab-generator of systemd 252 for the same lines.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic fails the test")]
 
 mod memory;
 
@@ -266,7 +266,7 @@ const TOLD: &[(&str, &str, &[&str])] = &[
         "x.mount",
         &[
             "1:16 note: usrquota: quotaon is not run",
-            "1:25 note: x-systemd.growfs is not done",
+            "1:25 note: x-systemd.growfs is ignored",
             "1:42 warning: unknown option `x-systemd.new`",
         ],
     ),
@@ -465,8 +465,8 @@ fn boot_waits_for_a_needed_device_but_not_for_a_nofail_one() {
     }
 }
 
-/// The failure of a dependency is no failure of the required unit itself: without an alarm of the
-/// soft line no shell would start.
+/// A failed dependency does not start the `on-failure` of the unit that needs it. So the `nofail`
+/// line must have an `on-failure` of its own, or no shell would start.
 #[test]
 fn nofail_line_above_a_required_line_is_required() {
     let units_of_data = ["data.mount", "dev-sdb.device", "systemd-fsck@dev-sdb.service"];

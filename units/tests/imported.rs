@@ -1,7 +1,7 @@
 //! Systemd unit files among native ones, and templates of both: which units exist, their names, and
 //! the targets that want them.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic fails the test")]
 
 mod memory;
 

@@ -1,7 +1,7 @@
 //! Instances requested at run time: what they change in the active generation, and what they leave
 //! unchanged.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic fails the test")]
 
 mod memory;
 

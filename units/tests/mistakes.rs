@@ -1,7 +1,7 @@
 //! Reloads with mistakes in files whose units are up: whether the machine accepts the new set.
 //! `unit_set.rs` tests the diagnostics.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic fails the test")]
 
 mod memory;
 

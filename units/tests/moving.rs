@@ -1,7 +1,7 @@
 //! A unit file that changes before, during or after the loader reads it. The loader uses a
 //! consistent version of the file or none.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic fails the test")]
 
 mod memory;
 

@@ -1,7 +1,7 @@
 //! The places of mistakes between files: the name, on its line, in its own file. The loader reports
 //! nothing about paths that it must not access.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic fails the test")]
 
 mod memory;
 

@@ -1,6 +1,6 @@
 //! Sources beside the unit directories: what a put changes, and what it leaves unchanged.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic fails the test")]
 
 mod memory;
 

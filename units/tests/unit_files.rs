@@ -1,7 +1,7 @@
 //! Loads unit files from bytes to a generation, and checks the units, the diagnostics and their
 //! places.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic fails the test")]
 
 mod memory;
 

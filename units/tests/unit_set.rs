@@ -1,7 +1,7 @@
 //! Many unit files as one set: what a mistake breaks, which file hides another, and which file is
 //! read again.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic fails the test")]
 
 mod memory;
 

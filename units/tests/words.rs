@@ -1,7 +1,7 @@
 //! Notifications of a process in every state of its unit. A notification of an old run changes
 //! nothing.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails here fails")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic fails the test")]
 
 mod memory;
 

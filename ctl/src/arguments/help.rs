@@ -38,7 +38,7 @@ pub(crate) const EXIT_CODES: &str = "0 done, 1 the result is bad, 2 timed out, 6
 /// Appended to the help of each verb.
 const COMMON: &str = "Options of all verbs: initctl --help";
 
-/// Groups the verbs, and shows the common options only in the help of the whole.
+/// Groups the verbs, and shows the common options only in the main help.
 pub(super) fn dressed(mut command: Command) -> Command {
     // Copies the common options into each verb.
     command.build();

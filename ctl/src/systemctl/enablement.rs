@@ -78,7 +78,7 @@ impl Enablement {
     }
 
     /// Returns true if the policy has not changed.
-    pub(super) fn is_policy(&self, now: &Policy) -> bool {
+    pub(super) fn is_policy_unchanged(&self, now: &Policy) -> bool {
         self.policy == *now
     }
 

@@ -77,7 +77,7 @@ impl Job<'_> {
         &self.enablement.folders
     }
 
-    /// Runs `enable` once files from elsewhere are linked.
+    /// Runs `enable` with unit directories that are read again, because `link` has added links.
     fn again(&self) -> Outcome {
         let enablement = Enablement::of(self.session, self.asked.root.as_deref())?;
         Job { enablement: &enablement, ..*self }.each(&self.asked.names)
@@ -277,7 +277,7 @@ impl Job<'_> {
         if let Some(passing) = &init.paths.runtime_policy {
             policy = policy.overlaid(&policy_file::read(passing)?);
         }
-        if !self.enablement.is_policy(&policy) {
+        if !self.enablement.is_policy_unchanged(&policy) {
             self.session.ask_as::<Changed>(Verb::Policy { policy })?;
         }
         Ok(())

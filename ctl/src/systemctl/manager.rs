@@ -190,7 +190,7 @@ pub(super) fn set_default(asked: &Asked) -> Outcome {
     Ok(0)
 }
 
-/// Returns the first target that can be init's goal, or why the provided one cannot.
+/// Returns the first of these targets that exists, or the reason why it cannot be init's goal.
 fn usable_goal(session: &Session, tried: &[Name]) -> Result<Result<Option<Name>, String>, Error> {
     let (status, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
     for name in tried {

@@ -29,8 +29,8 @@ pub(super) struct Folders {
     pub(super) dirs: Vec<PathBuf>,
     /// `default-policy` of init.yaml.
     pub(super) enabled_by_default: bool,
-    /// Those of `dirs` whose units are enabled by their own `[Install]`; in the others, of another
-    /// init, only links count.
+    /// The directories in `dirs` whose units are enabled by their own `[Install]`. The others belong
+    /// to another init system, and there only links count.
     own: Vec<PathBuf>,
 }
 

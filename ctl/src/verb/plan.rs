@@ -24,7 +24,7 @@ pub(crate) fn run(session: &Session, asked: arguments::Plan) -> Result<Exit, Err
     Ok(Exit::Done)
 }
 
-/// A remark for a plan without a goal.
+/// Returns the remark for `plan` without arguments, which plans the goal without its overlay.
 fn of_nothing(plan: &Plan) -> &'static str {
     match is_nothing(plan) {
         true => "",

@@ -54,7 +54,8 @@ pub(crate) fn edit(session: &Session, asked: arguments::Policy, edit: Edit) -> R
     })
 }
 
-/// Removes the masks of the names from both files, or with `--runtime` only from that one.
+/// Removes the masks of the names from both files, or with `--runtime` only from the runtime
+/// policy.
 fn unmask(session: &Session, asked: &arguments::Policy) -> Result<Exit, Error> {
     let mut left: Vec<String> = Vec::new();
     let check = |known: &Known, policy: &Policy| {
@@ -102,7 +103,7 @@ pub(crate) fn prefer(session: &Session, asked: arguments::Prefer) -> Result<Exit
 struct Known {
     /// Units with their targets.
     units: BTreeMap<String, Vec<String>>,
-    /// Units that a mask of any of their names keeps down.
+    /// Units that stay down while any of their names is masked.
     as_one: BTreeSet<String>,
     /// Dropped names, if init reported them.
     dropped: BTreeSet<String>,

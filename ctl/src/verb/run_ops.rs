@@ -1,6 +1,6 @@
 //! `restart`, `reload-unit`, `kill`, `retry`: operations on a run. None changes the goal.
 
-use crate::arguments::{Kill, Prod, Wait};
+use crate::arguments::{Kill, UnitOperation, Wait};
 use crate::exit::{Error, Exit};
 use crate::session::Session;
 use crate::waiting::{self, Ended, Waiting};
@@ -11,19 +11,19 @@ use groundstate_units::text::name::Name;
 use groundstate_units::text::signal;
 
 /// `restart`.
-pub(crate) fn restart(session: &Session, asked: Prod) -> Result<Exit, Error> {
+pub(crate) fn restart(session: &Session, asked: UnitOperation) -> Result<Exit, Error> {
     let verb = Verb::Restart { targets: asked.targets.clone() };
     tell(session, verb, &asked.targets, asked.wait, "restarting")
 }
 
 /// `reload-unit`.
-pub(crate) fn reload_unit(session: &Session, asked: Prod) -> Result<Exit, Error> {
+pub(crate) fn reload_unit(session: &Session, asked: UnitOperation) -> Result<Exit, Error> {
     let verb = Verb::ReloadUnit { targets: asked.targets.clone() };
     tell(session, verb, &asked.targets, asked.wait, "reloading")
 }
 
 /// `retry`.
-pub(crate) fn retry(session: &Session, asked: Prod) -> Result<Exit, Error> {
+pub(crate) fn retry(session: &Session, asked: UnitOperation) -> Result<Exit, Error> {
     let verb = Verb::Retry { targets: asked.targets.clone() };
     tell(session, verb, &asked.targets, asked.wait, "trying again")
 }

@@ -31,7 +31,9 @@ fn status(flags: &[String]) -> Result<Status, Error> {
 /// `runlevel`: prints the previous level, which init does not store, and the present one.
 pub(crate) fn run(words: &[String]) -> Result<Exit, Error> {
     if words.iter().any(|word| matches!(word.as_str(), "-h" | "--help")) {
-        session::print("Usage: runlevel\n\nprints N and the run level that the goal stands for")?;
+        session::print(
+            "Usage: runlevel\n\nprints N for the unknown previous run level, then the run level of the goal",
+        )?;
         return Ok(Exit::Done);
     }
     match level(&status(words)?) {

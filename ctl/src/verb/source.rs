@@ -49,7 +49,7 @@ fn broken(put: &Put) -> Option<String> {
         .map(|said| &*said.file)
         .collect();
     let count = style::count(files.len(), "file");
-    let told = "their units are broken until they are put again";
+    let told = "their units are broken until corrected files are put";
     (!files.is_empty())
         .then(|| format!("warning: mistakes in {count} of source {}: {told}", put.source))
 }

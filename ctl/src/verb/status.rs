@@ -154,7 +154,7 @@ fn heading(status: &Status, now: WallTime, style: &Style) -> String {
     if status.tracking == "process-group" {
         let _ = writeln!(
             text,
-            "tracking   by process group and descent: init may use no cgroup v2 here"
+            "tracking   by process group and descent: init cannot use cgroup v2 here"
         );
     }
     for source in &status.sources {

@@ -84,8 +84,8 @@ verbs! {
         /// Plan a reload instead.
         #[serde(default)] reload: bool,
     }
-    /// Units, targets and edges of the present generation with states; tree, graph and check-chains
-    /// are drawn from it.
+    /// Units, targets and edges of the present generation with states. `tree`, `graph` and
+    /// `critical-chain` are drawn from it.
     Graph "graph" Read {}
     /// For each unit, the start time of its last start and the time at which it was ready.
     Blame "blame" Read {}

@@ -22,7 +22,7 @@ pub(super) struct Link {
     /// The unit whose file has the line.
     pub(super) by: UnitId,
     pub(super) line: u32,
-    /// An imported after or before, which is dropped if it is part of a ring.
+    /// An imported `after` or `before`, which is dropped if it is part of a ring.
     pub(super) droppable: bool,
 }
 

@@ -70,7 +70,7 @@ struct Arrow {
     rank: u32,
 }
 
-/// Links that are examined together: some of them are dropped at the ranks from `low` to `high`.
+/// Arrows that are examined together. Those with ranks from `low` to `high` are not decided yet.
 struct Task {
     low: u32,
     high: u32,
@@ -175,12 +175,12 @@ fn steps(
     Rows::new(count, &items, |item| *item)
 }
 
-/// Returns the number of each unit's ring component, in order of their first units, or 0 if it is
-/// on no ring.
+/// Returns the number of each unit's ring component, or 0 for a unit on no ring. The components are
+/// numbered from 1, in the order of their first units.
 fn components(count: usize, steps: &Rows<Step>) -> Vec<u32> {
     let ids = || (0..u32::try_from(count).unwrap_or(u32::MAX)).map(UnitId);
     let mut graph: DiGraph<(), ()> = DiGraph::with_capacity(count, 0);
-    // The graph has more indices than there are units.
+    // The index type of the graph has room for every unit.
     ids().for_each(|_| _ = graph.try_add_node(()));
     for unit in ids() {
         for (next, _) in steps.row(unit) {

@@ -292,8 +292,8 @@ fn other_unit(other: &Field, unit: &mut Manifest) -> Option<Name> {
     name
 }
 
-/// Gives a unit that a boot needs an `on-failure` that starts a shell. The boot's own target cannot
-/// have it, because there the failure is only a failed dependency.
+/// Adds an `on-failure` that starts a shell to a unit that the boot needs. The boot's own target
+/// cannot have it, because there the failure is only a failed dependency.
 fn alarm(line: &Line, unit: &mut Manifest) {
     if line.kind.text != "swap" && !line.is_remote() && !line.is_soft() && line.is_at_boot() {
         put(unit, unit.at, "on-failure", "emergency.target");

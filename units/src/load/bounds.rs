@@ -1,5 +1,5 @@
-//! Limits of a whole load, which no single file can exceed. Units over a limit are broken; the
-//! other units are as they would be without them.
+//! Limits of a whole load, beside the limits of each file. Units over a limit are broken; the other
+//! units are unaffected.
 
 use super::set::Set;
 use crate::limit;

@@ -33,7 +33,8 @@ impl Trust {
         if stat.mode & 0o002 != 0 {
             return Some((severity, "anyone can write it".to_string()));
         }
-        // The user chooses the group of an own file; most users have a group of their own.
+        // Group write access counts only for files of root. Other users choose the group of their
+        // files, and most have a private group.
         if stat.mode & 0o020 != 0 && stat.uid == 0 && stat.gid != 0 {
             return Some((severity, format!("group {} can write it", stat.gid)));
         }

@@ -184,7 +184,7 @@ impl Foreign {
         }
     }
 
-    /// Keeps only the drop-ins, for units from elsewhere.
+    /// Returns a copy with only the drop-ins, for units that are not in these directories.
     pub(crate) fn drop_ins_alone(&self) -> Foreign {
         let (directories, drop_ins) = (self.directories.clone(), self.drop_ins.clone());
         Foreign { directories, drop_ins, ..Foreign::default() }

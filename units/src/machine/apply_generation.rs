@@ -56,8 +56,8 @@ impl Machine {
         self.recompute(now);
     }
 
-    /// Records the definition that the run of this unit was started with, as far as the next graph
-    /// differs, and the target that the run loses.
+    /// Records the stop order, the held targets and the conflicts of this unit's run if the next
+    /// graph changes them. Also records the target that the run loses.
     fn write_down(&mut self, unit: UnitId, there: Option<UnitId>, next: &Next) {
         let (old, new) = (&self.generation, &next.generation);
         let order = providers(old, &self.graph, unit);

@@ -155,7 +155,7 @@ impl Machine {
         let long = self.cell(ix).phase.run().is_some_and(|run| {
             run.active_for.is_some_and(|active| active >= run.definition.live.restart_reset)
         });
-        if long && !self.planted(Mutant::FailuresNotAnswered) {
+        if long && !self.planted(Mutant::RestartResetIgnored) {
             let cell = self.cell_mut(ix);
             cell.failures = 0;
             cell.recent.clear();

@@ -49,7 +49,7 @@ mutants! {
         LossNotMarked,
         /// lost: cleared by the next change of goal.
         LossCleared,
-        /// lost: a changed provider or an added edge binds any provider.
+        /// lost: a changed provider or an added edge never makes a run lose its target.
         NewProviderBinds,
         /// depends-ms: a lost provider stops the dependent.
         MilestoneNotLatched,
@@ -117,7 +117,7 @@ mutants! {
         NeverIsOnFailure,
         /// an exec error is retried.
         ExecErrorRetried,
-        /// a start timeout is counted up to its verdict.
+        /// verdict: a start timeout gives it no earlier than any other failure.
         StartTimeoutNoVerdict,
         /// verdict: off by one.
         VerdictOneLate,
@@ -142,7 +142,7 @@ mutants! {
         /// delay: no floor from the 10th failure on.
         NoFloor,
         /// restart-reset: is ignored.
-        FailuresNotAnswered,
+        RestartResetIgnored,
         /// retry: does not set the count to 0.
         RetryKeepsCount,
         /// stop-timeout: no KILL follows.
@@ -163,11 +163,11 @@ mutants! {
         LeavingForEver,
         /// a watchdog ping is ignored.
         PingUnheard,
-        /// a reload of its own that times out ends the unit.
+        /// reloading: a reload that times out fails the run.
         SlowReloadFails,
         /// accept: a connection makes no unit needed.
         ConnectionPullsNothing,
-        /// accept: a connection outlives the run it is for.
+        /// accept: a connection stays after its run has ended.
         ConnectionNeverEnds,
         /// degraded: being active does not end the first start.
         FirstStartForEver,
@@ -207,7 +207,7 @@ mutants! {
         AlarmLingers,
         /// on-success: skipped counts.
         SkippedIsSuccess,
-        /// reload-with: a reload is the unit's own.
+        /// reload-with: a reload reloads no other unit.
         ReloadsAlone,
         /// reload-with: follows one step only.
         ReloadsOneStep,

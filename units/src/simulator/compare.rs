@@ -43,7 +43,7 @@ pub fn same_orders(orders: &[Order], deeds: &[Deed]) -> Result<(), Difference> {
         (starts, rest)
     };
     if sorted(orders.iter().map(order).collect()) != sorted(deeds.to_vec()) {
-        let detail = format!("ordered {orders:?}, by the law {deeds:?}");
+        let detail = format!("ordered {orders:?}, the oracle says {deeds:?}");
         return Err(("oracle: deeds".into(), detail));
     }
     Ok(())
@@ -55,7 +55,7 @@ pub fn same_states(oracle: &Oracle, after: &Seen) -> Result<(), Difference> {
     for (unit, state) in law.iter().enumerate() {
         if after.state(unit) != *state {
             let detail = format!(
-                "{} is {}, by the law {}",
+                "{} is {}, the oracle says {}",
                 oracle.universe.units[unit],
                 after.state(unit).as_str(),
                 state.as_str()
@@ -68,12 +68,12 @@ pub fn same_states(oracle: &Oracle, after: &Seen) -> Result<(), Difference> {
         if oracle.unit(unit).is_some() && is != law {
             let name = &oracle.universe.units[unit];
             let detail =
-                format!("{name} has (failures, verdict, needed) {is:?}, by the law {law:?}");
+                format!("{name} has (failures, verdict, needed) {is:?}, the oracle says {law:?}");
             return Err(("oracle: counts".into(), detail));
         }
     }
     let differs = |what: &str, is: String, law: String| {
-        Err((format!("oracle: {what}"), format!("{what} {is}, by the law {law}")))
+        Err((format!("oracle: {what}"), format!("{what} {is}, the oracle says {law}")))
     };
     let name = |unit: usize| oracle.universe.units[unit].as_str();
     let list =

@@ -279,7 +279,7 @@ impl Node {
         let orders = compare::orders(universe, &actions);
         let (deeds, law) = next.oracle.step(next.now, event);
         if refused != law {
-            return Err(format!("refused {refused}, by the law {law}"));
+            return Err(format!("refused {refused}, the oracle says {law}"));
         }
         let same = |(what, detail): (String, String)| format!("{what}: {detail}");
         compare::same_orders(&orders, &deeds).map_err(same)?;

@@ -8,7 +8,7 @@
 //! [`event`] handles facts and time, [`wish`] the operator's wishes. [`crate::simulator::graph`]
 //! has the providers.
 #![allow(clippy::indexing_slicing, reason = "unit numbers come from the oracle's own universe")]
-#![allow(clippy::wildcard_enum_match_arm, reason = "what is forgotten here, the machine shows")]
+#![allow(clippy::wildcard_enum_match_arm, reason = "the comparison finds a missing event")]
 
 use crate::machine::event::RunId;
 use crate::machine::reason::{State, System};
@@ -193,8 +193,8 @@ impl Oracle {
         self.all().filter(|unit| self.run(unit).is_some_and(&is))
     }
 
-    /// Returns the roots of goal, overlay and sources, in this order, and the number of the
-    /// operator's.
+    /// Returns the roots of goal, overlay and sources, in this order, and how many of them
+    /// are the operator's.
     pub(crate) fn roots(&self) -> (Vec<Option<usize>>, usize) {
         let wished = self.goal.iter().chain(self.want.keys()).map(|t| self.universe.target(t));
         let sources = self.generation.roots.iter().flat_map(|(_, roots)| roots);

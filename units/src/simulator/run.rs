@@ -14,7 +14,7 @@ use crate::simulator::oracle::Oracle;
 use crate::simulator::process::Processes;
 use crate::simulator::rng::Rng;
 use crate::simulator::run_ledger::RunLedger;
-use crate::simulator::schedule::{Kindly, Schedule, Wish};
+use crate::simulator::schedule::{Schedule, Wish, WishKind};
 use crate::simulator::set::Set;
 use crate::simulator::shape::World;
 use crate::simulator::subject::Subject;
@@ -174,7 +174,7 @@ impl<'a> Runner<'a> {
         let as_event =
             |wish: Wish| wish.event(&self.model, &self.universe, self.now, self.generations);
         // Without triggers or preferences, sets another goal.
-        let wished = as_event(wish).or_else(|| as_event(Wish { kind: Kindly::SetGoal, ..wish }));
+        let wished = as_event(wish).or_else(|| as_event(Wish { kind: WishKind::SetGoal, ..wish }));
         let Some((event, model)) = wished else { return Ok(()) };
         if !self.step(event, None)? {
             self.model = model;
@@ -247,7 +247,7 @@ impl<'a> Runner<'a> {
         let (deeds, oracle_refused) = self.oracle.step(self.now, &event);
         self.note(&event, &orders, refused, &after);
         if refused != oracle_refused && self.judge.is_none() {
-            let detail = format!("refused {refused}, by the law {oracle_refused}: {event:?}");
+            let detail = format!("refused {refused}, the oracle says {oracle_refused}: {event:?}");
             return Err(("oracle: refusal".into(), detail));
         }
         if self.judge.is_none() {

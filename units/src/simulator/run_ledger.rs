@@ -66,8 +66,8 @@ pub struct RunLedger {
     pub last: BTreeMap<usize, RunId>,
     /// Units that failed by themselves and were not active since.
     pub failing: Set,
-    /// Units whose last run ended with an exit in their restart-except, and that were left alone
-    /// since.
+    /// Units whose last run ended with an exit in their restart-except. A restart, a retry or a
+    /// reload of the set empties this.
     pub barred: Set,
     /// Units whose run stops promptly.
     pub prompt: Set,

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// The kind of a wish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kindly {
+pub enum WishKind {
     /// Set a new goal, possibly with an overlay.
     SetGoal,
     /// Add to the overlay.
@@ -43,19 +43,19 @@ pub enum Kindly {
 }
 
 /// All kinds.
-pub const KINDS: [Kindly; 12] = [
-    Kindly::SetGoal,
-    Kindly::Want,
-    Kindly::Unwant,
-    Kindly::Mask,
-    Kindly::Prefer,
-    Kindly::Enable,
-    Kindly::Reload,
-    Kindly::Restart,
-    Kindly::ReloadUnit,
-    Kindly::Retry,
-    Kindly::Fire,
-    Kindly::Shutdown,
+pub const KINDS: [WishKind; 12] = [
+    WishKind::SetGoal,
+    WishKind::Want,
+    WishKind::Unwant,
+    WishKind::Mask,
+    WishKind::Prefer,
+    WishKind::Enable,
+    WishKind::Reload,
+    WishKind::Restart,
+    WishKind::ReloadUnit,
+    WishKind::Retry,
+    WishKind::Fire,
+    WishKind::Shutdown,
 ];
 
 /// One wish.
@@ -64,7 +64,7 @@ pub struct Wish {
     /// Time after the previous wish.
     pub gap: Duration,
     /// The kind.
-    pub kind: Kindly,
+    pub kind: WishKind,
     /// Its rng.
     pub rng: u64,
 }
@@ -91,7 +91,7 @@ pub fn draw(seed: u64) -> Schedule {
     for weight in &mut weights {
         *weight = [0, 1, 3, 8][rng.below(4)];
     }
-    weights[Kindly::Shutdown as usize] = u32::from(rng.percent(15));
+    weights[WishKind::Shutdown as usize] = u32::from(rng.percent(15));
     if weights.iter().all(|weight| *weight == 0) {
         weights = [1; KINDS.len()];
     }
@@ -144,7 +144,7 @@ impl Wish {
         let name = |target: usize| universe.targets[target].clone();
         let any = |rng: &mut Rng| target(rng, model);
         let event = match self.kind {
-            Kindly::SetGoal => {
+            WishKind::SetGoal => {
                 let targets = (0..rng.between(1, 2)).filter_map(|_| any(rng)).map(name).collect();
                 let mut goal = Goal { targets, ..Goal::default() };
                 if rng.percent(30) {
@@ -155,9 +155,9 @@ impl Wish {
                 }
                 Event::SetGoal(goal)
             }
-            Kindly::Want => Event::Want { target: name(any(rng)?), until: until(rng, now) },
-            Kindly::Unwant => Event::Unwant(name(any(rng)?)),
-            Kindly::Mask => {
+            WishKind::Want => Event::Want { target: name(any(rng)?), until: until(rng, now) },
+            WishKind::Unwant => Event::Unwant(name(any(rng)?)),
+            WishKind::Mask => {
                 let mask = &mut next.policy.mask;
                 if rng.percent(60) && !mask.is_empty() {
                     let at = rng.below(mask.len());
@@ -168,7 +168,7 @@ impl Wish {
                 }
                 Event::SetPolicy(next.policy.clone())
             }
-            Kindly::Prefer => {
+            WishKind::Prefer => {
                 let shared: Vec<usize> = (0..universe.targets.len())
                     .filter(|target| claims(model, *target).len() > 1)
                     .collect();
@@ -177,7 +177,7 @@ impl Wish {
                 next.policy.prefer.insert(name(target), universe.units[unit].clone());
                 Event::SetPolicy(next.policy.clone())
             }
-            Kindly::Enable => {
+            WishKind::Enable => {
                 let target: Name = name(any(rng)?);
                 let (on, off) = (&mut next.policy.enable, &mut next.policy.disable);
                 let (into, from) = if rng.percent(50) { (on, off) } else { (off, on) };
@@ -185,7 +185,7 @@ impl Wish {
                 into.insert(target);
                 Event::SetPolicy(next.policy.clone())
             }
-            Kindly::Reload => {
+            WishKind::Reload => {
                 for _ in 0..rng.between(1, 3) {
                     edit(&mut next, rng);
                 }
@@ -195,14 +195,14 @@ impl Wish {
                 let tolerant = generation.number % 4 == 3;
                 Event::Reload { generation, no_restart: rng.percent(10), tolerant }
             }
-            Kindly::Restart => Event::Restart(vec![name(any(rng)?)]),
-            Kindly::ReloadUnit => Event::ReloadUnit(vec![name(any(rng)?)]),
-            Kindly::Retry => Event::Retry(vec![name(any(rng)?)]),
-            Kindly::Fire => {
+            WishKind::Restart => Event::Restart(vec![name(any(rng)?)]),
+            WishKind::ReloadUnit => Event::ReloadUnit(vec![name(any(rng)?)]),
+            WishKind::Retry => Event::Retry(vec![name(any(rng)?)]),
+            WishKind::Fire => {
                 let triggers = place::that_fire(model);
                 Event::Fire(universe.units[rng.pick(&triggers)?].clone())
             }
-            Kindly::Shutdown => Event::Shutdown(Shutdown::Exit(rng.below(3) as u8)),
+            WishKind::Shutdown => Event::Shutdown(Shutdown::Exit(rng.below(3) as u8)),
         };
         Some((event, next))
     }

@@ -25,7 +25,8 @@ pub struct Subject {
     machine: Machine,
     /// Unit numbers of the present generation.
     places: (u32, Vec<Option<usize>>),
-    /// The machine's own audit is not used: the simulator must see the bug from outside.
+    /// No bug is planted. Only then the machine's own audit runs, because the simulator must find a
+    /// planted bug from outside.
     sound: bool,
     /// [`Mutant::AskingActs`]. It is planted here, because a query of the machine cannot change the
     /// machine.

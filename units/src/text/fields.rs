@@ -12,7 +12,8 @@ use std::marker::PhantomData;
 
 /// Appends the value. After an error, `to` may end in a part of the value.
 ///
-/// # Errors The value's own error, in words.
+/// # Errors
+/// The value's own error, in words.
 pub fn append(value: &impl Serialize, to: &mut Vec<u8>) -> Result<(), String> {
     let mut to = minicbor_serde::Serializer::new(to);
     value.serialize(&mut to).map_err(|error| error.to_string())
@@ -20,7 +21,8 @@ pub fn append(value: &impl Serialize, to: &mut Vec<u8>) -> Result<(), String> {
 
 /// Returns the value as bytes.
 ///
-/// # Errors As for [`append`].
+/// # Errors
+/// As for [`append`].
 pub fn encode(value: &impl Serialize) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     append(value, &mut bytes).map(|()| bytes)
@@ -28,7 +30,8 @@ pub fn encode(value: &impl Serialize) -> Result<Vec<u8>, String> {
 
 /// Decodes a value from all of these bytes.
 ///
-/// # Errors The bytes are no such value; in words.
+/// # Errors
+/// The bytes are no such value; in words.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     match decode_front(bytes)? {
         (value, []) => Ok(value),
@@ -38,7 +41,8 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
 
 /// Decodes the value at the start of these bytes. Also returns the bytes after it.
 ///
-/// # Errors As for [`decode`].
+/// # Errors
+/// As for [`decode`].
 pub fn decode_front<T: DeserializeOwned>(bytes: &[u8]) -> Result<(T, &[u8]), String> {
     let mut from = minicbor_serde::Deserializer::new(bytes);
     let value = T::deserialize(&mut from).map_err(|error| error.to_string())?;
@@ -57,14 +61,16 @@ pub mod bytes {
 
     /// Writes the bytes.
     ///
-    /// # Errors Those of the serializer.
+    /// # Errors
+    /// Those of the serializer.
     pub fn serialize<S: Serializer>(bytes: &impl AsRef<[u8]>, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_bytes(bytes.as_ref())
     }
 
     /// Reads the bytes.
     ///
-    /// # Errors The value is no byte string.
+    /// # Errors
+    /// The value is no byte string.
     pub fn deserialize<'de, D: Deserializer<'de>, T: for<'a> From<&'a [u8]>>(
         from: D,
     ) -> Result<T, D::Error> {

@@ -55,8 +55,8 @@ impl Timer {
         zone: impl Fn(&ZoneName) -> Option<&'z Zone>,
         seed: u64,
     ) -> Due {
-        // A missed time is made up for once: the next search starts at the firing. If the clock was
-        // set back, the timer does not wait until it reaches that time again.
+        // Missed times fire only once, because the next search starts at the firing. If the clock
+        // was set back, the timer does not wait until it reaches that time again.
         let base = history.fired_wall.unwrap_or(history.active_wall).min(wall);
         let pace = history.fired_wall.map_or(Duration::ZERO, |_| limit::TIMER_PACE);
         let earliest = base.saturating_add(micros(pace));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn missed_calendar_times_are_made_up_for_once() {
+    fn missed_calendar_times_fire_only_once() {
         let calendar = vec![calendar::parse("hourly").unwrap()];
         let timer = Timer { calendar, ..Timer::default() };
         let mut history = History { fired_wall: Some(HOUR), ..History::default() };

@@ -57,7 +57,8 @@ impl Account {
     /// letters, digits, `_`, `-` and `.`, may end in `$`, and does not start with a digit, `-` or
     /// `.`.
     ///
-    /// # Errors The error in words.
+    /// # Errors
+    /// The error in words.
     pub fn parse(text: &str) -> Result<Account, String> {
         let mut characters = text.chars();
         let Some(first) = characters.next() else { return Err("it is empty".to_string()) };

@@ -91,7 +91,10 @@ const fn count() -> usize {
     all
 }
 
-#[allow(clippy::indexing_slicing, reason = "done by the compiler, which would tell")]
+#[allow(
+    clippy::indexing_slicing,
+    reason = "evaluated at compile time, which refuses a wrong index"
+)]
 const fn joined<const N: usize>() -> [Key; N] {
     let mut all = [GENERAL[0]; N];
     let (mut next, mut areas) = (0, AREAS.as_slice());

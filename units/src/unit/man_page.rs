@@ -24,7 +24,7 @@ and
 end a document. A file hides a file of the same name in a later directory.
 .PP
 Values are taken as they are written: 022, 1.50 and yes need no quotes. No key repeats.
-Anchors, aliases and tags are not taken. A value that holds ": " or " #" must be quoted as
+Anchors, aliases and tags are not allowed. A value that holds ": " or " #" must be quoted as
 a whole. The text is UTF\-8 with LF or CRLF line ends, and its last line must be ended: a
 file that was saved in part is refused. A file is at most 256 KiB.
 .PP

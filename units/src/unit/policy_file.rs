@@ -19,7 +19,7 @@ pub fn read(file: &Arc<str>, bytes: &[u8]) -> (Policy, Vec<Diagnostic>) {
     let mut found = reading.diagnostics;
     let Some(document) = reading.documents.first() else { return (policy, found) };
     if let Some(second) = reading.documents.get(1) {
-        let message = "a second document; the policy is one";
+        let message = "a second document; a policy file has only one";
         found.push(Diagnostic::error("shape", second.root.at.of(file), message));
     }
     if document.broken {
@@ -97,8 +97,7 @@ impl Policy {
 /// Writes a policy as the text of policy.yaml, which [`read`] reads back.
 pub fn render(policy: &Policy) -> String {
     let mut text =
-        "# Written by initctl; changes by hand are kept only as far as they are policy.\n"
-            .to_string();
+        "# Written by initctl, which may drop comments when it edits this file.\n".to_string();
     for (key, names) in
         [("mask", &policy.mask), ("enable", &policy.enable), ("disable", &policy.disable)]
     {

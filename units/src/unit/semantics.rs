@@ -319,7 +319,8 @@ impl<'a> Reader<'a> {
         if let Some(field) = self.field("restart-delay")
             && live.restart_delay > live.restart_delay_max
         {
-            let message = "`restart-delay` is longer than `restart-delay-max`, which holds";
+            let message =
+                "`restart-delay` is longer than `restart-delay-max`, so the maximum applies";
             let warning = Diagnostic::warning("value", field.place(), message)
                 .with_hint("raise restart-delay-max too");
             self.found.push(warning);

@@ -49,7 +49,7 @@ const fn setting(
 /// Every key, in the order of the documentation.
 #[rustfmt::skip]
 pub const SETTINGS: &[SettingKey] = &[
-    setting("default-target", "a target", "multi-user", "The goal of a boot without another one."),
+    setting("default-target", "a target", "multi-user", "The default goal; init's command line overrides it."),
     setting("emergency-target", "a target", "emergency", "The goal if the provider of the boot's goal is missing, masked or broken."),
     setting("max-starting", "a whole number", "0: no limit", "The number of units that may be starting at the same time."),
     setting("start-timeout", "a duration, or `none`", "60s", "The default of the unit key."),
@@ -86,7 +86,7 @@ pub fn read(file: &Arc<str>, bytes: &[u8]) -> (Settings, Vec<Diagnostic>) {
     let reading = yaml::read(file, bytes, &yaml::Limits::UNIT_FILE);
     let mut found = reading.diagnostics;
     if let Some(second) = reading.documents.get(1) {
-        let message = "a second document; the settings are one";
+        let message = "a second document; init.yaml has only one";
         found.push(Diagnostic::error("shape", second.root.at.of(file), message));
     }
     let Some(document) = reading.documents.first() else { return (settings, found) };
@@ -287,7 +287,7 @@ fn sources(settings: &mut Settings, field: Field<'_>, found: &mut Vec<Diagnostic
         };
         let source = Field { key: "uid", ..field.within(&pair.node) };
         let Some(uid) = uid_node(&pair.node) else {
-            let message = format!("the source `{name}` is not `uid: NUMBER` and nothing else");
+            let message = format!("the source `{name}` must have only `uid: NUMBER`");
             source.error(found, "shape", message, "write `fleet: {uid: 0}`");
             continue;
         };

@@ -178,7 +178,7 @@ impl Reader<'_> {
         let name = UnitName::of(template.as_str());
         if !name.is_template() {
             let message =
-                format!("`{template}` is not a template, and each connection wants its own");
+                format!("`{template}` is not a template, and each connection needs an instance");
             let hint = "with `socket-accept`, `activates` names a template: `activates: echo@`";
             return field.error(&mut self.found, "value", message, hint);
         }

@@ -86,7 +86,7 @@ impl Generation {
         for (_, roots) in &self.roots {
             unsound(roots.iter().all(|root| self.has(*root)), "a root out of range")?;
         }
-        unsound(self.settings.failure_verdict >= 1, "a verdict at no failure")?;
+        unsound(self.settings.failure_verdict >= 1, "a failure-verdict of 0")?;
         unsound(self.diagnostics.len() <= limit::DIAGNOSTICS, "too many diagnostics")
     }
 
@@ -106,7 +106,7 @@ impl Generation {
         unsound(unit.dependencies.len() <= limit::DEPENDENCIES, "too many dependencies")?;
         let known = unit.dependencies.iter().all(|edge| self.has(edge.target));
         unsound(known, "a dependency out of range")?;
-        unsound(unit.live.failure_verdict >= 1, "a verdict at no failure")?;
+        unsound(unit.live.failure_verdict >= 1, "a failure-verdict of 0")?;
         if unit.fault.is_some() {
             return Ok(());
         }
@@ -114,7 +114,7 @@ impl Generation {
             return self.prove_trigger(unit);
         }
         if unit.kind == Kind::Virtual {
-            return unsound(unit.run.is_empty(), "a run for what has no process");
+            return unsound(unit.run.is_empty(), "a run of a unit without a process");
         }
         let run = Run::decode(&unit.run).ok_or(WireError::Unsound("a run"))?;
         unsound(run.kind == unit.kind && run.readiness == unit.readiness, "another unit's run")?;

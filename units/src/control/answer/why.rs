@@ -76,7 +76,7 @@ pub struct Need {
     /// The kind of the dependency; null for the goal itself.
     #[serde(default)]
     pub kind: Option<DependencyKind>,
-    /// The source whose root the target is, if there is no unit; null for the goal itself.
+    /// The source that has the target as a root; null if a unit or the goal itself names it.
     #[serde(default)]
     pub source: Option<String>,
 }

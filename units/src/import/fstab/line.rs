@@ -102,7 +102,11 @@ impl Line {
                         Some(Span::Infinite | Span::Micros(0)) => "none".to_string(),
                         Some(Span::Micros(micros)) => span::native(micros),
                         None => {
-                            say(Severity::Warning, format!("`{value}` is not a time"), "90 s hold");
+                            say(
+                                Severity::Warning,
+                                format!("`{value}` is not a time"),
+                                "the default of 90 s applies",
+                            );
                             continue;
                         }
                     };
@@ -117,7 +121,7 @@ impl Line {
                     say(Severity::Note, message, "the boot does not wait for it");
                 }
                 Some("growfs" | "makefs" | "pcrfs") => {
-                    say(Severity::Note, format!("{name} is not done"), "a unit may do it");
+                    say(Severity::Note, format!("{name} is ignored"), "a unit may do this");
                 }
                 Some("after" | "before" | "required-by" | "requires" | "wanted-by") => {}
                 Some("requires-mounts-for" | "wants-mounts-for" | "rw-only" | "device-bound") => {}
@@ -175,7 +179,12 @@ impl Line {
     pub(super) fn require(&mut self) {
         if self.is_soft() {
             let message = "this is required, because a required line needs it".to_string();
-            self.said.push((Severity::Note, self.place.at, message, "add nofail there".into()));
+            self.said.push((
+                Severity::Note,
+                self.place.at,
+                message,
+                "add nofail to that line".into(),
+            ));
             self.options
                 .retain(|option| !["nofail", "x-systemd.automount", "bg"].contains(&&*option.text));
         }

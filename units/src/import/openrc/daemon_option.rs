@@ -60,7 +60,7 @@ const ROWS: [Row; 37] = [
     Row('\0', "capabilities", true, As("capabilities")),
     Row('\0', "notify", true, As("notify")),
     Row('x', "exec", true, Other("it names the program once more")),
-    Row('a', "startas", true, Other("another program is started than the one it is known by")),
+    Row('a', "startas", true, Other("it starts another program than `command` names")),
     Row('3', "stdout-logger", true, Lost(LOG)),
     Row('4', "stderr-logger", true, Lost(LOG)),
     Row('\0', "secbits", true, Lost("its secure bits are init's")),

@@ -124,7 +124,7 @@ impl Relations {
         let quiet = is_harmless(first.raw) || matches!(first.raw, "return" | "exit");
         let sets = matches!(first.raw, "local" | "for" | "export" | "readonly" | "unset")
             || assignment(first.raw).is_some();
-        // Variables that openrc-run reads again after it.
+        // openrc-run reads variables such as `rc_need` again after depend().
         let added = words.iter().chain([&first]).any(|word| word.raw.starts_with("rc_"));
         let why = (!quiet && (!sets || added)).then(|| Why::from("it is not read"));
         if let (Some((name, value)), []) = (assignment(first.raw), words) {

@@ -211,7 +211,7 @@ fn capabilities(this: &mut Declaration<'_>) {
         .map(|word| capability::number(word.trim().strip_prefix('^')?).and_then(capability::name))
         .collect();
     let Some(names) = names else {
-        return this.reason(at, format!("capabilities: `{list:.60}` has more than `^` marks"));
+        return this.reason(at, format!("capabilities: `{list:.60}` is not a list of `^NAME`"));
     };
     for name in names {
         this.unit.add("capabilities-ambient", &name, &at);

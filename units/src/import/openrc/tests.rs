@@ -279,7 +279,7 @@ fn script_with_a_value_that_needs_a_shell_is_wrapped() {
         ("command=bin/web", "not an absolute path"),
         ("directory=web", "directory"),
         ("supervisor=s6", "`s6`"),
-        ("capabilities='!cap_kill'", "more than `^`"),
+        ("capabilities='!cap_kill'", "list of `^NAME`"),
         ("retry=soon", "not a schedule"),
         ("start_stop_daemon_args='--exec /bin/other'", "once more"),
         ("start_pre() { checkpath -f /run/web/x; }", "start_pre()"),

@@ -46,7 +46,7 @@ impl<'a> Conversion<'a> {
         let known = table::rows().map(|row| row.name);
         let elsewhere = table::rows().find(|row| row.name == option.name).map(|row| row.section);
         let hint = match (elsewhere, key::nearest(&option.name, known)) {
-            (Some("Process"), _) => "it is one of a unit that runs processes".to_string(),
+            (Some("Process"), _) => "it is for units that run processes".to_string(),
             (Some(section), _) => format!("systemd knows it in [{section}] alone"),
             (None, Some(near)) => format!("did you mean {near}=?"),
             (None, None) => String::new(),

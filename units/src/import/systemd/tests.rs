@@ -226,7 +226,7 @@ fn directive_in_the_wrong_section_is_reported_with_the_right_one() {
     let web = "[Service]\nExecStart=/bin/x\nStartLimitIntervalSec=30\n";
     assert_eq!(told("a.service", web), "systemd knows it in [Unit] alone");
     let path = "[Path]\nPathExists=/x\nUser=www\n";
-    assert_eq!(told("a.path", path), "it is one of a unit that runs processes");
+    assert_eq!(told("a.path", path), "it is for units that run processes");
 }
 
 #[test]

@@ -61,8 +61,8 @@ pub struct Spots<'a> {
 }
 
 impl Spots<'_> {
-    /// Returns the place of byte `offset`, which must not be smaller than the previous one;
-    /// otherwise that one's place.
+    /// Returns the place of byte `offset`. Offsets must not decrease: a smaller offset gets the
+    /// place of the previous one.
     pub fn at(&mut self, offset: usize) -> Spot {
         while let [_, next, ..] = self.parts
             && next.0 <= offset

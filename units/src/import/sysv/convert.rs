@@ -84,7 +84,7 @@ impl Conversion<'_> {
             for word in line.value.split_whitespace() {
                 self.provide(index, line, word);
             }
-            self.need_not(index, "its file's name is its name");
+            self.need_not(index, "the unit is named after its file");
         }
     }
 
@@ -158,7 +158,7 @@ impl Conversion<'_> {
         for (index, line) in self.all(Word::PidFile) {
             let path = line.value.replacen("/var/run/", "/run/", 1);
             if self.manifest.entry("pid-file").is_some() {
-                self.lose(index, "one process is the main one: that of the first line");
+                self.lose(index, "the first line names the main process");
             } else if value::path(&path).is_ok() {
                 self.keep(index, "pid-file", &path, line.at);
             } else {

@@ -117,7 +117,7 @@ fn wanted(this: &mut Conversion<'_>) -> bool {
         for level in levels.chars().filter(|level| *level != '-') {
             goal(this, index, line, level);
         }
-        let how = format!("its places in the order, {first} and {last}: `after` takes names");
+        let how = format!("its priorities {first} and {last}: `after` takes names, not numbers");
         this.lose(index, &how);
     }
     is_early

@@ -121,7 +121,8 @@ fn chkconfig_comments_are_read_only_at_the_top_of_the_file() {
     assert_eq!(values(&cache, "pid-file"), ["/run/cached.pid"]);
     assert_eq!(cache.outcomes.len(), 6);
     assert_eq!(outcome_of(&cache, 7), &kept("description"));
-    let order = "its places in the order, 85 and 15: `after` takes names; the rest is in wanted-by";
+    let order =
+        "its priorities 85 and 15: `after` takes names, not numbers; the rest is in wanted-by";
     assert_eq!(outcome_of(&cache, 5), &lost(order));
     let said = told(&cache);
     assert_eq!(said[0].0, 1);

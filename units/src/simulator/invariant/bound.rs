@@ -49,7 +49,7 @@ pub fn l36_leaves(view: &View) -> Verdict {
         let Some(run) = view.ledger.of(unit).filter(|run| !run.extended) else { continue };
         let runs = view.after.state(unit) == State::Running && run.over.is_none();
         if runs && run.leave_by.is_some_and(|by| view.now > by) {
-            return Err(format!("{} said that it ends, and runs", view.name(unit)));
+            return Err(format!("{} sent STOPPING=1, and still runs", view.name(unit)));
         }
     }
     Ok(())

@@ -132,7 +132,7 @@ impl<'a> Reader<'a> {
 
     fn refuse(&mut self, at: Spot, what: &str) -> bool {
         let hint = "write the value out; if the text itself is meant, quote it";
-        self.report("yaml", at, format!("{what} is not taken here"), hint);
+        self.report("yaml", at, format!("{what} is not allowed here"), hint);
         false
     }
 
@@ -168,8 +168,8 @@ impl<'a> Reader<'a> {
         Some(*at)
     }
 
-    /// Returns the place of the tab that starts a line: after a value on one line, the parser means
-    /// the next line.
+    /// Returns the place of the tab in the indentation of this line or the next. The parser reports
+    /// the line before the tab if a value ends there.
     fn tab(&self, at: Spot) -> Spot {
         let first = (at.line as usize).saturating_sub(1);
         let mut lines = self.text.lines().zip(1_u32..).skip(first).take(2);
@@ -183,7 +183,7 @@ impl<'a> Reader<'a> {
 
     fn scalar(&mut self, at: Spot, text: String, quoted: bool) {
         if text.contains('\0') {
-            let hint = "no value can hold it: it ends a text in the kernel";
+            let hint = "no value can contain it, because the kernel ends texts with it";
             self.report("control-character", at, "a NUL character".to_string(), hint);
         }
         if let Some(Open::Map { keys, key: key @ None, .. }) = self.open.last_mut() {
@@ -254,7 +254,7 @@ fn is_about_a_tab(kind: &ErrorKind) -> bool {
 }
 
 /// Returns the message and the hint for a mistake of the YAML parser.
-#[allow(clippy::wildcard_enum_match_arm, reason = "what has no better words keeps the parser's")]
+#[allow(clippy::wildcard_enum_match_arm, reason = "other errors keep the parser's own words")]
 fn yaml_mistake(kind: &ErrorKind) -> (String, &'static str) {
     let (message, hint) = match kind {
         ErrorKind::MappingValueNotAllowed | ErrorKind::InvalidColonPlacement => {
@@ -298,7 +298,7 @@ fn yaml_mistake(kind: &ErrorKind) -> (String, &'static str) {
         }
         ErrorKind::DirectiveDisallowed => ("a YAML directive (`%…`)", "delete it"),
         ErrorKind::UnknownAnchor => (
-            "an alias (`*name`) is not taken here",
+            "an alias (`*name`) is not allowed here",
             "write the value out; if the text itself is meant, quote it",
         ),
         ErrorKind::UnexpectedCharacter { .. } => {

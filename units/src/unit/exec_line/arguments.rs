@@ -31,7 +31,8 @@ impl fmt::Display for Unexpanded {
 /// variable. `main_pid` is the only source of `$MAINPID`; 0 and values that are negative as a pid_t
 /// count as no main process.
 ///
-/// # Errors See [`Unexpanded`]. `$MAINPID` is never replaced by an empty text.
+/// # Errors
+/// See [`Unexpanded`]. `$MAINPID` is never replaced by an empty text.
 pub fn expand(
     line: &ExecLine,
     lookup: &dyn Fn(&str) -> Option<String>,

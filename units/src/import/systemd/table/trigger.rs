@@ -6,6 +6,7 @@ use super::How::{
 use super::{Directive, Grade, out, row};
 
 const COMMANDS: &str = "a socket unit runs no commands";
+const RETRY: &str = "after a failure a firing waits for the retry delay";
 const AUTOMOUNT: &str = "nothing is mounted at the first access; use a .mount unit";
 
 #[rustfmt::skip]
@@ -58,10 +59,10 @@ pub(super) const ROWS: &[Directive] = &[
     row("Socket", "RemoveOnStop", "socket-remove", Boolean),
     row("Socket", "Symlinks", "socket-symlinks", Words),
     row("Socket", "FileDescriptorName", "socket-fd-name", Text),
-    out("Socket", "TriggerLimitIntervalSec", ByDesign("a firing waits for the delay of a retry")),
-    out("Socket", "TriggerLimitBurst", ByDesign("a firing waits for the delay of a retry")),
-    out("Socket", "PollLimitIntervalSec", ByDesign("a firing waits for the delay of a retry")),
-    out("Socket", "PollLimitBurst", ByDesign("a firing waits for the delay of a retry")),
+    out("Socket", "TriggerLimitIntervalSec", ByDesign(RETRY)),
+    out("Socket", "TriggerLimitBurst", ByDesign(RETRY)),
+    out("Socket", "PollLimitIntervalSec", ByDesign(RETRY)),
+    out("Socket", "PollLimitBurst", ByDesign(RETRY)),
     row("Socket", "Service", "activates", Special),
     row("Socket", "TimeoutSec", "start-timeout", Timeout),
     out("Socket", "ExecStartPre", Lost(COMMANDS)),
@@ -96,8 +97,8 @@ pub(super) const ROWS: &[Directive] = &[
     row("Path", "DirectoryNotEmpty", "path-directory-not-empty", Lines),
     row("Path", "MakeDirectory", "path-make-directory", Boolean),
     row("Path", "DirectoryMode", "path-directory-mode", Text),
-    out("Path", "TriggerLimitIntervalSec", ByDesign("a firing waits for the delay of a retry")),
-    out("Path", "TriggerLimitBurst", ByDesign("a firing waits for the delay of a retry")),
+    out("Path", "TriggerLimitIntervalSec", ByDesign(RETRY)),
+    out("Path", "TriggerLimitBurst", ByDesign(RETRY)),
     row("Path", "Unit", "activates", Special),
     row("Mount", "What", "exec-start", Special),
     row("Mount", "Where", "exec-start", Special),
