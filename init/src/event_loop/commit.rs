@@ -7,6 +7,7 @@ use crate::state::kind::Kind;
 use crate::state::store as records;
 use crate::state::table::Watched;
 use crate::sys::{inbox, launch, wait};
+use groundstate_units::machine::event::RunId;
 use groundstate_units::machine::record::{Changes, MachineRecord};
 use serde::Serialize;
 use std::borrow::Cow;
@@ -24,7 +25,7 @@ impl Init {
     /// Stages the changes since the last commit. Returns `None` if a part of the state is missing.
     pub(crate) fn stage(&mut self, store: &mut records::Store) -> Option<()> {
         self.stage_head(store)?;
-        self.stage_machine(store);
+        let has_new_generation = self.stage_machine(store);
         (self.pending.inputs, self.pending.kept) = (inbox::last(), clock::ticks());
         store.put(&Kind::Pending.key(), &self.pending);
         store.put_table(Kind::Order, self.orders.table());
@@ -32,7 +33,7 @@ impl Init {
             let key = Kind::Child.key_of(&pid);
             if is_there { store.put(&key, &()) } else { store.remove(&key) }
         }
-        self.stage_runs(store);
+        self.stage_runs(store, has_new_generation);
         let tracker = self.tracker.unmarked();
         store.put_table(Kind::Tracked, &mut tracker.runs);
         store.put_table(Kind::ProcessTree, &mut tracker.families);
@@ -56,20 +57,32 @@ impl Init {
         Some(())
     }
 
-    /// Stages each definition once, so that a later change of the run writes only a small record.
-    fn stage_runs(&mut self, store: &mut records::Store) {
+    /// Stages the runs. The constants of a run are written at its start, and at a new generation,
+    /// which may have another definition.
+    fn stage_runs(&mut self, store: &mut records::Store, has_new_generation: bool) {
         let runs = self.runs.table();
-        for run in runs.changes() {
-            let key = Kind::Definition.key_of(run);
-            match runs.get(run) {
-                Some(running) => store.put_once(&key, &running.definition),
+        let changed: Vec<RunId> = match has_new_generation {
+            true => runs.keys().chain(runs.changes()).copied().collect(),
+            false => runs.changes().copied().collect(),
+        };
+        let generation = self.machine.generation();
+        for run in changed {
+            let key = Kind::Constants.key_of(&run);
+            match runs.get(&run) {
+                Some(running) if has_new_generation || !store.has_key(&key) => {
+                    let unit = generation.find_unit(running.name.as_str());
+                    let own = unit.and_then(|unit| generation.unit(unit)).map(|unit| &unit.run);
+                    store.put(&key, &running.constants(own));
+                }
+                Some(_) => {}
                 None => store.remove(&key),
             }
         }
         store.put_table(Kind::Run, runs);
     }
 
-    fn stage_machine(&mut self, store: &mut records::Store) {
+    /// Stages the machine. Returns true if the generation may be a new one.
+    fn stage_machine(&mut self, store: &mut records::Store) -> bool {
         let record = self.machine.machine_record();
         let written = &mut self.written.machine;
         if written.as_ref() != Some(&record) {
@@ -78,7 +91,9 @@ impl Init {
         }
         let key = |place: u32| [&Kind::Unit.key()[..], &place.to_be_bytes()].concat();
         let count = self.machine.record_count();
-        let changed = match self.machine.take_changes() {
+        let changes = self.machine.take_changes();
+        let has_new_generation = changes == Changes::All;
+        let changed = match changes {
             Changes::Units(changed) => changed,
             Changes::All => {
                 store.retain(|key| match key.split_first() {
@@ -96,6 +111,7 @@ impl Init {
         for place in changed.into_iter().filter(|place| *place < count) {
             store.put(&key(place), &self.machine.unit_record(place));
         }
+        has_new_generation
     }
 
     fn stage_head(&mut self, store: &mut records::Store) -> Option<()> {

@@ -13,7 +13,7 @@ use crate::output::event_log::{History, Record};
 use crate::process_tracking::Tracker;
 use crate::service::effects::Effects;
 use crate::service::fd_store::Store;
-use crate::service::run_table::{Looks, Reaped, Running, Runs};
+use crate::service::run_table::{Looks, Reaped, RunConstants, Running, Runs};
 use crate::shutdown::Ending;
 use crate::shutdown::emergency_shell::EmergencyShell;
 use crate::spawn::{KeptGround, Spawner};
@@ -160,6 +160,7 @@ pub(crate) struct Parts {
     /// Children created by init.
     children: BTreeMap<i32, ()>,
     runs: BTreeMap<RunId, Running>,
+    constants: BTreeMap<RunId, RunConstants>,
     store: Store,
     looks: Looks,
     ground: KeptGround,
@@ -193,11 +194,7 @@ impl Parts {
             restarts: Table::of(store.read_table(Kind::Restarts)?),
         };
         let units = store.read_values(Kind::Unit)?;
-        let mut runs: BTreeMap<RunId, Running> = store.read_table(Kind::Run)?;
-        for (run, running) in &mut runs {
-            let definition = store.get(&Kind::Definition.key_of(run));
-            running.definition = definition.ok_or("a run has no definition")?.into();
-        }
+        let (runs, constants) = (store.read_table(Kind::Run)?, store.read_table(Kind::Constants)?);
         let machine = Records { machine: of(store, Kind::Machine)?, units };
         let children = store.read_table(Kind::Child)?;
         let (kept, looks) = (of(store, Kind::Store)?, of(store, Kind::Looks)?);
@@ -216,7 +213,8 @@ impl Parts {
             ending: of(store, Kind::Ending)?,
             suspects: of(store, Kind::Suspects)?,
         };
-        Ok(Parts { components, machine, children, runs, store: kept, looks, ground, logger })
+        let store = kept;
+        Ok(Parts { components, machine, children, runs, constants, store, looks, ground, logger })
     }
 
     /// The machine, if it is consistent with its units.
@@ -263,7 +261,10 @@ impl State {
         if head.no_joining {
             launch::died_at_birth();
         }
-        parts.runs.values_mut().for_each(|running| share(running, &generation));
+        for (run, running) in &mut parts.runs {
+            let constants = parts.constants.remove(run);
+            complete(running, constants, &generation).ok_or("a run has no definition")?;
+        }
         let mut runs = Runs::again(parts.runs, parts.store, parts.looks, pending.reaped.iter());
         let reports = runs.iter_mut().flat_map(|(_, running)| &mut running.reports);
         let spawner = Spawner::again(parts.ground, reports.map(|started| &mut started.report))
@@ -276,10 +277,12 @@ impl State {
     }
 }
 
-/// Shares the definition with the generation if they are equal, to save memory.
-fn share(running: &mut Running, generation: &Generation) {
-    let unit = generation.find_unit(running.name.as_str()).and_then(|unit| generation.unit(unit));
-    if let Some(unit) = unit.filter(|unit| unit.run == running.definition) {
-        running.definition = unit.run.clone();
-    }
+/// Adds the data of a run that does not change. Returns `None` if its definition is missing.
+fn complete(
+    running: &mut Running,
+    constants: Option<RunConstants>,
+    own: &Generation,
+) -> Option<()> {
+    let unit = own.find_unit(running.name.as_str()).and_then(|unit| own.unit(unit));
+    running.set_constants(constants?, unit.map(|unit| &unit.run))
 }

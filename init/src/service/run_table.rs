@@ -3,14 +3,14 @@
 use crate::base::procfs;
 use crate::service::fd_store::Store;
 use crate::service::pid_file::Look;
-use crate::service::sequence::{Alarm, CommandKind, CommandSequence, Outcome};
+use crate::service::sequence::{Alarm, CommandKind, CommandSequence, Outcome, Plan};
 use crate::spawn::{ExecResult, Report, failure};
 use crate::state::carried::KeptFd;
 use crate::state::table::{Table, Watched};
 use crate::sys::{Pid, signal, wait};
 use groundstate_units::machine::event::{ExecFailure, RunId};
-use groundstate_units::spec::{Exit, NotifyAccess, Run};
-use groundstate_units::text::fields::is_default;
+use groundstate_units::spec::{Exit, Live, NotifyAccess, Run};
+use groundstate_units::text::fields::{self, is_default};
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use serde::{Deserialize, Serialize};
@@ -406,7 +406,7 @@ pub(crate) struct ReadyPipe {
 pub(crate) struct Running {
     /// The unit.
     pub(crate) name: Name,
-    /// The encoded [`Run`] that it was started with, as in its generation. A record of its own.
+    /// The encoded [`Run`] that it was started with, as in its generation.
     #[serde(skip)]
     pub(crate) definition: Arc<[u8]>,
     /// The decoded definition, while commands of the start are left to run.
@@ -419,7 +419,7 @@ pub(crate) struct Running {
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) pid_file: Option<Box<str>>,
     /// The unit's targets at the start, for the log.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(skip)]
     pub(crate) targets: Arc<[Name]>,
     /// The progress of its commands.
     pub(crate) procedure: CommandSequence,
@@ -457,7 +457,45 @@ pub(crate) struct Running {
     pub(crate) drains_until: Option<Time>,
 }
 
+/// The data of a run that does not change after its start: a record of its own, so that the record
+/// of [`Running`] is small.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct RunConstants {
+    plan: Arc<Plan>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    live: Arc<Live>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    targets: Arc<[Name]>,
+    /// The encoded [`Run`]; empty if it is that of the generation.
+    #[serde(default, skip_serializing_if = "is_default", with = "fields::bytes")]
+    definition: Arc<[u8]>,
+}
+
 impl Running {
+    /// Returns the data that does not change. `own` is the definition in the generation.
+    pub(crate) fn constants(&self, own: Option<&Arc<[u8]>>) -> RunConstants {
+        let is_own = own == Some(&self.definition);
+        RunConstants {
+            plan: self.procedure.plan.clone(),
+            live: self.procedure.live.clone(),
+            targets: self.targets.clone(),
+            definition: if is_own { Arc::default() } else { self.definition.clone() },
+        }
+    }
+
+    /// Takes over the data that does not change. Returns `None` if neither the record nor the
+    /// generation has a definition.
+    pub(crate) fn set_constants(
+        &mut self,
+        constants: RunConstants,
+        own: Option<&Arc<[u8]>>,
+    ) -> Option<()> {
+        let RunConstants { plan, live, targets, definition } = constants;
+        (self.procedure.plan, self.procedure.live, self.targets) = (plan, live, targets);
+        self.definition = if definition.is_empty() { own?.clone() } else { definition };
+        Some(())
+    }
+
     /// A new run without any process.
     pub(crate) fn new(
         name: Name,

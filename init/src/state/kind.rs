@@ -55,8 +55,8 @@ pub(crate) enum Kind {
     Pending = 25,
     /// A child created by init, by its pid.
     Child = 26,
-    /// The definition that a run was started with; it never changes.
-    Definition = 27,
+    /// The data of a run that does not change after its start.
+    Constants = 27,
     /// An order of the machine that is not carried out yet, by its number.
     Order = 28,
 }

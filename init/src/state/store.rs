@@ -20,11 +20,11 @@ use super::kind::{Key, Kind};
 use super::table::Table;
 use super::table::Watched;
 use crate::sys::shared_memory::SharedMemory;
+use foldhash::fast::FixedState;
 use groundstate_units::text::fields;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -44,10 +44,12 @@ const FRAME: usize = 10;
 /// The bit of the commit word that names the half.
 const SECOND: u64 = 1 << 63;
 
-/// The place of a record's value: offset in its half, and length.
+/// The place of a record's value: its offset in the log, and its length. An offset behind the end
+/// of the log is that of a staged frame.
 type Place = (usize, usize);
-/// Records by key. A hash map, because each commit looks up each changed record.
-type Index = HashMap<Box<[u8]>, Place, BuildHasherDefault<DefaultHasher>>;
+/// Records by key. A hash map, because each commit looks up each changed record. The keys come from
+/// init, so the hash needs no secret.
+type Index = HashMap<Box<[u8]>, Place, FixedState>;
 
 /// The state store.
 #[derive(Debug)]
@@ -57,24 +59,16 @@ pub(crate) struct Store {
     active: usize,
     /// The end of its log.
     end: usize,
+    /// The place of each record after the next commit.
     index: Index,
-    /// Bytes of the current frames.
+    /// Bytes of the frames in the index.
     live: usize,
     /// The maximum size of a half in bytes.
     limit: usize,
-    staged: Staged,
+    /// The frames of the changes since the last successful commit. They continue the log.
+    staged: Vec<u8>,
     /// True if a changed record could not be encoded, so that the log lacks a part of the state.
     is_incomplete: bool,
-}
-
-/// The changes since the last successful commit.
-#[derive(Debug, Default)]
-struct Staged {
-    /// Frames in the form of the log.
-    bytes: Vec<u8>,
-    /// The last frame of each key: the place of its value in `bytes`. A length of zero is a
-    /// removal.
-    frames: Index,
 }
 
 impl Store {
@@ -91,7 +85,7 @@ impl Store {
 
     /// Creates the store of this memory, without an index of its log.
     fn of(memory: SharedMemory, active: usize, end: usize) -> Store {
-        let (index, staged) = (Index::default(), Staged::default());
+        let (index, staged) = (Index::default(), Vec::new());
         let limit = HALF_MOST;
         Store { memory, active, end, index, live: 0, limit, staged, is_incomplete: false }
     }
@@ -122,19 +116,7 @@ impl Store {
     /// Fills the index from the log. The error is the offset of the first damaged frame.
     fn read_log(&mut self, half: usize) -> Result<(), usize> {
         let log = self.memory.get(HEADER + self.active * half, self.end).ok_or(0usize)?;
-        let (mut at, mut index, mut live) = (0, Index::default(), 0usize);
-        while at < self.end {
-            let (key, place) = frame(log, at).ok_or(at)?;
-            let size = FRAME + key.len() + place.1;
-            let before = match place.1 {
-                0 => index.remove(key),
-                _ => index.insert(Box::from(key), place),
-            };
-            live += if place.1 == 0 { 0 } else { size };
-            live -= before.map_or(0, |(_, length): Place| FRAME + key.len() + length);
-            at += size;
-        }
-        (self.index, self.live) = (index, live);
+        (self.index, self.live) = index_of(log)?;
         Ok(())
     }
 
@@ -152,28 +134,34 @@ impl Store {
         self.memory.length().saturating_sub(HEADER) / 2
     }
 
-    fn value(&self, (at, length): Place) -> &[u8] {
-        self.memory.get(HEADER + self.active * self.half() + at, length).unwrap_or_default()
+    /// The offset of the active half in the memory.
+    fn start(&self) -> usize {
+        HEADER + self.active * self.half()
     }
 
-    /// Returns the committed record of this key.
-    pub(crate) fn get(&self, key: &[u8]) -> Option<&[u8]> {
-        self.index.get(key).map(|place| self.value(*place))
+    /// Returns `length` bytes of the log, or of the staged frames behind its end.
+    fn bytes(&self, at: usize, length: usize) -> &[u8] {
+        let bytes = match at.checked_sub(self.end) {
+            Some(at) => self.staged.get(at..at + length),
+            None => self.memory.get(self.start() + at, length),
+        };
+        bytes.unwrap_or_default()
     }
 
     /// Returns the record of this key after the next commit.
-    fn next(&self, key: &[u8]) -> Option<&[u8]> {
-        match self.staged.frames.get(key) {
-            Some((_, 0)) => None,
-            Some((at, length)) => self.staged.bytes.get(*at..at + length),
-            None => self.get(key),
-        }
+    pub(crate) fn get(&self, key: &[u8]) -> Option<&[u8]> {
+        self.index.get(key).map(|(at, length)| self.bytes(*at, *length))
     }
 
-    /// Returns all committed records whose key starts with this byte, in any order.
+    /// Returns true if there will be a record of this key after the next commit.
+    pub(crate) fn has_key(&self, key: &[u8]) -> bool {
+        self.index.contains_key(key)
+    }
+
+    /// Returns all records whose key starts with this byte, in any order.
     pub(crate) fn all(&self, kind: u8) -> impl Iterator<Item = (&[u8], &[u8])> {
         let of_kind = self.index.iter().filter(move |(key, _)| key.first() == Some(&kind));
-        of_kind.map(|(key, place)| (&**key, self.value(*place)))
+        of_kind.map(|(key, (at, length))| (&**key, self.bytes(*at, *length)))
     }
 
     /// Stages a record; an unchanged one adds no bytes. If the value is too long or cannot be
@@ -182,27 +170,32 @@ impl Store {
         if self.is_incomplete {
             return;
         }
-        let begin = self.staged.bytes.len();
-        let at = open_frame(&mut self.staged.bytes, key);
-        let is_encoded = fields::append(value, &mut self.staged.bytes).is_ok();
-        if is_encoded && self.next(key) == self.staged.bytes.get(at..) {
-            self.staged.bytes.truncate(begin);
-            return;
+        let begin = self.staged.len();
+        let at = open_frame(&mut self.staged, key);
+        let is_encoded = fields::append(value, &mut self.staged).is_ok();
+        if is_encoded && self.get(key) == self.staged.get(at..) {
+            return self.staged.truncate(begin);
         }
         self.close_frame(key, begin, is_encoded);
     }
 
     /// Stages the frame at `begin`, unless its value is incomplete or too long.
     fn close_frame(&mut self, key: &[u8], begin: usize, is_encoded: bool) {
-        let Staged { bytes, frames } = &mut self.staged;
-        if !is_encoded || !seal_frame(bytes, begin, key.len()) {
-            bytes.truncate(begin);
+        if !is_encoded || !seal_frame(&mut self.staged, begin, key.len()) {
+            self.staged.truncate(begin);
             self.is_incomplete = true;
-            self.invalidate();
-            return;
+            return self.invalidate();
         }
         let at = begin + FRAME + key.len();
-        frames.insert(Box::from(key), (at, bytes.len() - at));
+        let place = (self.end + at, self.staged.len() - at);
+        let before = match self.index.get_mut(key) {
+            _ if place.1 == 0 => self.index.remove(key),
+            Some(known) => Some(std::mem::replace(known, place)),
+            None => self.index.insert(Box::from(key), place),
+        };
+        let size = |(_, length): Place| FRAME + key.len() + length;
+        self.live += if place.1 == 0 { 0 } else { size(place) };
+        self.live -= before.map_or(0, size);
     }
 
     /// Stages a value that may have changed since the last call.
@@ -219,17 +212,17 @@ impl Store {
     /// Returns true if the record of this kind has this value.
     fn has(&self, kind: Kind, value: &impl Serialize) -> bool {
         let bytes = fields::encode(value).ok();
-        bytes.as_deref() == self.next(&kind.key())
+        bytes.as_deref() == self.get(&kind.key())
     }
 
     /// Stages an encoded record that never changes, unless it exists.
     pub(crate) fn put_once(&mut self, key: &[u8], record: &[u8]) {
-        if self.is_incomplete || self.next(key).is_some() {
+        if self.is_incomplete || self.has_key(key) {
             return;
         }
-        let begin = self.staged.bytes.len();
-        open_frame(&mut self.staged.bytes, key);
-        self.staged.bytes.extend(record);
+        let begin = self.staged.len();
+        open_frame(&mut self.staged, key);
+        self.staged.extend(record);
         self.close_frame(key, begin, true);
     }
 
@@ -244,12 +237,12 @@ impl Store {
         }
     }
 
-    /// Decodes the committed record of this key. The error is for the console.
+    /// Decodes the record of this key. The error is for the console.
     pub(crate) fn read<T: DeserializeOwned>(&self, kind: Kind) -> Result<Option<T>, String> {
         self.get(&kind.key()).map(|bytes| decode(kind, bytes)).transpose()
     }
 
-    /// Decodes the committed entries of a table. The error is for the console.
+    /// Decodes the entries of a table. The error is for the console.
     pub(crate) fn read_table<K: Key, V: DeserializeOwned>(
         &self,
         kind: Kind,
@@ -261,7 +254,7 @@ impl Store {
         self.all(kind as u8).map(of).collect()
     }
 
-    /// Decodes the committed values of this kind, in the order of keys. The error is for the
+    /// Decodes the values of this kind, in the order of keys. The error is for the
     /// console.
     pub(crate) fn read_values<T: DeserializeOwned>(&self, kind: Kind) -> Result<Vec<T>, String> {
         let mut found: Vec<_> = self.all(kind as u8).collect();
@@ -271,18 +264,18 @@ impl Store {
 
     /// Stages the removal of a record.
     pub(crate) fn remove(&mut self, key: &[u8]) {
-        if self.next(key).is_none() {
+        if !self.has_key(key) {
             return;
         }
-        let begin = self.staged.bytes.len();
-        open_frame(&mut self.staged.bytes, key);
+        let begin = self.staged.len();
+        open_frame(&mut self.staged, key);
         self.close_frame(key, begin, true);
     }
 
     /// Stages the removal of all records whose key this function rejects.
     pub(crate) fn retain(&mut self, stays: impl Fn(&[u8]) -> bool) {
-        let keys = self.index.keys().chain(self.staged.frames.keys());
-        let gone: BTreeSet<Box<[u8]>> = keys.filter(|key| !stays(key)).cloned().collect();
+        let gone: BTreeSet<Box<[u8]>> =
+            self.index.keys().filter(|key| !stays(key)).cloned().collect();
         gone.iter().for_each(|key| self.remove(key));
     }
 
@@ -295,99 +288,84 @@ impl Store {
         if self.is_incomplete {
             return Err(io::Error::other("a record cannot be written"));
         }
-        if self.staged.frames.is_empty() && self.is_committed() {
+        if self.staged.is_empty() && self.is_committed() {
             return Ok(());
         }
-        if let Err(error) = self.make_room() {
-            // The staged frames wait for the next commit.
-            self.keep_last_frames();
-            return Err(error);
+        if self.end + self.staged.len() > self.half() {
+            if let Err(error) = self.compact() {
+                // The staged frames wait for the next commit.
+                self.keep_last_frames();
+                return Err(error);
+            }
+        } else if self.memory.put(self.start() + self.end, &self.staged) {
+            self.end += self.staged.len();
+        } else {
+            return Err(io::ErrorKind::StorageFull.into());
         }
-        let Staged { bytes, frames } = std::mem::take(&mut self.staged);
-        #[allow(clippy::iter_over_hash_type, reason = "each key is there once")]
-        for (key, (value, length)) in frames {
-            let size = FRAME + key.len();
-            let before = match length {
-                0 => self.index.remove(&key),
-                _ => {
-                    self.live += size + length;
-                    self.index.insert(key, (self.end + value, length))
-                }
-            };
-            self.live -= before.map_or(0, |(_, length)| size + length);
-        }
-        self.end += bytes.len();
         let word = self.end as u64 | if self.active == 1 { SECOND } else { 0 };
         self.memory.set_word(COMMIT, word);
+        self.staged.clear();
         // Releases the large buffer of a large turn.
-        if bytes.capacity() <= HALF {
-            self.staged.bytes = bytes;
-            self.staged.bytes.clear();
+        if self.staged.capacity() > HALF {
+            self.staged = Vec::new();
         }
         Ok(())
-    }
-
-    /// Appends the staged frames to the log, in this half or in another one.
-    fn make_room(&mut self) -> io::Result<()> {
-        if self.end + self.staged.bytes.len() > self.half() {
-            self.compact()?;
-        }
-        let at = HEADER + self.active * self.half() + self.end;
-        let is_written = self.memory.put(at, &self.staged.bytes);
-        is_written.then_some(()).ok_or(io::ErrorKind::StorageFull.into())
     }
 
     /// Drops staged frames that a later one replaces, and removals of records that were never
     /// committed. Otherwise each turn would add some while commits fail.
     fn keep_last_frames(&mut self) {
-        let Staged { bytes, frames } = std::mem::take(&mut self.staged);
-        #[allow(clippy::iter_over_hash_type, reason = "each key is there once")]
-        for (key, (at, length)) in frames {
-            if length == 0 && !self.index.contains_key(&key) {
-                continue;
-            }
-            let begin = self.staged.bytes.len();
-            let size = FRAME + key.len();
-            let frame = bytes.get(at - size..at + length).unwrap_or_default();
-            self.staged.bytes.extend(frame);
-            self.staged.frames.insert(key, (begin + size, length));
+        let log = self.memory.get(self.start(), self.end).unwrap_or_default();
+        let Ok((committed, _)) = index_of(log) else { return };
+        let mut kept = Vec::new();
+        let staged = self.index.iter_mut().filter(|(_, place)| place.0 >= self.end);
+        #[allow(clippy::iter_over_hash_type, reason = "the log may have any order")]
+        for (key, (at, length)) in staged {
+            let value = *at - self.end;
+            let frame = value - FRAME - key.len()..value + *length;
+            *at = self.end + kept.len() + FRAME + key.len();
+            kept.extend(self.staged.get(frame).unwrap_or_default());
         }
+        #[allow(clippy::iter_over_hash_type, reason = "each key is there once")]
+        for key in committed.keys().filter(|key| !self.index.contains_key(*key)) {
+            let begin = kept.len();
+            open_frame(&mut kept, key);
+            seal_frame(&mut kept, begin, key.len());
+        }
+        self.staged = kept;
     }
 
-    /// Writes the current records into the other half, or into a larger memory. The caller stores
-    /// the commit word afterwards; until then the old log is the state.
+    /// Writes the current records, staged ones included, into the other half or into a larger
+    /// memory. The caller stores the commit word afterwards; until then the old log is the state.
     fn compact(&mut self) -> io::Result<()> {
-        let needed = self.live + self.staged.bytes.len();
-        if needed > self.half() / 2 {
-            return self.grow(needed);
+        if self.live > self.half() / 2 {
+            return self.grow();
         }
         let mut to = 0;
-        let start = [0, 1].map(|half| HEADER + half * self.half());
-        let [from, into] = if self.active == 0 { start } else { [start[1], start[0]] };
+        let into = HEADER + (1 - self.active) * self.half();
         let mut index = std::mem::take(&mut self.index);
         #[allow(clippy::iter_over_hash_type, reason = "the log may have any order")]
         for (key, place) in &mut index {
             let before = FRAME + key.len();
-            let size = before + place.1;
-            let bytes = self.memory.get(from + place.0 - before, size).map(<[u8]>::to_vec);
-            self.memory.put(into + to, &bytes.unwrap_or_default());
+            let frame = self.bytes(place.0 - before, before + place.1).to_vec();
+            self.memory.put(into + to, &frame);
             place.0 = to + before;
-            to += size;
+            to += frame.len();
         }
         (self.index, self.active, self.end) = (index, 1 - self.active, to);
         Ok(())
     }
 
     /// Moves everything to a larger memory, under the same descriptor number.
-    fn grow(&mut self, needed: usize) -> io::Result<()> {
-        let half = needed.saturating_mul(3).max(HALF);
+    fn grow(&mut self) -> io::Result<()> {
+        let half = self.live.saturating_mul(3).max(HALF);
         if half > self.limit {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let mut larger = Store::of_size(half)?;
         #[allow(clippy::iter_over_hash_type, reason = "the log may have any order")]
-        for (key, place) in &self.index {
-            larger.put_once(key, self.value(*place));
+        for (key, (at, length)) in &self.index {
+            larger.put_once(key, self.bytes(*at, *length));
         }
         larger.commit()?;
         // From here on a crash finds the larger memory under the known number.
@@ -444,6 +422,24 @@ fn sum(key_length: u16, rest: &[u8]) -> u32 {
     sum.update(&key_length.to_le_bytes());
     sum.update(rest);
     sum.finalize()
+}
+
+/// Returns the records of a log, and the bytes of their frames. The error is the offset of the
+/// first damaged frame.
+fn index_of(log: &[u8]) -> Result<(Index, usize), usize> {
+    let (mut at, mut index, mut live) = (0, Index::default(), 0usize);
+    while at < log.len() {
+        let (key, place) = frame(log, at).ok_or(at)?;
+        let size = FRAME + key.len() + place.1;
+        let before = match place.1 {
+            0 => index.remove(key),
+            _ => index.insert(Box::from(key), place),
+        };
+        live += if place.1 == 0 { 0 } else { size };
+        live -= before.map_or(0, |(_, length): Place| FRAME + key.len() + length);
+        at += size;
+    }
+    Ok((index, live))
 }
 
 /// Returns the key of the frame at `at`, and the place of its value. Returns `None` if it is
@@ -583,11 +579,11 @@ mod tests {
     fn record_that_exceeds_a_frame_leaves_nothing_staged() {
         let mut store = Store::new().unwrap();
         store.put(&key(1), &1u64);
-        let staged = store.staged.bytes.clone();
+        let staged = store.staged.clone();
         store.put(&[7; 1 << 16], &1u64);
-        assert_eq!(store.staged.bytes, staged);
+        assert_eq!(store.staged, staged);
         store.remove(&[7; 1 << 16]);
-        assert_eq!(store.staged.bytes, staged);
+        assert_eq!(store.staged, staged);
         assert!(store.commit().is_err());
     }
 
@@ -612,8 +608,7 @@ mod tests {
             store.remove(&key(100 + turn));
             assert!(store.commit().is_err());
         }
-        assert_eq!(store.staged.frames.len(), 1);
-        assert!(store.staged.bytes.len() < 100);
+        assert!(store.staged.len() < 100);
         store.put(&key(1), &1000u64);
         store.limit = HALF_MOST;
         store.commit().unwrap();

@@ -108,7 +108,7 @@ impl CommandSequence {
 
     /// Sends ABRT after a watchdog timeout and allows time for a core dump.
     fn abort(&mut self) -> Effects {
-        self.stop_signal = ABRT;
+        self.aborts = true;
         match self.ending().abort_timeout {
             Some(span) => vec![
                 Effect::Tell(Event::ExtendTimeout(self.run, span)),
@@ -127,7 +127,8 @@ impl CommandSequence {
     }
 
     fn signal(&self, whom: Whom) -> Effects {
-        let mut effects = vec![Effect::Signal(whom, self.stop_signal)];
+        let number = if self.aborts { ABRT } else { self.live.stop_signal };
+        let mut effects = vec![Effect::Signal(whom, number)];
         if self.ending().hup {
             effects.push(Effect::Signal(whom, HUP));
         }

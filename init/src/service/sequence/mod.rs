@@ -50,20 +50,20 @@ enum Step {
     Last,
 }
 
-/// The command sequence of one run.
+/// The command sequence of one run. Skipped fields are in
+/// [`super::run_table::RunConstants`].
 #[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct CommandSequence {
     #[serde_with(skip_apply)]
     run: RunId,
+    #[serde(skip)]
     #[serde_with(skip_apply)]
-    plan: Plan,
-    #[serde_with(skip_apply)]
-    stop_signal: u8,
+    pub(super) plan: Arc<Plan>,
     /// The live settings at the start.
+    #[serde(skip)]
     #[serde_with(skip_apply)]
-    #[serde(default)]
-    live: Arc<Live>,
+    pub(super) live: Arc<Live>,
     #[serde_with(skip_apply)]
     step: Step,
     main_alive: bool,
@@ -102,6 +102,8 @@ pub(crate) struct CommandSequence {
     again: bool,
     /// True if the stop has taken too long.
     killed: bool,
+    /// True after a watchdog timeout: ABRT is the stop signal.
+    aborts: bool,
 }
 
 type Effects = Vec<Effect>;
@@ -111,8 +113,7 @@ impl CommandSequence {
     pub(crate) fn new(run: RunId, spec: &Run, live: &Arc<Live>) -> Self {
         CommandSequence {
             run,
-            plan: Plan::new(spec),
-            stop_signal: live.stop_signal,
+            plan: Arc::new(Plan::new(spec)),
             live: live.clone(),
             step: Step::Up,
             main_alive: false,
@@ -137,6 +138,7 @@ impl CommandSequence {
             cleaned: false,
             again: false,
             killed: false,
+            aborts: false,
         }
     }
 
@@ -511,8 +513,8 @@ pub(crate) enum Effect {
 
 /// The commands, and related settings.
 #[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Plan {
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Plan {
     #[serde_with(skip_apply)]
     kind: Kind,
     /// True if a oneshot stays up after its last command until it is stopped.
