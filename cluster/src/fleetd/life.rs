@@ -171,7 +171,7 @@ async fn handle_signals(
                 }
                 match check_startable(&fresh) {
                     Ok(()) => return Ok(true),
-                    Err(why) => log::error(format_args!("keeping the other settings: {why}")),
+                    Err(why) => log::error(format_args!("cannot apply the other new settings, keeping the old ones: {why}")),
                 }
             }
             _ = show.recv() => {

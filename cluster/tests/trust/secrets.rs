@@ -103,7 +103,7 @@ fn secrets_appear_in_no_output_and_no_core_dump() {
     });
 
     // Invalid configurations, one after the other.
-    let registered = || node.log("fleetd").matches("keeping the other settings").count();
+    let registered = || node.log("fleetd").matches("cannot apply the other new settings").count();
     node.put(
         "broken.key",
         &format!("-----BEGIN PRIVATE KEY-----\n{OF_A_KEY}\n-----END PRIVATE KEY-----\n"),

@@ -162,7 +162,10 @@ impl UnitRunner {
         self.refused = fault.lasting().or(self.refused.take());
         let fault = fault.to_string();
         if self.fault != fault {
-            log::error(format_args!("{fault}"));
+            match gone {
+                true => log::error(format_args!("init does not answer: {fault}")),
+                false => log::error(format_args!("{fault}")),
+            }
             self.fault = fault;
         }
     }

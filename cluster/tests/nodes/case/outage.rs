@@ -215,7 +215,7 @@ fn all_keys(cluster: &Cluster, conf: &str) {
     node.put("fleet.conf", &wrong);
     node.signal("fleetd", "HUP");
     until("fleetd logs the missing file", || {
-        node.log("fleetd").contains("keeping the other settings: /nowhere").then_some(())
+        node.log("fleetd").contains("keeping the old ones: /nowhere").then_some(())
     });
     assert_eq!((pids(), ready()), (before, was_ready));
     node.put("fleet.conf", &format!("{conf}token_limit=1\n"));
