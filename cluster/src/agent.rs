@@ -5,13 +5,13 @@
 mod end;
 mod shape;
 
-pub use end::{has_given_way, is_down, is_out};
+pub use end::{has_given_way, is_down, stays_down};
 pub use shape::{files, holds, is_of, is_put, keeps_what_runs, refusal, targets};
 
 use crate::desired::Desired;
 use crate::machine::MachineId;
 use crate::mutant::{Mutant, planted};
-use crate::placement::Seat;
+use crate::placement::Host;
 use crate::record::{Ended, ScheduleRecord, StateRecord, UnitRecord};
 use crate::requirement::Requirement;
 use crate::snapshot::{Content, Snapshot};
@@ -60,8 +60,8 @@ pub fn refuse_namesakes(goal: &mut Goal, before: &Goal) {
             let own = names(name, one);
             let turn = match was {
                 Some(was) if own.is_subset(&names(name, was)) => 0,
-                // The unit ran here under the same name at init, but has a new alias. A unit of
-                // group 0 may hold that alias already.
+                // The unit ran here under the same name at init, but has a new alias. A unit with
+                // turn 0 may already hold that alias.
                 Some(was) if target(name, one) == target(name, was) => 1,
                 _ => 2,
             };
@@ -85,7 +85,7 @@ pub fn refuse_namesakes(goal: &mut Goal, before: &Goal) {
 }
 
 /// Returns the unit's name at init.
-pub fn called(name: &UnitName, wanted: &Wanted) -> String {
+pub fn name_at_init(name: &UnitName, wanted: &Wanted) -> String {
     target(name, wanted)
 }
 
@@ -107,9 +107,9 @@ pub fn complaint<'a>(
     all.get(&Shape::of(name, wanted).file).map(String::as_str)
 }
 
-/// Returns true if other units of ours now own all of init's files under this unit's names. If this
-/// unit's present file is not exclusive, the unit with that file counts as another one.
-pub fn is_another(put: &SourceSet, goal: &Goal, name: &UnitName) -> bool {
+/// Returns true if each of init's files under this unit's names is the present file of another of
+/// our units. A new file that is not exclusive counts as another unit, even under the same name.
+pub fn is_file_of_another(put: &SourceSet, goal: &Goal, name: &UnitName) -> bool {
     let own = files(name);
     let runs = goal.iter().filter(|(_, one)| one.refusal.is_none());
     let others = runs.filter(|(other, one)| *other != name || !one.content.asks.exclusive);
@@ -132,7 +132,7 @@ pub type Goal = BTreeMap<UnitName, Wanted>;
 /// the unit stays as it was `before`.
 pub fn goal(snapshot: &Snapshot, me: &MachineId, before: &Goal) -> Goal {
     let mut goal = Goal::new();
-    let mut seat = Seat { machine: snapshot.machine(me).unwrap_or_default(), ..Seat::default() };
+    let mut host = Host { machine: snapshot.machine(me).unwrap_or_default(), ..Host::default() };
     let unreadable = snapshot.is_unreadable(me);
     for (name, told) in snapshot.schedules.get(me).into_iter().flatten() {
         let told = &told.record;
@@ -140,7 +140,7 @@ pub fn goal(snapshot: &Snapshot, me: &MachineId, before: &Goal) -> Goal {
             continue;
         }
         if let Some(wanted) = wanted(snapshot, name, told.desired, &told.hash, before) {
-            seat.scheduled.insert(name.clone(), wanted.content.asks.clone());
+            host.scheduled.insert(name.clone(), wanted.content.asks.clone());
             goal.insert(name.clone(), wanted);
         }
     }
@@ -167,9 +167,9 @@ pub fn goal(snapshot: &Snapshot, me: &MachineId, before: &Goal) -> Goal {
     };
     let asked: Vec<(UnitName, Arc<Requirement>)> =
         snapshot.globals_by_age().into_iter().filter_map(asks).collect();
-    seat.globals = seat.choose_globals(asked.iter().map(|(name, asks)| (name, asks)));
-    goal.extend(globals.into_iter().filter(|(name, _)| seat.globals.contains_key(name)));
-    goal.extend(kept_without_a_place(snapshot, me, seat, unreadable, before));
+    host.globals = host.choose_globals(asked.iter().map(|(name, asks)| (name, asks)));
+    goal.extend(globals.into_iter().filter(|(name, _)| host.globals.contains_key(name)));
+    goal.extend(kept_without_a_place(snapshot, me, host, unreadable, before));
     for name in &snapshot.withheld {
         if let (None, Some(one)) = (goal.get(name), before.get(name)) {
             goal.insert(name.clone(), one.clone());
@@ -205,7 +205,7 @@ fn asks_of_us(one: &Wanted, unread: bool) -> Arc<Requirement> {
 fn kept_without_a_place(
     snapshot: &Snapshot,
     me: &MachineId,
-    mut seat: Seat,
+    mut host: Host,
     unreadable: bool,
     before: &Goal,
 ) -> Goal {
@@ -221,17 +221,17 @@ fn kept_without_a_place(
     // Each kept unit counts as placed here when the others are checked. So a follower is kept only
     // with the unit that it follows.
     let asks = |(name, one): (&UnitName, &Wanted)| (name.clone(), one.content.asks.clone());
-    seat.scheduled.extend(kept.iter().map(asks));
-    let refused = |seat: &Seat, kept: &Goal| {
+    host.scheduled.extend(kept.iter().map(asks));
+    let refused = |host: &Host, kept: &Goal| {
         let mut all = kept.iter();
         let fits =
-            |name: &UnitName, one| seat.takes(me, name, &asks_of_us(one, unreadable)).is_ok();
+            |name: &UnitName, one| host.takes(me, name, &asks_of_us(one, unreadable)).is_ok();
         let one = all.find(|(name, one)| !fits(name, one));
         one.map(|(name, _)| name.clone())
     };
-    while let Some(name) = refused(&seat, &kept) {
+    while let Some(name) = refused(&host, &kept) {
         kept.remove(&name);
-        seat.scheduled.remove(&name);
+        host.scheduled.remove(&name);
     }
     kept
 }

@@ -8,7 +8,7 @@ use crate::key::{Keys, Subject};
 use crate::machine::{Machine, MachineId};
 use crate::move_order::Move;
 use crate::mutant::{Mutant, planted};
-use crate::placement::Seat;
+use crate::placement::Host;
 use crate::registry::{self, Epoch};
 use crate::scheduler::Scheduler;
 use crate::snapshot::Snapshot;
@@ -45,9 +45,10 @@ pub struct Engine {
     silence: Duration,
     /// Extends the grace of machines that come and go.
     flap_damping: FlapDamping,
-    /// Operations in one write that combines several groups.
+    /// Maximum number of operations in a write that combines several groups.
     room: usize,
-    /// Operations, and conditions, that etcd accepts in one transaction.
+    /// Maximum number of operations that etcd accepts in one transaction; the same limit applies to
+    /// conditions.
     most: usize,
     /// Units whose place and schedule disagreed in the last reading.
     astray: BTreeSet<UnitName>,
@@ -287,25 +288,25 @@ impl Engine {
         let restless = if planted(Mutant::NeverTired) { Duration::ZERO } else { restless };
         let silence = self.silence.saturating_sub(now);
         let patience = self.grace.saturating_add(restless).max(silence);
-        let seat = self.scheduler.seats().get(id);
+        let host = self.scheduler.hosts().get(id);
         let draining = self.snapshot.drains.contains_key(id);
         if let Some(key) = self.snapshot.unreadable_key(id) {
             // The machine is registered but unreadable: it keeps its units unless it is drained,
             // and gets no new ones.
-            let machine = seat.map(|seat| seat.machine.clone()).unwrap_or_default();
+            let machine = host.map(|host| host.machine.clone()).unwrap_or_default();
             let unread = Some(key.to_string());
             self.away.remove(id);
             self.scheduler
                 .set_machine(id, Some(Machine { away: true, draining, unread, ..machine }));
             return;
         }
-        let machine = match seat {
+        let machine = match host {
             // The metadata of the machine is known.
-            Some(Seat { machine, .. }) if !machine.metadata.is_empty() => {
+            Some(Host { machine, .. }) if !machine.metadata.is_empty() => {
                 let metadata = self.snapshot.laid_over(id, machine.metadata.clone());
                 Machine { metadata, ..machine.clone() }
             }
-            Some(seat) => seat.machine.clone(),
+            Some(host) => host.machine.clone(),
             // The registry places units on a machine that this engine has never seen.
             None if !self.grace.is_zero() || !silence.is_zero() => Machine::default(),
             None => return,

@@ -314,9 +314,9 @@ impl Follower {
         self.machine.as_ref().map_or_else(Goal::new, |me| agent::goal(snapshot, me, before))
     }
 
-    /// Reads everything and installs it. Returns the watch of later changes and the endpoint's
-    /// turn. The reading, which holds all units, is dropped here because the watch may run for
-    /// months.
+    /// Reads everything and installs it. Returns the watch of later changes, and the
+    /// [`Store::turn`] of the etcd member that serves it. The reading, which holds all units, is
+    /// dropped here because the watch may run for months.
     async fn begin(&mut self) -> Result<(Watch, usize), Fault> {
         let root = self.keys.root();
         let reading = match self.store.read(root).await {

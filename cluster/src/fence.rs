@@ -37,20 +37,20 @@ pub fn life(ttl: Duration) -> Duration {
     ttl - ttl / 50
 }
 
-/// Time after the last proof of the lease. From then on, a rebooted machine may judge that its
-/// previous run is silent: it waits for [`patience`], but by etcd's clock.
+/// Time after the last proof of the lease at which a rebooted machine may take over the key. It
+/// waits for [`patience`] by etcd's clock, which may run faster than ours.
 pub fn could_be_succeeded(ttl: Duration) -> Duration {
     patience(ttl) - ttl / 50
 }
 
-/// Grace period for a previously silent machine to renew its lease after a write. After it, the
-/// machine writes again.
+/// Time within which a machine that was silent for long must renew its lease after it has written
+/// its key. If the renewal takes longer, the machine writes the key again.
 pub fn renew_grace(ttl: Duration) -> Duration {
     key_settle_time(ttl) - ttl / 50
 }
 
-/// Time without a write to a key after which a successor may check the lease of its machine. By
-/// then a live machine has renewed the lease or written the key again.
+/// A successor checks the lease of a machine key only if the key was not written for this time. By
+/// then a live owner has renewed the lease or written the key again.
 pub fn key_settle_time(ttl: Duration) -> Duration {
     ttl / 4
 }
@@ -61,16 +61,16 @@ pub fn silence_limit(ttl: Duration) -> Duration {
     ttl / 2
 }
 
-/// How long a claim is valid: the last proof of its lease, and the granted time.
+/// The validity of a claim: the last proof of its lease, and the granted time of the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Worth {
+pub struct ClaimValidity {
     /// Time of the last proof; `None` if there was none.
     pub proof: Option<Duration>,
     /// `agent_ttl` at that time.
     pub ttl: Duration,
 }
 
-impl Worth {
+impl ClaimValidity {
     /// Returns true if the last proof is older than `part` of the lease.
     pub fn is_past(self, now: Duration, part: fn(Duration) -> Duration) -> bool {
         self.proof.is_none_or(|at| now.saturating_sub(at) > part(self.ttl))
@@ -78,8 +78,8 @@ impl Worth {
 
     /// Returns the value that expires first, for a claim that may be under either of two leases.
     #[must_use]
-    pub fn or_less(self, other: Worth) -> Worth {
-        let until = |one: &Worth| one.proof.map(|at| at + patience(one.ttl));
+    pub fn or_less(self, other: ClaimValidity) -> ClaimValidity {
+        let until = |one: &ClaimValidity| one.proof.map(|at| at + patience(one.ttl));
         std::cmp::min_by_key(self, other, until)
     }
 
@@ -96,15 +96,15 @@ impl Worth {
     }
 }
 
-/// How long etcd's members have to answer that they have no leader.
-pub fn asking(ttl: Duration) -> Duration {
+/// Timeout for etcd's members to answer whether they have a leader.
+pub fn members_timeout(ttl: Duration) -> Duration {
     ttl / 12
 }
 
 /// Time after the last proof when exclusive units are given up, even if etcd's members have not
 /// answered.
-pub fn unanswered(ttl: Duration) -> Duration {
-    patience(ttl) + asking(ttl)
+pub fn give_up_without_answer(ttl: Duration) -> Duration {
+    patience(ttl) + members_timeout(ttl)
 }
 
 /// Returns the watchdog interval of fleetd at init, so that a hanging fleetd is killed by the time
@@ -115,16 +115,18 @@ pub fn watched(ttl: Duration, left: Option<Duration>) -> Option<Duration> {
     left.map_or(Some(watch), |left| Some(left.min(watch)).filter(|watch| !watch.is_zero()))
 }
 
-/// Like [`asking`], for several claims. Ends at the earliest time at which one of their leases may
-/// have expired by any clock.
-pub fn asking_for(worths: &[Worth], now: Duration) -> Duration {
-    let each = worths.iter().map(|worth| asking(worth.ttl).min(worth.left(now, life)));
+/// Like [`members_timeout`], for several claims. Ends at the earliest time at which one of their
+/// leases may have expired by any clock.
+pub fn members_timeout_for(validities: &[ClaimValidity], now: Duration) -> Duration {
+    let each = validities
+        .iter()
+        .map(|validity| members_timeout(validity.ttl).min(validity.left(now, life)));
     each.min().unwrap_or_default()
 }
 
 /// The time that remains for the stop of exclusive units once they are given up.
 pub fn longest_stop(ttl: Duration) -> Duration {
-    (ttl - patience(ttl)).saturating_sub(asking(ttl)).saturating_sub(MARGIN)
+    (ttl - patience(ttl)).saturating_sub(members_timeout(ttl)).saturating_sub(MARGIN)
 }
 
 /// Checks that the unit stops within [`longest_stop`].
@@ -281,7 +283,7 @@ mod tests {
 
     #[test]
     fn or_less_returns_the_claim_that_expires_first() {
-        let of = |proof: Option<u64>, ttl| Worth {
+        let of = |proof: Option<u64>, ttl| ClaimValidity {
             proof: proof.map(Duration::from_secs),
             ttl: Duration::from_secs(ttl),
         };
@@ -310,10 +312,13 @@ mod tests {
     #[test]
     fn request_to_init_ends_with_the_lease() {
         let now = Duration::from_secs(100);
-        let of = |age| Worth { proof: Some(now - Duration::from_millis(age)), ttl: TTL };
+        let of = |age| ClaimValidity { proof: Some(now - Duration::from_millis(age)), ttl: TTL };
         for (age, asked) in [(20_000, 2_500), (26_900, 2_500), (28_400, 1_000), (29_400, 0)] {
-            assert_eq!(asking_for(&[of(age)], now), Duration::from_millis(asked), "{age}");
-            assert_eq!(asking_for(&[of(1_000), of(age)], now), Duration::from_millis(asked));
+            assert_eq!(members_timeout_for(&[of(age)], now), Duration::from_millis(asked), "{age}");
+            assert_eq!(
+                members_timeout_for(&[of(1_000), of(age)], now),
+                Duration::from_millis(asked)
+            );
         }
         let young = of(5_000);
         assert!(!young.is_past(young.end() - Duration::from_nanos(1), patience));
@@ -327,12 +332,12 @@ mod tests {
         assert_eq!(watched(TTL, Some(seconds(22))), Some(seconds(10)));
         assert_eq!(watched(TTL, Some(seconds(3))), Some(seconds(3)));
         assert_eq!(watched(TTL, Some(Duration::ZERO)), None);
-        assert!(unanswered(TTL) + longest_stop(TTL) + MARGIN <= TTL);
+        assert!(give_up_without_answer(TTL) + longest_stop(TTL) + MARGIN <= TTL);
     }
 
     #[test]
     fn longest_stop_fits_into_the_rest_of_the_lease() {
-        assert!(patience(TTL) + asking(TTL) + longest_stop(TTL) < TTL);
+        assert!(patience(TTL) + members_timeout(TTL) + longest_stop(TTL) < TTL);
         assert_eq!(longest_stop(TTL), Duration::from_secs(7));
         assert_eq!(longest_stop(Duration::from_secs(1)), Duration::ZERO);
     }

@@ -17,7 +17,7 @@ pub mod life;
 pub mod machine_lease;
 mod memory;
 pub mod metrics;
-pub mod persisted_identity;
+pub mod saved_state;
 mod shutdown_policy;
 pub mod trusted_keys;
 pub mod unit_runner;

@@ -7,8 +7,8 @@
 //! unit/NAME                   the unit file, as submitted
 //! desired/NAME                inactive, loaded or launched
 //! place/NAME                  the unit's machine; absent if it has none
-//! schedule/MACHINE/NAME       the same, for that machine alone to watch
-//! global/NAME                 a wanted global unit, for every machine to watch
+//! schedule/MACHINE/NAME       the unit's desired state and file hash, for its machine to watch
+//! global/NAME                 the same of a wanted global unit, for every machine to watch
 //! why/NAME                    why the unit is on no machine
 //! machine/ID                  a registered machine; bound to its lease
 //! metadata/ID/KEY             overrides the machine's own metadata

@@ -93,7 +93,8 @@ pub struct Machine {
     /// The machine does not answer and its grace is running: it keeps its units and gets no new
     /// ones.
     pub away: bool,
-    /// The key of the machine that cannot be read: it keeps its units and gets no new ones.
+    /// An unreadable key of the machine, if any. The machine then keeps its units and gets no new
+    /// ones.
     #[serde(default)]
     pub unread: Option<String>,
 }

@@ -34,7 +34,7 @@ impl Unit {
 
 /// A machine and the units on it.
 #[derive(Clone, Debug, Default)]
-pub struct Seat {
+pub struct Host {
     /// The machine's published record.
     pub machine: Machine,
     /// Units that the engine placed there.
@@ -119,7 +119,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl Seat {
+impl Host {
     /// The load of the machine: its number of units.
     pub fn load(&self) -> usize {
         self.scheduled.len() + self.globals.len()
@@ -152,7 +152,7 @@ impl Seat {
         }
         // This engine may never have received the metadata of a machine that does not answer.
         if !self.machine.away || planted(Mutant::AwayIsUnknown) {
-            self.keeps_metadata(asks)?;
+            self.meets_metadata(asks)?;
         }
         if let Some(peer) = asks.peers.iter().find(|peer| !self.has(peer)) {
             return Err(Refusal::Peer { peer: peer.clone() });
@@ -172,7 +172,7 @@ impl Seat {
     ///
     /// # Errors
     /// The first key of MachineMetadata that does not match.
-    pub fn keeps_metadata(&self, asks: &Requirement) -> Result<(), Refusal> {
+    pub fn meets_metadata(&self, asks: &Requirement) -> Result<(), Refusal> {
         for (key, wanted) in &asks.metadata {
             let has = self.machine.metadata.get(key);
             let kept = has.is_some_and(|has| wanted.contains(has));
@@ -195,7 +195,7 @@ impl Seat {
     /// # Errors
     /// A key of MachineMetadata that does not match, or a unit there that conflicts with it.
     pub fn takes_global(&self, name: &UnitName, asks: &Requirement) -> Result<(), Refusal> {
-        self.keeps_metadata(asks)?;
+        self.meets_metadata(asks)?;
         let mut others = self.scheduled.iter().chain(&self.globals);
         others.try_for_each(|(other, theirs)| match other == name {
             true => Ok(()),
@@ -218,7 +218,7 @@ impl Seat {
             let free = |(other, theirs): (&UnitName, &Arc<Requirement>)| {
                 conflict(name, asks, other, theirs).is_ok()
             };
-            let fits = unknown || self.keeps_metadata(asks).is_ok();
+            let fits = unknown || self.meets_metadata(asks).is_ok();
             if (fits || planted(Mutant::GlobalEverywhere))
                 && self.scheduled.iter().all(free)
                 && (unknown || chosen.iter().all(free))

@@ -154,7 +154,7 @@ impl WhyRecord {
     pub fn beyond(count: usize) -> String {
         match count.checked_sub(WhyRecord::MACHINES) {
             None | Some(0) => String::new(),
-            Some(more) => format!(" ({} of them are named, and {more} more)", WhyRecord::MACHINES),
+            Some(more) => format!(" ({} of them are listed, {more} are not)", WhyRecord::MACHINES),
         }
     }
 }

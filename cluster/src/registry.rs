@@ -49,8 +49,8 @@ pub fn create(
     create_signed(snapshot, name, file, None, desired, None)
 }
 
-/// Like [`create`], with a signature, and with the machines that take the file of a global unit
-/// `first`.
+/// Like [`create`], with a signature. `first` are the machines that take the file of a global unit
+/// first.
 pub fn create_signed(
     snapshot: &Snapshot,
     name: &UnitName,
@@ -221,7 +221,7 @@ pub fn align(snapshot: &Snapshot, epoch: Epoch, name: &UnitName) -> Option<Trans
             is_well = false;
         }
     }
-    let told = place.filter(|machine| !snapshot.is_told(machine, name));
+    let told = place.filter(|machine| !snapshot.is_scheduled_on(machine, name));
     if let Some((machine, kept)) = told.zip(snapshot.units.get(name)) {
         let desired = snapshot.desired_of(name);
         let record = ScheduleRecord::new(desired, kept.record.hash.clone());

@@ -51,7 +51,7 @@ pub struct Requirement {
     pub conflicts: Vec<String>,
     /// Patterns of units that it displaces.
     pub replaces: Vec<String>,
-    /// Runs on every machine that fits and is not scheduled.
+    /// The unit runs on every machine that meets its requirements; the engine does not place it.
     pub global: bool,
     /// Never runs on two machines at once, at the cost of availability.
     pub exclusive: bool,

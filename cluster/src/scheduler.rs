@@ -11,7 +11,7 @@ use crate::desired::Desired;
 use crate::machine::{Machine, MachineId};
 use crate::move_order::{Cause, Move, MoveOrder};
 use crate::mutant::{Mutant, planted};
-use crate::placement::{Refusal, Seat, Unit};
+use crate::placement::{Host, Refusal, Unit};
 use crate::requirement::Requirement;
 use crate::unit_name::UnitName;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +37,7 @@ pub struct Decision {
 #[derive(Clone, Debug, Default)]
 pub struct Scheduler {
     units: BTreeMap<UnitName, Unit>,
-    seats: BTreeMap<MachineId, Seat>,
+    hosts: BTreeMap<MachineId, Host>,
     /// Machines by load.
     by_load: BTreeSet<(usize, MachineId)>,
     /// Wanted global units, the oldest first.
@@ -72,7 +72,7 @@ impl Scheduler {
             }
             self.choose_globals();
         } else if let Some(machine) = &unit.machine {
-            self.sit(name, &unit.asks, machine);
+            self.put_on_host(name, &unit.asks, machine);
         }
         if unit.is_wanted(name) && unit.machine.is_none() {
             self.unplaced.insert(name.clone());
@@ -85,7 +85,7 @@ impl Scheduler {
 
     /// Adds or changes a machine, or removes it with `None`.
     pub fn set_machine(&mut self, id: &MachineId, machine: Option<Machine>) {
-        if self.seats.get(id).map(|seat| &seat.machine) == machine.as_ref() {
+        if self.hosts.get(id).map(|host| &host.machine) == machine.as_ref() {
             return;
         }
         self.freed = true;
@@ -94,15 +94,15 @@ impl Scheduler {
         let hit: Vec<(UnitName, Arc<Requirement>)> =
             hit.map(|(name, unit)| (name.clone(), unit.asks.clone())).collect();
         self.dirty.extend(hit.iter().map(|(name, _)| name.clone()));
-        if let Some(old) = self.seats.remove(id) {
+        if let Some(old) = self.hosts.remove(id) {
             self.by_load.remove(&(old.load(), id.clone()));
         }
         let Some(machine) = machine else { return };
         let scheduled = hit.into_iter().collect();
-        let mut seat = Seat { machine, scheduled, globals: BTreeMap::new() };
-        seat.globals = seat.choose_globals(by_age(&self.globals));
-        self.by_load.insert((seat.load(), id.clone()));
-        self.seats.insert(id.clone(), seat);
+        let mut host = Host { machine, scheduled, globals: BTreeMap::new() };
+        host.globals = host.choose_globals(by_age(&self.globals));
+        self.by_load.insert((host.load(), id.clone()));
+        self.hosts.insert(id.clone(), host);
     }
 
     /// All units with their machines.
@@ -111,8 +111,8 @@ impl Scheduler {
     }
 
     /// All machines with their units.
-    pub fn seats(&self) -> &BTreeMap<MachineId, Seat> {
-        &self.seats
+    pub fn hosts(&self) -> &BTreeMap<MachineId, Host> {
+        &self.hosts
     }
 
     /// Returns true if there is nothing to decide.
@@ -170,10 +170,10 @@ impl Scheduler {
     /// Returns each machine's reason not to have the unit.
     pub fn refusals(&self, name: &UnitName) -> Refusals {
         let Some(unit) = self.units.get(name) else { return Refusals::new() };
-        let told = |(id, seat): (&MachineId, &Seat)| {
-            seat.takes(id, name, &unit.asks).err().map(|refusal| (id.clone(), refusal))
+        let told = |(id, host): (&MachineId, &Host)| {
+            host.takes(id, name, &unit.asks).err().map(|refusal| (id.clone(), refusal))
         };
-        self.seats.iter().filter_map(told).collect()
+        self.hosts.iter().filter_map(told).collect()
     }
 
     /// Takes the units of `waiting` that cannot stay, and their followers, off their machines.
@@ -185,7 +185,7 @@ impl Scheduler {
             let from = unit.machine.take();
             let (asks, wanted) = (unit.asks.clone(), unit.is_wanted(&name));
             if let Some(machine) = &from {
-                self.stand_up(&name, &asks, machine);
+                self.remove_from_host(&name, &asks, machine);
             }
             if wanted {
                 self.unplaced.insert(name.clone());
@@ -204,14 +204,14 @@ impl Scheduler {
         if !unit.is_wanted(name) {
             return Some(Cause::Inactive);
         }
-        let Some(seat) = self.seats.get(machine) else {
+        let Some(host) = self.hosts.get(machine) else {
             return Some(Cause::Gone(machine.clone()));
         };
-        let uneven = |(load, _): &(usize, MachineId)| load + 1 < seat.load();
+        let uneven = |(load, _): &(usize, MachineId)| load + 1 < host.load();
         if planted(Mutant::EvensOut) && self.by_load.first().is_some_and(uneven) {
             return Some(Cause::Unplaced);
         }
-        let refusal = seat.takes(machine, name, &unit.asks).err()?;
+        let refusal = host.takes(machine, name, &unit.asks).err()?;
         Some(Cause::Refused(machine.clone(), refusal))
     }
 
@@ -223,11 +223,11 @@ impl Scheduler {
         }
         let asks = unit.asks.clone();
         let takes = |id: &&MachineId| {
-            self.seats.get(*id).is_some_and(|seat| seat.takes(id, name, &asks).is_ok())
+            self.hosts.get(*id).is_some_and(|host| host.takes(id, name, &asks).is_ok())
         };
         let mut best = self.by_load.iter().map(|(_, id)| id);
         let Some(id) = best.find(takes).cloned() else { return false };
-        self.sit(name, &asks, &id);
+        self.put_on_host(name, &asks, &id);
         self.unplaced.remove(name);
         if let Some(unit) = self.units.get_mut(name) {
             unit.machine = Some(id.clone());
@@ -244,37 +244,37 @@ impl Scheduler {
         let followers = self.followers.get(name.as_str()).into_iter().flatten();
         hit.extend(followers.filter(|follower| self.unplaced.contains(*follower)).cloned());
         let Some(unit) = self.units.get(name) else { return hit };
-        let seat = unit.machine.as_ref().and_then(|machine| self.seats.get(machine));
-        if let Some(seat) = seat.filter(|_| !unit.asks.replaces.is_empty()) {
+        let host = unit.machine.as_ref().and_then(|machine| self.hosts.get(machine));
+        if let Some(host) = host.filter(|_| !unit.asks.replaces.is_empty()) {
             let away = |other: &&UnitName| *other != name && unit.asks.drives_away(other.as_str());
-            hit.extend(seat.scheduled.keys().filter(away).cloned());
+            hit.extend(host.scheduled.keys().filter(away).cloned());
         }
         hit
     }
 
-    fn sit(&mut self, name: &UnitName, asks: &Arc<Requirement>, machine: &MachineId) {
-        self.reseat(machine, |seat| {
-            seat.scheduled.insert(name.clone(), asks.clone());
+    fn put_on_host(&mut self, name: &UnitName, asks: &Arc<Requirement>, machine: &MachineId) {
+        self.change_host(machine, |host| {
+            host.scheduled.insert(name.clone(), asks.clone());
         });
     }
 
-    fn stand_up(&mut self, name: &UnitName, _: &Requirement, machine: &MachineId) {
+    fn remove_from_host(&mut self, name: &UnitName, _: &Requirement, machine: &MachineId) {
         self.freed = true;
-        self.reseat(machine, |seat| {
-            seat.scheduled.remove(name);
+        self.change_host(machine, |host| {
+            host.scheduled.remove(name);
         });
     }
 
     /// Changes the units of a machine, then updates its global units and its place in the order by
     /// load.
-    fn reseat(&mut self, machine: &MachineId, change: impl FnOnce(&mut Seat)) {
-        let Some(seat) = self.seats.get_mut(machine) else { return };
-        self.by_load.remove(&(seat.load(), machine.clone()));
-        change(seat);
-        let globals = seat.choose_globals(by_age(&self.globals));
-        let changed = globals.keys().ne(seat.globals.keys());
-        let old = std::mem::replace(&mut seat.globals, globals);
-        self.by_load.insert((seat.load(), machine.clone()));
+    fn change_host(&mut self, machine: &MachineId, change: impl FnOnce(&mut Host)) {
+        let Some(host) = self.hosts.get_mut(machine) else { return };
+        self.by_load.remove(&(host.load(), machine.clone()));
+        change(host);
+        let globals = host.choose_globals(by_age(&self.globals));
+        let changed = globals.keys().ne(host.globals.keys());
+        let old = std::mem::replace(&mut host.globals, globals);
+        self.by_load.insert((host.load(), machine.clone()));
         if changed {
             self.freed = true;
             for name in old.keys() {
@@ -286,9 +286,9 @@ impl Scheduler {
     /// Chooses the global units of every machine again after the set of globals changed.
     fn choose_globals(&mut self) {
         self.freed = true;
-        let machines: Vec<MachineId> = self.seats.keys().cloned().collect();
+        let machines: Vec<MachineId> = self.hosts.keys().cloned().collect();
         for machine in machines {
-            self.reseat(&machine, |_| ());
+            self.change_host(&machine, |_| ());
         }
     }
 
@@ -309,7 +309,7 @@ impl Scheduler {
         self.unplaced.remove(name);
         self.dirty.remove(name);
         if let Some(machine) = &old.machine {
-            self.stand_up(name, &old.asks, machine);
+            self.remove_from_host(name, &old.asks, machine);
         }
         if self.globals.remove(&(old.since, name.clone())).is_some() {
             self.choose_globals();

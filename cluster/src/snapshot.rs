@@ -10,7 +10,7 @@ use crate::key::{Keys, Subject};
 use crate::machine::{Machine, MachineId};
 use crate::mutant::{Mutant, planted};
 use crate::native_unit::{self, Native};
-use crate::placement::Seat;
+use crate::placement::Host;
 use crate::placement::Unit;
 use crate::record::{
     ClaimRecord, ClusterRecord, DesiredRecord, Leader, MachineRecord, MetadataRecord, PlaceRecord,
@@ -296,7 +296,7 @@ impl Snapshot {
     }
 
     /// Returns true if the unit is in the machine's schedule.
-    pub fn is_told(&self, machine: &MachineId, name: &UnitName) -> bool {
+    pub fn is_scheduled_on(&self, machine: &MachineId, name: &UnitName) -> bool {
         self.schedules.get(machine).is_some_and(|told| told.contains_key(name))
     }
 
@@ -306,7 +306,8 @@ impl Snapshot {
             told.keys().filter(move |name| self.place_of(name) != Some(machine))
         });
         let placed = self.places.iter();
-        let untold = placed.filter(|(name, kept)| !self.is_told(&kept.record.machine, name));
+        let untold =
+            placed.filter(|(name, kept)| !self.is_scheduled_on(&kept.record.machine, name));
         told.chain(untold.map(|(name, _)| name)).cloned().collect()
     }
 
@@ -345,7 +346,7 @@ impl Snapshot {
     }
 
     /// The machine with its scheduled units, and its global units chosen as the agent does.
-    pub fn seat(&self, id: &MachineId) -> Seat {
+    pub fn host(&self, id: &MachineId) -> Host {
         let asks = |name: &UnitName, told: &Kept<ScheduleRecord>| {
             let wished = told.record.desired != Desired::Inactive && !name.is_template();
             let content = self.units.get(name).filter(|_| wished)?;
@@ -354,11 +355,11 @@ impl Snapshot {
         let told = self.schedules.get(id).into_iter().flatten();
         let scheduled = told.filter_map(|(name, told)| asks(name, told)).collect();
         let machine = self.machine(id).unwrap_or_default();
-        let mut seat = Seat { machine, scheduled, ..Seat::default() };
+        let mut host = Host { machine, scheduled, ..Host::default() };
         let globals = self.globals_by_age();
         let globals: Vec<_> = globals.into_iter().filter_map(|(n, told)| asks(n, told)).collect();
-        seat.globals = seat.choose_globals(globals.iter().map(|(name, asks)| (name, asks)));
-        seat
+        host.globals = host.choose_globals(globals.iter().map(|(name, asks)| (name, asks)));
+        host
     }
 
     /// The machine with overridden metadata, or `None` if it is not registered.

@@ -37,7 +37,8 @@ pub struct Unit {
     /// writes nothing. An extension.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instead_of: Option<String>,
-    /// PUT: the desired state that must still be stored, likewise. An extension.
+    /// PUT: the desired state that must still be stored; otherwise the server answers 412 and
+    /// writes nothing. An extension.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instead_of_state: Option<String>,
     /// The file that a running rollout restores if it fails; ignored in a PUT. An extension.

@@ -5,7 +5,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stdout,
-    reason = "a test ends where it is surprised"
+    reason = "a panic fails the test"
 )]
 
 mod history;
@@ -168,11 +168,14 @@ fn rounds(count: u64, daemons: usize, reads: bool, faults: &[Fault]) {
         }
         let all = count * CLIENTS * DEEDS;
         println!(
-            "{all} requests, {unknown} without an answer, {} pieces bitten",
+            "{all} requests, {unknown} without an answer, {} chunks changed by a fault",
             clock.wire.bitten()
         );
-        assert!(faults.is_empty() || clock.wire.bitten() > 0, "no fault was felt");
-        assert!(unknown < usize::try_from(all).unwrap() / 4, "{unknown} answers tell too little");
+        assert!(faults.is_empty() || clock.wire.bitten() > 0, "no chunk was changed by a fault");
+        assert!(
+            unknown < usize::try_from(all).unwrap() / 4,
+            "{unknown} unknown results are too many for a check"
+        );
     });
 }
 
@@ -250,13 +253,19 @@ fn impossible_history_is_detected() {
     let put = at(Deed::Put(1, 0), Outcome::Made, 1, 2);
     let shown = |state, asked| at(Deed::Get, Outcome::Shown(state), asked, asked + 1);
     assert!(holds(&[put, shown(Some((1, 0)), 3)], true));
-    assert!(!holds(&[put, shown(None, 3)], true), "what was made is there");
+    assert!(!holds(&[put, shown(None, 3)], true), "a created unit exists until it is destroyed");
     let lost = Operation { outcome: Outcome::Unknown, ..put };
-    assert!(holds(&[lost, shown(None, 3), shown(Some((1, 0)), 5)], true), "it was late");
-    assert!(!holds(&[lost, shown(Some((1, 0)), 3), shown(None, 5)], true), "it is not taken back");
+    assert!(
+        holds(&[lost, shown(None, 3), shown(Some((1, 0)), 5)], true),
+        "the PUT may land between the two reads"
+    );
+    assert!(
+        !holds(&[lost, shown(Some((1, 0)), 3), shown(None, 5)], true),
+        "a PUT that landed is not undone"
+    );
     let gone = |asked| at(Deed::Delete, Outcome::Done, asked, asked + 1);
-    assert!(!holds(&[put, gone(3), gone(5)], true), "it went once");
+    assert!(!holds(&[put, gone(3), gone(5)], true), "a unit is destroyed only once");
     assert!(holds(&[put, gone(3), gone(5)], false));
     let both = [put, at(Deed::Delete, Outcome::Done, 3, 9), at(Deed::Wish(2), Outcome::Done, 4, 8)];
-    assert!(holds(&both, true), "the wish came first");
+    assert!(holds(&both, true), "the desired state was set before the delete");
 }

@@ -5,7 +5,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test ends where it is surprised"
+    reason = "a panic fails the test"
 )]
 
 mod hostile;
@@ -67,9 +67,9 @@ fn request_with_a_false_body_length_is_refused() {
     stream.write_all(half.as_bytes()).unwrap();
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     assert!(Reply::read(&mut stream).is_none_or(|reply| reply.status == 400));
-    assert_eq!(stand.get("/fleet/v1/units").body, "{}", "half a body makes nothing");
+    assert_eq!(stand.get("/fleet/v1/units").body, "{}", "an incomplete body creates no unit");
     let grown = memory().saturating_sub(before);
-    assert!(grown < MOST_GROWN, "{grown} bytes are kept of them");
+    assert!(grown < MOST_GROWN, "the server keeps {grown} bytes of these bodies");
 }
 
 #[test]
@@ -83,10 +83,10 @@ fn endless_body_is_refused_at_the_size_limit() {
     while sent < 64 * LARGEST_BODY && stream.write_all(&chunk).is_ok() {
         sent += chunk.len();
     }
-    assert!(sent < 8 * LARGEST_BODY, "it is not read on: {sent} bytes went");
+    assert!(sent < 8 * LARGEST_BODY, "the server read {sent} bytes of an endless body");
     let reply = Reply::read(&mut stream);
     assert!(reply.is_none_or(|reply| reply.status == 413));
     let grown = memory().saturating_sub(before);
-    assert!(grown < MOST_GROWN, "{grown} bytes are kept of it");
+    assert!(grown < MOST_GROWN, "the server keeps {grown} bytes of this body");
     assert_eq!(stand.get("/healthz").status, 200);
 }

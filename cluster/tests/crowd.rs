@@ -11,7 +11,7 @@
 )]
 
 #[path = "bench/machine.rs"]
-#[allow(dead_code, reason = "what is measured there is not all measured here")]
+#[allow(dead_code, reason = "this test uses a part of it")]
 mod machine;
 mod machines;
 mod member;
@@ -127,10 +127,10 @@ async fn one_more(etcd: &Etcd, cache: &EtcdCache, crowd: &Crowd, units: usize, m
     let looks: Vec<u64> = looks().iter().zip(&looked).map(|(now, then)| now - then).collect();
     let looked: Vec<u64> = looks.into_iter().filter(|looks| *looks > 0).collect();
     println!("one change: {written} revisions, {reads} readings, {told} bytes of {all}");
-    println!("looks at what was told, of each machine that looked: {looked:?}");
+    println!("reconciliations of each machine that reconciled: {looked:?}");
     // The machine that got the unit, unless it is the real one; all others ignored the event.
-    assert!(looked.len() <= 1, "{looked:?} looks of machines that it does not concern");
-    assert!(looked.iter().all(|looks| *looks <= 4), "{looked:?} looks for one change");
+    assert!(looked.len() <= 1, "other machines reconciled too: {looked:?}");
+    assert!(looked.iter().all(|looks| *looks <= 4), "{looked:?} reconciliations for one change");
     assert!(written <= 4, "{written} revisions for one change");
     assert!(told < 0.25 * (all * machines) as f64, "{told} bytes for one change of {all}");
 }
@@ -177,19 +177,22 @@ fn many_units_on_many_machines_cost_etcd_little() {
         println!(
             "{units} units on {machines} machines are launched after {took:?}, {each:.2} revisions each"
         );
-        println!("all machines together took {busy:?} of a processor by then");
+        println!("all machines have used {busy:?} of CPU time");
         assert!(each <= 5.0, "{each} revisions a unit: its own, its place, its states");
         let most = units.div_ceil(machines) + 1;
-        assert!(snapshot.schedules.values().all(|of| of.len() <= most), "least loaded first");
+        assert!(
+            snapshot.schedules.values().all(|of| of.len() <= most),
+            "a machine has more units than its share"
+        );
         is_quiet(&cache, &crowd, real.as_ref(), machines).await;
         one_more(&etcd, &cache, &crowd, units, machines).await;
         assert!(
             crowd.metrics.iter().all(|metrics| metrics.reconciled() > 0),
-            "each had its first look"
+            "a machine has never reconciled"
         );
         let (all, slow) = decisions(&crowd, real.as_ref());
         println!("{all} decisions of engines, {slow} took longer than a second");
-        assert!(all >= units as u64 / 20, "an engine led, and was asked");
+        assert!(all >= units as u64 / 20, "{all} decisions are too few: no engine has led");
         assert!(slow * 10 <= all, "{slow} of {all} decisions took longer than a second");
         let size = etcd.client().await.status().await.unwrap().db_size();
         // Two hundred MB for ten thousand units, plus an empty machine.
@@ -225,7 +228,9 @@ fn machines_that_boot_together_are_all_registered_within_a_minute() {
         };
         let took = when(&cache, "all are back", MINUTE, booted).await;
         let leases = counted(etcd.address(), GRANTED) - before;
-        println!("{count} machines are back after {took:?}, {leases} leases were asked for");
+        println!(
+            "{count} machines are registered again after {took:?}, with {leases} lease requests"
+        );
         // Each machine requests a lease, and the leader one more. A machine that was too slow to
         // renew requests another. No machine may request leases while it waits for its own key, or
         // in each lost election.

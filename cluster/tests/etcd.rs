@@ -76,7 +76,11 @@ fn unresponsive_etcd_member_is_replaced_by_the_next_one() {
             for n in 0..20 {
                 put(&store, &n.to_string()).await;
             }
-            assert_eq!(store.turn(), second, "one that answers is kept: {dead}");
+            assert_eq!(
+                store.turn(),
+                second,
+                "the store leaves a member that answers, after {dead}"
+            );
         }
     });
 }
@@ -94,7 +98,7 @@ fn write_conditional_on_no_newer_key_fails_beside_one_in_etcd_and_in_memory() {
                 store.commit(&write.put(format!("{ROOT}seen"), b"x".to_vec())).await.unwrap()
             };
             let elsewhere = put(&store, "unit").await;
-            assert!(lands(elsewhere - 1).await.is_some(), "nothing is there at all");
+            assert!(lands(elsewhere - 1).await.is_some(), "no key exists under the prefix");
             let first = put(&store, "unit/a").await;
             assert!(lands(first - 1).await.is_none());
             assert!(lands(first).await.is_some());
@@ -135,7 +139,7 @@ fn deposed_etcd_leader_that_missed_the_election_renews_no_lease() {
                     break 'found at;
                 }
             }
-            assert!(Instant::now() < end, "none of them leads");
+            assert!(Instant::now() < end, "no member leads");
             tokio::task::yield_now().await;
         };
         // This timeout is shorter than an election of etcd.
@@ -151,7 +155,7 @@ fn deposed_etcd_leader_that_missed_the_election_renews_no_lease() {
         assert!(matches!(alone, Err(Fault::Unavailable(_))), "{alone:?}");
         let end = Instant::now() + 2 * PATIENCE;
         while store.keep_alive(lease.id).await != Ok(true) {
-            assert!(Instant::now() < end, "it is not kept alive any more");
+            assert!(Instant::now() < end, "the lease is not renewed after the election");
             tokio::task::yield_now().await;
         }
     });
@@ -211,7 +215,7 @@ fn write_access_of_other_programs_to_etcd_is_detected() {
         let store = Store::etcd(EtcdConfig { user, ..etcd.config() }).unwrap();
         let end = Instant::now() + PATIENCE;
         while !store.read(ROOT).await.is_err_and(|fault| fault.is_denied()) {
-            assert!(Instant::now() < end, "a part is no answer");
+            assert!(Instant::now() < end, "a user who may read only a part gets an answer");
             tokio::task::yield_now().await;
         }
         for (name, is_root) in [("root", true), ("m1", false)] {

@@ -42,7 +42,7 @@ async fn make(cache: &EtcdCache, number: u32) -> bool {
 async fn when_made(cache: &EtcdCache, number: u32) {
     let end = Instant::now() + PATIENCE;
     while !make(cache, number).await {
-        assert!(Instant::now() < end, "unit {number} in vain");
+        assert!(Instant::now() < end, "unit {number} cannot be created");
         tokio::task::yield_now().await;
     }
     let mut snapshots = cache.changes();
@@ -84,7 +84,7 @@ fn etcd_restored_to_an_older_state_is_not_accepted() {
             etcd.give_disk(past);
             etcd.again();
             fault(&cache, "etcd is at revision").await;
-            assert_eq!(knows(&cache), 5, "what was known stays, {past}");
+            assert_eq!(knows(&cache), 5, "the cache keeps its contents, disk {past}");
             etcd.kill();
             etcd.give_disk("now");
             etcd.again();
@@ -145,7 +145,7 @@ fn etcd_member_that_lost_its_disk_removes_no_unit_and_rejoins() {
         assert_eq!(tokio::time::timeout(PATIENCE, fewest).await.unwrap().unwrap(), 5);
         let end = Instant::now() + PATIENCE;
         while back.read(ROOT).await.map(|read| read.entries.len()) != Ok(14) {
-            assert!(Instant::now() < end, "the member that was put back has not all of it");
+            assert!(Instant::now() < end, "the restored member does not have all keys");
             tokio::task::yield_now().await;
         }
     });
@@ -202,10 +202,10 @@ fn full_etcd_refuses_writes_and_keeps_its_contents() {
             assert!(answers.len() < 100, "{answers:?}");
             answers.push(store.commit(&fill).await);
         }
-        assert!(!make(&cache, 2).await, "a write is refused");
-        assert_eq!(store.keep_alive(lease.id).await, Ok(true), "a sign of life is none");
+        assert!(!make(&cache, 2).await, "a full etcd accepted a write");
+        assert_eq!(store.keep_alive(lease.id).await, Ok(true), "a renewal needs no space");
         assert_eq!(knows(&cache), 1);
-        assert_eq!(cache.read().await.unwrap().units.len(), 1, "it is read");
+        assert_eq!(cache.read().await.unwrap().units.len(), 1, "a full etcd can be read");
         let mut client = etcd.client().await;
         let revision = store.read(ROOT).await.unwrap().revision;
         client.compact(revision, None).await.unwrap();
@@ -242,7 +242,7 @@ fn reading_in_several_pages_is_of_one_revision() {
         let mut seen = std::collections::BTreeSet::new();
         let end = Instant::now() + PATIENCE;
         while seen.len() <= 10 {
-            assert!(Instant::now() < end, "there are writes between: {}", seen.len());
+            assert!(Instant::now() < end, "too few writes between the readings: {}", seen.len());
             let reading = store.read(ROOT).await.unwrap();
             assert_eq!(reading.entries.len(), keys.len());
             let value = |at: usize| reading.entries[at].value.clone();
@@ -284,8 +284,8 @@ fn failing_wire_to_etcd_loses_no_change() {
             // Creates a unit while no event arrives.
             when_made(&own, 10 + u32::try_from(turn).unwrap()).await;
             fault(&cache, "did not answer within").await;
-            assert_eq!(knows(&cache), turn + 1, "{failing:?}: what was known stays");
-            assert!(wire.bitten() > bitten, "{failing:?} touched nothing");
+            assert_eq!(knows(&cache), turn + 1, "{failing:?}: the cache keeps its contents");
+            assert!(wire.bitten() > bitten, "{failing:?} changed no chunk");
             wire.set(wire::Fault::None);
             let seen = snapshots.wait_for(all(turn + 2));
             tokio::time::timeout(PATIENCE, seen).await.unwrap().unwrap();
@@ -303,7 +303,7 @@ fn failing_wire_to_etcd_loses_no_change() {
             let seen = snapshots.wait_for(all(5 + 10 * (turn + 1)));
             tokio::time::timeout(PATIENCE, seen).await.unwrap().unwrap();
         }
-        println!("{missed} of 20 changes came while the wire was broken");
+        println!("{missed} of 20 changes were made while the cache reported a fault");
     });
 }
 
@@ -329,7 +329,7 @@ fn two_addresses_of_one_member_without_a_leader_are_no_majority() {
             let lease = store.grant(Duration::from_secs(120)).await.unwrap();
             let end = Instant::now() + PATIENCE;
             while store.keep_alive(lease.id).await != Ok(true) {
-                assert!(Instant::now() < end, "no sign of life");
+                assert!(Instant::now() < end, "the lease is not renewed");
                 tokio::task::yield_now().await;
             }
             assert!(!store.is_leaderless(PATIENCE).await, "it has a leader");
@@ -337,10 +337,19 @@ fn two_addresses_of_one_member_without_a_leader_are_no_majority() {
         wire.set(wire::Fault::HoldsAll);
         let end = Instant::now() + PATIENCE;
         while !most.is_leaderless(Duration::from_secs(1)).await {
-            assert!(Instant::now() < end, "two of three members do not say it");
+            assert!(
+                Instant::now() < end,
+                "two of three members do not report that they have no leader"
+            );
             tokio::task::yield_now().await;
         }
-        assert!(!one.is_leaderless(Duration::from_secs(1)).await, "one of three members says it");
-        assert!(!stranger.is_leaderless(PATIENCE).await, "who they are was never learnt");
+        assert!(
+            !one.is_leaderless(Duration::from_secs(1)).await,
+            "the answer of one of three members is no majority"
+        );
+        assert!(
+            !stranger.is_leaderless(PATIENCE).await,
+            "a store without a member list accepts no majority"
+        );
     });
 }

@@ -319,13 +319,13 @@ fn revoked_lease_is_granted_again() {
     for _ in 0..3 {
         let before = registered();
         let pid = node.pid("everywhere");
-        assert!(end_leases(&node.url()) > 0, "the machine's, and the engine's where it leads");
+        assert!(end_leases(&node.url()) > 0, "no lease was revoked");
         until("it is registered again", || (registered() > before).then_some(()));
         until("both are told as running", || {
             let (_, listed) = node.try_fleetctl(&["list-units", "--no-legend"]);
             (listed.matches("running").count() == 2).then_some(())
         });
-        assert_eq!(node.pid("everywhere"), pid, "nothing global stops for it");
+        assert_eq!(node.pid("everywhere"), pid, "a global unit was stopped");
     }
     assert_eq!(node.begins("everywhere"), 1);
 }

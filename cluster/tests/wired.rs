@@ -9,14 +9,14 @@
 )]
 
 mod busy;
+mod fake_init;
 mod member;
-mod told;
 mod wire;
 
 use busy::Busy;
 use cluster::clock::Clock;
 use cluster::desired::Desired;
-use cluster::fleetd::persisted_identity::Recalled;
+use cluster::fleetd::saved_state::Recalled;
 use cluster::key::{Keys, Subject};
 use cluster::machine::MachineId;
 use cluster::record::{ClaimRecord, encode};
@@ -26,13 +26,13 @@ use cluster::transaction::Transaction;
 use cluster::unit_file::UnitFile;
 use cluster::unit_name::UnitName;
 use etcd_client::{LeaseGrantOptions, PutOptions};
+use fake_init::{FakeInit, Fleetd};
 use groundstate_units::control::source_set::SourceSet;
 use member::{Etcd, PATIENCE, run, when_there};
 use nix::sys::signal::Signal;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
-use told::{Fleetd, Told};
 use wire::{Fault, Wire};
 
 /// `agent_ttl`
@@ -45,7 +45,7 @@ const ALL: [&str; 3] = ["a.service", "g.service", "l.service"];
 struct Machine {
     own: &'static str,
     wire: Wire,
-    init: Arc<Told>,
+    init: Arc<FakeInit>,
     fleetd: Fleetd,
 }
 
@@ -59,7 +59,7 @@ impl Machine {
         let wire = Wire::open(vec![("127.0.0.1:0".parse().unwrap(), etcd.address())], None);
         let endpoints = vec![format!("http://{}", wire.addresses[0])];
         let store = Store::etcd(EtcdConfig { endpoints, ..etcd.impatient() }).unwrap();
-        let (init, clock) = (Told::new(), (lease, Clock::system()));
+        let (init, clock) = (FakeInit::new(), (lease, Clock::system()));
         let fleetd = Fleetd::begin_as(own, &store, &init, Recalled::default(), clock);
         let machine = Machine { own, wire, init, fleetd };
         machine.sees("it is there", |snapshot| snapshot.machines.contains_key(&id(own))).await;
@@ -201,11 +201,11 @@ async fn starts_while_the_leader_is_cut_off(fault: Fault) {
     leads.wire.set(fault);
     other.puts("new.service", "MachineID=m2").await;
     other.has(&[ALL[1], "new.service"]).await;
-    assert!(by("m2")(&other.fleetd.cache.snapshot()), "{fault:?}: who leads?");
+    assert!(by("m2")(&other.fleetd.cache.snapshot()), "{fault:?}: m2 does not lead");
     assert!(leads.wire.bitten() > 0, "{fault:?} touched nothing");
     assert_eq!(*leads.init.set.borrow(), before, "{fault:?}");
     leads.wire.set(Fault::None);
-    leads.sees("it hears of it", by("m2")).await;
+    leads.sees("m1 sees the new leader", by("m2")).await;
     leads.is_whole(&before, &format!("{fault:?}")).await;
     leads.fleetd.crash();
     other.fleetd.crash();
@@ -260,7 +260,7 @@ fn lease_id_reassigned_to_another_client_proves_no_claim() {
             let claim = snapshot.claim_of(&name_of("x.service"), &id("m1"));
             there && claim.is_some_and(|kept| kept.lease != lease)
         };
-        machine.sees("it has a lease of its own, and the claim by that", has_its_own).await;
+        machine.sees("it has its own lease and a claim bound to it", has_its_own).await;
         machine.has(&["a.service", "x.service"]).await;
     });
 }

@@ -30,7 +30,7 @@ pub fn has_given_way(unit: Option<&UnitStatus>) -> bool {
 }
 
 /// Returns true if the unit does not run and init will not start it by itself.
-pub fn is_out(unit: Option<&UnitStatus>) -> bool {
+pub fn stays_down(unit: Option<&UnitStatus>) -> bool {
     is_down(unit) && unit.is_none_or(|unit| !unit.needed)
 }
 

@@ -66,8 +66,8 @@ impl Answer {
 
     /// 403: the etcd user of this fleetd may not write that.
     pub fn not_ours_to_write() -> Answer {
-        let words = "the etcd user of this fleetd has no right to write that: ask a fleetd that has it, \
-                     such as the one of an engine";
+        let words = "the etcd user of this fleetd has no right to write that: send the request to \
+                     a fleetd whose etcd user has the role fleet-engine";
         Answer::refusal(403, words)
     }
 

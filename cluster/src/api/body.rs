@@ -10,14 +10,14 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Maximum size of a body. A client may escape each byte of a unit with six bytes, as fleet's
-/// writes `\u0026` for `&`. The largest unit then takes 1.5 MiB, without the names of its options.
+/// Maximum size of a body. A client may escape each byte of a unit with six bytes: fleet's client
+/// sends `\u0026` for `&`. The largest unit then takes 1.5 MiB, without the names of its options.
 pub const LARGEST_BODY: usize = 2 * 1024 * 1024;
 /// Maximum time until the body has arrived.
 pub const BODY_TIME: Duration = Duration::from_secs(10);
 
 /// Returns true if the answer may depend on the body, which is not read yet.
-pub fn counts(request: &Request, resource: &Resource) -> bool {
+pub fn may_matter(request: &Request, resource: &Resource) -> bool {
     let has_one = match resource {
         Resource::Unit(_) => {
             request.method == "PUT" && super::units::check_content_type(request).is_ok()

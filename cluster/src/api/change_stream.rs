@@ -2,7 +2,7 @@
 //! [`wire::Event`]; a `resync` means that events may have been missed.
 
 use super::caller::Caller;
-use super::connection_limits::{ConnectionLimits, Seat, Side};
+use super::connection_limits::{ConnectionLimits, ConnectionSlot, Peer};
 use crate::etcd_cache::EtcdCache;
 use crate::key::{Keys, Subject};
 use crate::transaction::Change;
@@ -25,35 +25,38 @@ const STREAMS: usize = 256;
 pub const STREAMS_OF_ONE: usize = 32;
 
 /// The limits on streams.
-pub struct Places {
+pub struct StreamSlots {
     all: Arc<Semaphore>,
     crowd: ConnectionLimits,
 }
 
 /// A slot for one stream, freed on drop.
-pub struct Place {
+pub struct StreamSlot {
     _one: OwnedSemaphorePermit,
-    _seat: Option<Seat>,
+    _connection_slot: Option<ConnectionSlot>,
 }
 
-impl Default for Places {
-    fn default() -> Places {
-        Places {
+impl Default for StreamSlots {
+    fn default() -> StreamSlots {
+        StreamSlots {
             all: Arc::new(Semaphore::new(STREAMS)),
             crowd: ConnectionLimits::with(STREAMS_OF_ONE),
         }
     }
 }
 
-impl Places {
-    /// Takes a slot. Returns `None` if the peer has its share or all are taken. A caller without a
-    /// listener has no peer.
-    pub fn enter(&self, side: Option<Side>) -> Option<Place> {
-        let seat = match side {
-            Some(side) => Some(self.crowd.enter(side)?),
+impl StreamSlots {
+    /// Takes a slot. Returns `None` if the peer has reached its limit or all slots are taken.
+    /// `peer` is `None` for a request that no listener has received.
+    pub fn enter(&self, peer: Option<Peer>) -> Option<StreamSlot> {
+        let slot = match peer {
+            Some(peer) => Some(self.crowd.enter(peer)?),
             None => None,
         };
-        Some(Place { _one: self.all.clone().try_acquire_owned().ok()?, _seat: seat })
+        Some(StreamSlot {
+            _one: self.all.clone().try_acquire_owned().ok()?,
+            _connection_slot: slot,
+        })
     }
 }
 
@@ -61,13 +64,13 @@ impl Places {
 pub fn stream(
     cache: &EtcdCache,
     caller: Caller,
-    place: Place,
+    slot: StreamSlot,
 ) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>> + use<>> {
     let keys = cache.keys().clone();
     let batches = BroadcastStream::new(cache.news());
     let first = tokio_stream::once(Ok(Arc::new(Vec::new())));
     let events = first.chain(batches).filter_map(move |batch| {
-        let _held = &place;
+        let _held = &slot;
         let told = batch_of(&keys, &caller, batch);
         let data = serde_json::to_string(&told).unwrap_or_default();
         (!told.is_empty()).then(|| Ok(sse::Event::default().data(data)))

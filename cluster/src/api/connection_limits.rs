@@ -12,18 +12,18 @@ pub const MOST_OF_ONE: usize = 128;
 
 /// The peer of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Side {
+pub enum Peer {
     /// Over TCP.
     Address(IpAddr),
     /// Over a unix socket.
     User(u32),
 }
 
-impl Side {
+impl Peer {
     /// All IPv6 addresses with the same 64-bit prefix count as one peer, and an IPv4-mapped address
     /// as its IPv4 address.
-    pub fn of(address: IpAddr) -> Side {
-        Side::Address(match address.to_canonical() {
+    pub fn of(address: IpAddr) -> Peer {
+        Peer::Address(match address.to_canonical() {
             IpAddr::V6(six) => {
                 let network = u128::from(six) >> 64 << 64;
                 IpAddr::V6(network.into())
@@ -37,14 +37,14 @@ impl Side {
 #[derive(Clone, Debug)]
 pub struct ConnectionLimits {
     most: usize,
-    by: Arc<Mutex<BTreeMap<Side, usize>>>,
+    by: Arc<Mutex<BTreeMap<Peer, usize>>>,
 }
 
 /// A connection, counted until it is dropped.
 #[derive(Debug)]
-pub struct Seat {
+pub struct ConnectionSlot {
     crowd: ConnectionLimits,
-    side: Side,
+    peer: Peer,
 }
 
 impl ConnectionLimits {
@@ -54,24 +54,24 @@ impl ConnectionLimits {
     }
 
     /// Counts a connection. Returns `None` if the peer has reached its limit.
-    pub fn enter(&self, side: Side) -> Option<Seat> {
+    pub fn enter(&self, peer: Peer) -> Option<ConnectionSlot> {
         let mut by = self.by.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = by.entry(side).or_default();
+        let count = by.entry(peer).or_default();
         if *count >= self.most {
             return None;
         }
         *count += 1;
-        Some(Seat { crowd: self.clone(), side })
+        Some(ConnectionSlot { crowd: self.clone(), peer })
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut by = self.crowd.by.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = by.get_mut(&self.side) {
+        if let Some(count) = by.get_mut(&self.peer) {
             *count -= 1;
             if *count == 0 {
-                by.remove(&self.side);
+                by.remove(&self.peer);
             }
         }
     }
@@ -84,19 +84,19 @@ mod tests {
     #[test]
     fn one_peer_cannot_use_the_connections_of_another() {
         let crowd = ConnectionLimits::with(MOST_OF_ONE);
-        let (near, far) = (Side::User(1), Side::Address([10, 0, 0, 1].into()));
-        let mut seats: Vec<_> = std::iter::from_fn(|| crowd.enter(near)).collect();
-        assert_eq!(seats.len(), MOST_OF_ONE);
+        let (near, far) = (Peer::User(1), Peer::Address([10, 0, 0, 1].into()));
+        let mut slots: Vec<_> = std::iter::from_fn(|| crowd.enter(near)).collect();
+        assert_eq!(slots.len(), MOST_OF_ONE);
         assert!(crowd.enter(far).is_some());
-        seats.pop();
+        slots.pop();
         assert!(crowd.enter(near).is_some());
-        drop(seats);
+        drop(slots);
         assert!(crowd.by.lock().unwrap().is_empty(), "no peer is remembered");
     }
 
     #[test]
     fn addresses_of_one_ipv6_prefix_count_as_one_peer() {
-        let of = |text: &str| Side::of(text.parse().unwrap());
+        let of = |text: &str| Peer::of(text.parse().unwrap());
         assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1:2:3"));
         assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
         assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));

@@ -16,7 +16,8 @@ use std::time::Duration;
 const MOMENT: Duration = Duration::from_secs(1);
 /// Maximum number of units remembered.
 const MOST: usize = 1024;
-/// User agent of its HTTP library; newer versions belong to other clients.
+/// User agent of fleetctl 1.0: the name of its HTTP library. Other clients use newer versions of
+/// that library.
 const LIBRARY: &str = "google-api-go-client/0.5";
 
 /// Returns true for fleetctl 1.0.
@@ -24,7 +25,7 @@ pub fn is_original(user_agent: &str) -> bool {
     user_agent.trim() == LIBRARY
 }
 
-/// Units that it has just set to loaded, with the time.
+/// Units that fleetctl 1.0 has just set to loaded, with the time.
 #[derive(Debug, Default)]
 pub struct FirstLook {
     since: Mutex<BTreeMap<String, Duration>>,

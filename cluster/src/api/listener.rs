@@ -3,7 +3,7 @@
 //! others. [`super::server`] answers the requests.
 
 use super::caller::Caller;
-use super::connection_limits::{ConnectionLimits, MOST_CONNECTIONS, MOST_OF_ONE, Side};
+use super::connection_limits::{ConnectionLimits, MOST_CONNECTIONS, MOST_OF_ONE, Peer};
 use super::handshakes::Handshakes;
 use super::peer_session::Door;
 use super::server::{ApiState, router};
@@ -41,7 +41,7 @@ const BREATHER: Duration = Duration::from_millis(100);
 
 /// A listen address from the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ListenAddress {
     /// `unix:///PATH`
     Unix(PathBuf),
     /// `tcp://ADDRESS:PORT`
@@ -86,18 +86,18 @@ enum Gate {
 ///
 /// # Errors
 /// The first part that is not a listen address.
-pub fn places(text: &str) -> Result<Vec<Place>, String> {
+pub fn listen_addresses(text: &str) -> Result<Vec<ListenAddress>, String> {
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     let place = |part: &str| {
         if let Some(path) = part.strip_prefix("unix://")
             && path.starts_with('/')
         {
-            return Ok(Place::Unix(PathBuf::from(path)));
+            return Ok(ListenAddress::Unix(PathBuf::from(path)));
         }
         let address = part.strip_prefix("tcp://").and_then(|address| address.parse().ok());
         let hint = "unix:///PATH or tcp://ADDRESS:PORT";
         address
-            .map(Place::Tcp)
+            .map(ListenAddress::Tcp)
             .ok_or_else(|| format!("listen: invalid address {part:?}: use {hint}"))
     };
     parts.map(place).collect()
@@ -108,10 +108,10 @@ impl Security {
     ///
     /// # Errors
     /// The missing settings.
-    pub fn permits(&self, place: &Place) -> Result<(), String> {
-        match place {
-            Place::Unix(_) => Ok(()),
-            Place::Tcp(address) => self.gate(*address).map(|_| ()),
+    pub fn permits(&self, at: &ListenAddress) -> Result<(), String> {
+        match at {
+            ListenAddress::Unix(_) => Ok(()),
+            ListenAddress::Tcp(address) => self.gate(*address).map(|_| ()),
         }
     }
 
@@ -132,10 +132,12 @@ impl Listener {
     ///
     /// # Errors
     /// The address and the reason.
-    pub async fn bind(place: &Place, security: &Security) -> Result<Listener, String> {
-        match place {
-            Place::Unix(path) => Ok(Listener { socket: bind_unix(path)?, gate: Gate::File }),
-            Place::Tcp(address) => {
+    pub async fn bind(at: &ListenAddress, security: &Security) -> Result<Listener, String> {
+        match at {
+            ListenAddress::Unix(path) => {
+                Ok(Listener { socket: bind_unix(path)?, gate: Gate::File })
+            }
+            ListenAddress::Tcp(address) => {
                 let gate = security.gate(*address)?;
                 let bound = TcpListener::bind(address).await;
                 let socket = bound.map_err(|error| format!("listen: tcp://{address}: {error}"))?;
@@ -182,12 +184,12 @@ impl Listener {
     /// Accepts connections until `stop` is true or its sender is dropped, then shuts down
     /// gracefully.
     pub async fn serve(self, state: ApiState, stop: watch::Receiver<bool>) {
-        let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        let free = Arc::new(Semaphore::new(MOST_CONNECTIONS));
         let crowd = ConnectionLimits::with(MOST_OF_ONE);
         let handshakes = Handshakes::default();
         let mut stopped = stop.clone();
         loop {
-            let Ok(place) = places.clone().acquire_owned().await else { return };
+            let Ok(permit) = free.clone().acquire_owned().await else { return };
             let accepted = tokio::select! {
                 accepted = self.accept() => accepted,
                 _ = stopped.wait_for(|stop| *stop) => return,
@@ -197,19 +199,19 @@ impl Listener {
                 continue;
             };
             // Drops a connection beyond the peer's limit without an answer.
-            let Some(side) = connection.side() else { continue };
-            let Some(seat) = crowd.enter(side) else { continue };
+            let Some(peer) = connection.peer() else { continue };
+            let Some(slot) = crowd.enter(peer) else { continue };
             let (state, gate, stop) = (state.clone(), self.gate.clone(), stop.clone());
             let handshakes = handshakes.clone();
             tokio::spawn(async move {
-                let _held = (place, seat);
+                let _held = (permit, slot);
                 match connection {
                     Connection::Unix(stream) => {
-                        let from = Origin { caller: Caller::local(), side };
+                        let from = Origin { caller: Caller::local(), peer };
                         serve_connection(stream, state, from, None, stop).await
                     }
                     Connection::Tcp(stream) => {
-                        serve_tcp((stream, side), state, (gate, handshakes), stop).await
+                        serve_tcp((stream, peer), state, (gate, handshakes), stop).await
                     }
                 }
             });
@@ -235,10 +237,10 @@ enum Connection {
 
 impl Connection {
     /// Returns `None` if the peer has already disconnected.
-    fn side(&self) -> Option<Side> {
+    fn peer(&self) -> Option<Peer> {
         match self {
-            Connection::Unix(stream) => Some(Side::User(stream.peer_cred().ok()?.uid())),
-            Connection::Tcp(stream) => Some(Side::of(stream.peer_addr().ok()?.ip())),
+            Connection::Unix(stream) => Some(Peer::User(stream.peer_cred().ok()?.uid())),
+            Connection::Tcp(stream) => Some(Peer::of(stream.peer_addr().ok()?.ip())),
         }
     }
 }
@@ -248,12 +250,12 @@ pub struct Origin {
     /// The rights of the caller.
     pub caller: Caller,
     /// The peer whose limits apply.
-    pub side: Side,
+    pub peer: Peer,
 }
 
 /// Serves a TCP connection, after a TLS handshake where the gate requires one.
 async fn serve_tcp(
-    (stream, side): (tokio::net::TcpStream, Side),
+    (stream, peer): (tokio::net::TcpStream, Peer),
     state: ApiState,
     (gate, handshakes): (Gate, Handshakes),
     stop: watch::Receiver<bool>,
@@ -263,7 +265,7 @@ async fn serve_tcp(
         Gate::Tls(door) => {
             let identity = door.identity();
             let acceptor = TlsAcceptor::from(identity.config.clone());
-            let mut handshake = handshakes.begin(side);
+            let mut handshake = handshakes.begin(peer);
             let agreed = tokio::select! {
                 agreed = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)) => agreed,
                 () = handshake.until_displaced() => return,
@@ -273,14 +275,14 @@ async fn serve_tcp(
             let names = identity.names.clone();
             let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
             let session = door.session(shown);
-            let from = Origin { caller: session.caller.clone(), side };
+            let from = Origin { caller: session.caller.clone(), peer };
             tokio::select! {
                 () = serve_connection(stream, state, from, Some(names), stop) => {}
                 () = session.until_invalid(door) => {}
             }
         }
         Gate::File | Gate::Loopback => {
-            let from = Origin { caller: Caller::local(), side };
+            let from = Origin { caller: Caller::local(), peer };
             serve_connection(stream, state, from, Some(Arc::default()), stop).await;
         }
     }
@@ -312,9 +314,9 @@ pub async fn serve_connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static
             }
         },
     );
-    let Origin { caller, side } = from;
+    let Origin { caller, peer } = from;
     let service = router(state).layer(axum::Extension(caller));
-    let service = service.layer(axum::Extension(side)).layer(guard);
+    let service = service.layer(axum::Extension(peer)).layer(guard);
     let mut builder = hyper::server::conn::http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(LARGEST_HEAD);
     let io = TokioIo::new(WriteTimeout::new(stream));
@@ -393,14 +395,14 @@ mod tests {
     #[test]
     fn listen_addresses_are_parsed() {
         assert_eq!(
-            places("unix:///run/fleet.sock, tcp://127.0.0.1:49153"),
+            listen_addresses("unix:///run/fleet.sock, tcp://127.0.0.1:49153"),
             Ok(vec![
-                Place::Unix(PathBuf::from("/run/fleet.sock")),
-                Place::Tcp("127.0.0.1:49153".parse().unwrap())
+                ListenAddress::Unix(PathBuf::from("/run/fleet.sock")),
+                ListenAddress::Tcp("127.0.0.1:49153".parse().unwrap())
             ])
         );
         for bad in ["unix://run/x", "http://1.2.3.4:5", "tcp://host:1", "x"] {
-            assert!(places(bad).is_err(), "{bad}");
+            assert!(listen_addresses(bad).is_err(), "{bad}");
         }
     }
 
@@ -456,7 +458,7 @@ mod tests {
         let mut perl = std::process::Command::new("perl");
         let perl = perl.args(["-MSocket", "-e", FROM_THE_LONGEST_PATH]).args([&from, &at]).spawn();
         let connection = listener.accept().await.unwrap();
-        assert!(matches!(connection.side(), Some(Side::User(_))));
+        assert!(matches!(connection.peer(), Some(Peer::User(_))));
         drop(connection);
         assert!(perl.unwrap().wait().unwrap().success());
         std::fs::remove_file(&at).unwrap();

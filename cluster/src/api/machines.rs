@@ -73,8 +73,8 @@ fn list(request: &Request, view: &View<'_>) -> Answer {
     Answer::json(&wire::MachinePage { machines, next_page_token: cut.next })
 }
 
-/// Maximum operations of one patch: each is a condition of its write, and the cluster id is one
-/// more.
+/// Maximum number of operations in one patch. Each operation adds a condition to the transaction,
+/// and the check of the cluster id adds one more.
 const MOST_PATCHED: usize = MOST_OPERATIONS - 1;
 
 /// Checks all operations before it carries out any.

@@ -13,8 +13,9 @@ const HEAD: usize = 4;
 const REVISION: usize = 8;
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// A list. Its number identifies the token's format, too: an older format had the first letter of a
-/// name in that place, and no letter has these values. A new format needs new numbers.
+/// A list. Its number is a byte of the token and also identifies the token's format. An older
+/// format has the first letter of a unit name in that byte, and no letter has these values. A new
+/// format needs new numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum List {
     /// `/units`

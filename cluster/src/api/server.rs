@@ -5,8 +5,8 @@ use super::answer::{Answer, NO_REGISTRY, Outcome, into_response};
 use super::body;
 pub use super::body::{BODY_TIME, LARGEST_BODY};
 use super::caller::Caller;
-use super::change_stream::{self, Places};
-use super::connection_limits::Side;
+use super::change_stream::{self, StreamSlots};
+use super::connection_limits::Peer;
 use super::first_look::{self, FirstLook};
 use super::metrics::{self, Counters};
 use super::page::{Pages, Start};
@@ -57,7 +57,7 @@ struct Inner {
     pins: Mutex<VecDeque<(Duration, Arc<Snapshot>)>>,
     seen: Seen,
     counters: Counters,
-    streams: Places,
+    streams: StreamSlots,
     first_look: FirstLook,
 }
 
@@ -70,7 +70,7 @@ impl ApiState {
             pins: Mutex::default(),
             seen: Seen::default(),
             counters: Counters::default(),
-            streams: Places::default(),
+            streams: StreamSlots::default(),
             first_look: FirstLook::default(),
         };
         ApiState { inner: Arc::new(inner) }
@@ -270,7 +270,7 @@ pub fn router(state: ApiState) -> axum::Router {
 async fn handle(
     State(state): State<ApiState>,
     caller: Option<axum::Extension<Caller>>,
-    side: Option<axum::Extension<Side>>,
+    peer: Option<axum::Extension<Peer>>,
     incoming: http::Request<Body>,
 ) -> Response<Body> {
     let caller = caller.map(|axum::Extension(caller)| caller).unwrap_or_default();
@@ -287,7 +287,7 @@ async fn handle(
         is_original: first_look::is_original(&agent),
     };
     let resource = route::resource(&request.path);
-    let is_read = body::counts(&request, &resource) && state.absence().is_none();
+    let is_read = body::may_matter(&request, &resource) && state.absence().is_none();
     // An unread body costs the connection, and the answer tells the client so.
     let mut is_left = !is_read && !hyper::body::Body::is_end_stream(&body);
     let read = if is_read { body::read(body).await } else { Ok(Vec::new()) };
@@ -298,8 +298,8 @@ async fn handle(
         }
         Ok(body) => {
             request.body = body;
-            let side = side.map(|axum::Extension(side)| side);
-            match special(&state, &request, &resource, side).await {
+            let peer = peer.map(|axum::Extension(peer)| peer);
+            match special(&state, &request, &resource, peer).await {
                 Some(response) => response,
                 None => into_response(state.shown(&request, &resource).await),
             }
@@ -327,7 +327,7 @@ async fn special(
     state: &ApiState,
     request: &Request,
     resource: &Resource,
-    side: Option<Side>,
+    peer: Option<Peer>,
 ) -> Option<Response<Body>> {
     let known = matches!(
         resource,
@@ -354,7 +354,7 @@ async fn special(
     }
     Some(match resource {
         Resource::Events if !state.is_healthy() => into_response(state.away()),
-        Resource::Events => events(state, request, side),
+        Resource::Events => events(state, request, peer),
         Resource::Logs(name) => {
             super::logs::answer(&state.inner.settings.logs, &state.inner.cache, request, name).await
         }
@@ -403,10 +403,10 @@ async fn unpin(inner: Weak<Inner>, clock: Clock) {
 }
 
 /// Opens a stream of changes if a slot is free.
-fn events(state: &ApiState, request: &Request, side: Option<Side>) -> Response<Body> {
-    let Some(place) = state.inner.streams.enter(side) else {
+fn events(state: &ApiState, request: &Request, peer: Option<Peer>) -> Response<Body> {
+    let Some(slot) = state.inner.streams.enter(peer) else {
         let answer = Answer::refusal(503, "too many streams of changes");
         return into_response(Answer { retry_after: Some(5), ..answer });
     };
-    change_stream::stream(&state.inner.cache, request.caller.clone(), place).into_response()
+    change_stream::stream(&state.inner.cache, request.caller.clone(), slot).into_response()
 }

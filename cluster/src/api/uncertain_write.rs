@@ -26,9 +26,9 @@ impl UncertainWrite {
         before.or(Some(UncertainWrite { transaction, done, seen }))
     }
 
-    /// Returns true if the request leads to the same transaction again. Then etcd has not applied
-    /// the first one, or a repetition has the same effect. Otherwise a repetition could undo a
-    /// later change of another client.
+    /// Returns true if the request still leads to the same transaction. In that case etcd has not
+    /// applied the first attempt, or a second one has no further effect. Otherwise a repetition
+    /// could undo a later change of another client.
     pub(super) fn may_be_repeated(&self, transaction: &Transaction, revision: i64) -> bool {
         self.transaction == *transaction && (self.seen == revision || !makes_a_key(transaction))
     }

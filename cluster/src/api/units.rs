@@ -369,7 +369,7 @@ fn read(body: &[u8]) -> Result<Wish, String> {
     match field(&fields, "options") {
         None | Some(Value::Null) => {}
         Some(Value::Array(all)) => {
-            // The check refuses a unit by the first option over the limit, so no more are read.
+            // One option over the limit is enough for `check_size` to refuse the unit.
             for one in all.iter().take(MOST_OPTIONS + 1) {
                 let one = one.as_object().ok_or_else(|| told("an option must be an object"))?;
                 let (section, name) = (text(one, "section")?, text(one, "name")?);

@@ -95,7 +95,7 @@ fn global(snapshot: &Snapshot, name: &UnitName, why: &mut wire::Why) -> String {
                 let line = format!("{active} ({sub}){}", why.unwrap_or_default());
                 (if active == "failed" { &mut *failed } else { &mut *pending }, Some(line))
             }
-            None => match snapshot.seat(id).takes_global(name, &kept.record.asks) {
+            None => match snapshot.host(id).takes_global(name, &kept.record.asks) {
                 Err(refusal) => (&mut *refused, Some(refusal.to_string())),
                 Ok(()) => (&mut *pending, Some("not reported yet".to_string())),
             },
@@ -103,7 +103,7 @@ fn global(snapshot: &Snapshot, name: &UnitName, why: &mut wire::Why) -> String {
         *count += 1;
         lines.extend(line.map(|line| (id.to_string(), line)));
     }
-    let beyond = WhyRecord::beyond(lines.len()).replace("of them", "that have a reason");
+    let beyond = WhyRecord::beyond(lines.len()).replace("of them", "machines with a reason");
     why.machines = lines.into_iter().take(WhyRecord::MACHINES).collect();
     let [active, failed, pending, refused] = counts;
     why.refusals = refused;

@@ -32,8 +32,9 @@ const TWICE: u64 = 64;
 #[derive(Clone, Default)]
 struct Options {
     schedules: u64,
-    /// Uses `schedules` for every mutant instead of its own number.
-    named: bool,
+    /// True if `--schedules` was given. `schedules` is then the limit for every mutant, instead of
+    /// the mutant's own limit.
+    overrides_limits: bool,
     seed: u64,
     replay: Option<u64>,
     ledger: Option<String>,
@@ -71,7 +72,7 @@ fn options() -> Result<Options, String> {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
         match word.as_str() {
             "--schedules" => {
-                (options.schedules, options.named) = (number(&value()?)?, true);
+                (options.schedules, options.overrides_limits) = (number(&value()?)?, true);
             }
             "--seed" => options.seed = number(&value()?)?,
             "--replay" => options.replay = Some(number(&value()?)?),
@@ -225,7 +226,7 @@ fn ledger(file: &str, options: &Options) -> ExitCode {
 
 /// The number of schedules allowed for a mutant.
 fn allowed(mutant: Mutant, options: &Options) -> u64 {
-    if options.named { options.schedules } else { mutant::tries(mutant) }
+    if options.overrides_limits { options.schedules } else { mutant::tries(mutant) }
 }
 
 /// Hunts a mutant. Returns the violated invariant, the seed, and the number of schedules it took.
@@ -252,10 +253,11 @@ fn tell(mutant: Mutant, kill: Option<(&'static str, u64, u64)>, options: &Option
 
 fn mutants(options: &Options) -> ExitCode {
     let start = Instant::now();
-    let named =
+    let overrides_limits =
         |one: &&Mutant| options.only.as_ref().is_none_or(|only| *only == format!("{one:?}"));
     let few = |one: &&Mutant| !options.sample || mutant::tries(**one) <= FEW;
-    let all: Vec<Mutant> = mutant::ALL.iter().filter(named).filter(few).copied().collect();
+    let all: Vec<Mutant> =
+        mutant::ALL.iter().filter(overrides_limits).filter(few).copied().collect();
     let next = AtomicUsize::new(0);
     let work = || {
         let mut found = Vec::new();

@@ -216,7 +216,7 @@ pub(super) enum Command {
     /// Remove units from the cluster
     #[command(alias = "d")]
     Destroy(Down),
-    /// Empty a machine of all but global units; place none there
+    /// Move all but global units off a machine; place no new ones
     Drain(Drain),
     /// Show changes as they happen
     Events,

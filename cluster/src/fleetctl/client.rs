@@ -184,8 +184,8 @@ impl Client {
         self.is_there(unit).await
     }
 
-    /// Signs a file under a name, with a serial newer than the last one of our key. It invalidates
-    /// older signatures that a machine has seen.
+    /// Signs a file under a name. The serial is newer than that of our key's last signature, so
+    /// machines reject the older signature once they have seen the new one.
     async fn sign(
         &mut self,
         name: &str,

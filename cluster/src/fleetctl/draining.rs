@@ -96,13 +96,13 @@ fn stopping(units: &[Unit], machines: &[Machine], drained: &[String]) -> Vec<(St
     let mut scheduler = Scheduler::default();
     for one in machines {
         let Ok(id) = MachineId::new(&one.id) else { continue };
-        let seat = machine::Machine {
+        let host = machine::Machine {
             ip: one.primary_ip.clone(),
             metadata: one.metadata.clone(),
             draining: one.draining || drained.contains(&one.id),
             ..machine::Machine::default()
         };
-        scheduler.set_machine(&id, Some(seat));
+        scheduler.set_machine(&id, Some(host));
     }
     let mut on_them = Vec::new();
     for unit in units {
@@ -134,7 +134,8 @@ fn stopping(units: &[Unit], machines: &[Machine], drained: &[String]) -> Vec<(St
     on_them.iter().filter_map(nowhere).collect()
 }
 
-/// Waits until these machines have only global units and their states.
+/// Waits until these machines have no units except global ones, and publish no state of other
+/// units.
 async fn wait_until_empty(
     session: &mut Session,
     ids: &[String],

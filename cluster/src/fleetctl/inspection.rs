@@ -7,6 +7,7 @@ use super::trouble::Trouble;
 use super::waiting::told_reasons;
 use crate::native_unit;
 use crate::unit_file::UnitFile;
+use crate::wire::Why;
 
 pub(super) async fn cat(session: &mut Session, unit: &str) -> Result<u8, Trouble> {
     let name = name_of(unit);
@@ -30,9 +31,14 @@ pub(super) async fn why(session: &mut Session, unit: &str) -> Result<u8, Trouble
     if session.globals.json {
         say_json(&why);
     } else {
-        say(&format!("{name}: {}", told_reasons(&why)));
+        say(&explained(&name, &why));
     }
     Ok(u8::from(why.unplaceable))
+}
+
+/// Formats the explanation of a unit's place.
+pub(super) fn explained(name: &str, why: &Why) -> String {
+    format!("{name}: {}", told_reasons(why))
 }
 
 /// Returns the machine id with this prefix, if it is unique.

@@ -176,14 +176,26 @@ pub(super) async fn unit_files(session: &mut Session, what: &List) -> Result<u8,
     if units.iter().any(|unit| !unit.machine_id.is_empty()) {
         machines = session.machines().await?;
     }
+    write(&unit_files_table(&units, &reasons, machines, what, &columns));
+    Ok(0)
+}
+
+/// Formats units, each with the reason why it is unplaced.
+fn unit_files_table(
+    units: &[Unit],
+    reasons: &[String],
+    machines: &[Machine],
+    list: &List,
+    columns: &[String],
+) -> String {
     let cell = |unit: &Unit, reason: &str, column: &str| match column {
         "unit" => unit.name.clone(),
         "global" => global_of(unit).to_string(),
         "dstate" => dash(&unit.desired_state),
         "state" => dash(&unit.current_state),
         "target" | "tmachine" if global_of(unit) => "global".to_string(),
-        "target" | "tmachine" => place(&unit.machine_id, machines, what.full),
-        "hash" => hash(&UnitFile { options: unit.options.clone() }.hash(), what.full),
+        "target" | "tmachine" => place(&unit.machine_id, machines, list.full),
+        "hash" => hash(&UnitFile { options: unit.options.clone() }.hash(), list.full),
         "reason" => dash(reason),
         _ => {
             let file = UnitFile { options: unit.options.clone() };
@@ -194,8 +206,7 @@ pub(super) async fn unit_files(session: &mut Session, what: &List) -> Result<u8,
     let row = |(unit, reason): (&Unit, &String)| {
         columns.iter().map(|column| cell(unit, reason, column)).collect()
     };
-    write(&show(what, &columns, units.iter().zip(&reasons).map(row).collect()));
-    Ok(0)
+    show(list, columns, units.iter().zip(reasons).map(row).collect())
 }
 
 fn global_of(unit: &Unit) -> bool {
@@ -263,8 +274,26 @@ fn machines_table(machines: &[Machine], what: &List, columns: &[String]) -> Stri
 pub(super) mod tests {
     use super::*;
 
-    /// Returns `list-units`, and `list-machines` while one drains, for fixed answers.
-    pub(in super::super) fn screens() -> [(&'static str, String); 2] {
+    fn unit(name: &str, options: &str, desired: &str, machine: &str) -> Unit {
+        let file = UnitFile::parse(&format!("[Service]\nExecStart=/bin/a\n{options}")).unwrap();
+        let is_global = options.contains("Global=true");
+        Unit {
+            name: name.to_string(),
+            options: file.options,
+            desired_state: desired.to_string(),
+            current_state: match (is_global, machine) {
+                (true, _) => String::new(),
+                (false, "") => "inactive".to_string(),
+                (false, _) => desired.to_string(),
+            },
+            machine_id: machine.to_string(),
+            ..Unit::default()
+        }
+    }
+
+    /// Returns `list-units`, `list-unit-files`, and `list-machines` while one drains, for fixed
+    /// answers.
+    pub(in super::super) fn screens() -> [(&'static str, String); 3] {
         let machine = |id: &str, ip: &str, draining| Machine {
             id: id.repeat(4),
             primary_ip: ip.to_string(),
@@ -291,8 +320,18 @@ pub(super) mod tests {
         let list = List { fields: None, full: false, no_legend: false };
         let units = columns(&list, "unit,machine,active,sub", &UNITS).unwrap();
         let places = columns(&list, machine_columns(&machines, true), &MACHINES).unwrap();
+        let files = columns(&list, "unit,hash,dstate,state,target", &UNIT_FILES).unwrap();
+        let stored = [
+            unit("backup.timer", "", "inactive", ""),
+            unit("database.service", "", "loaded", &machines[1].id),
+            unit("monitor.service", "[X-Fleet]\nGlobal=true\n", "launched", ""),
+            unit("ssd.service", "[X-Fleet]\nMachineMetadata=disk=ssd\n", "launched", ""),
+            unit("web@1.service", "", "launched", &machines[0].id),
+        ];
+        let reasons = stored.each_ref().map(|_| String::new());
         [
             ("list-units", units_table(&states, &machines, &list, &units)),
+            ("list-unit-files", unit_files_table(&stored, &reasons, &machines, &list, &files)),
             ("list-machines", machines_table(&machines, &list, &places)),
         ]
     }

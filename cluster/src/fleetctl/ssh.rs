@@ -133,8 +133,8 @@ impl SshOptions {
         exit_code(&mut command)
     }
 
-    /// Returns the remote stdin and stdout as one stream. `words` follow the host, unless they are
-    /// options of ssh.
+    /// Returns the remote stdin and stdout as one stream. If `words` start with `--`, the rest is
+    /// the remote command; otherwise they are options of ssh.
     pub(super) fn stdio(&self, words: &[&str]) -> std::io::Result<UnixStream> {
         let (ours, theirs) = StdStream::pair()?;
         let mut all = self.words();

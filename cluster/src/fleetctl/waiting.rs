@@ -1,6 +1,6 @@
 //! Waits for units to reach their desired state.
 //! It polls often at first and then every 250 ms; one attempt is 2 s of that. It gives up early on
-//! a unit for which the engine has recorded a reason against placement during a whole attempt. It
+//! a unit if the engine records a reason against its placement for the whole of one attempt. It
 //! also gives up if the machine cannot read the unit's file, or if init does not restart the failed
 //! unit. While no server answers, it keeps polling, because the request stays in effect.
 
@@ -88,7 +88,7 @@ impl Outage {
 }
 
 /// Waits for all units within a common time limit and reports each. It never waits for global
-/// units. For those, and without waiting, it reports that the command was given.
+/// units. For global units and with `--no-block`, it reports only that the request was sent.
 pub(super) async fn until(
     session: &mut Session,
     names: &[String],

@@ -217,7 +217,7 @@ impl Values {
     ) -> T {
         let Some((value, place)) = self.values.get(key) else { return T::default() };
         parse(value.trim()).unwrap_or_else(|| {
-            self.errors.push(format!("{place}: {key}: {value:?} is not a {what}"));
+            self.errors.push(format!("{place}: {key}: invalid value {value:?}: expected {what}"));
             T::default()
         })
     }
@@ -263,8 +263,8 @@ impl Values {
     }
 
     fn config(&mut self) -> Config {
-        let seconds = "number of seconds above zero";
-        let duration = "duration such as 30s";
+        let seconds = "a number of seconds above zero";
+        let duration = "a duration such as 30s";
         let yes = |text: &str| match text.to_lowercase().as_str() {
             "true" | "1" | "yes" | "on" | "t" => Some(true),
             "false" | "0" | "no" | "off" | "f" | "" => Some(false),
@@ -280,7 +280,7 @@ impl Values {
             request_timeout: self.parsed("etcd_request_timeout", seconds, in_seconds),
         };
         Config {
-            debug: self.parsed("verbosity", "number", |text| text.parse::<i64>().ok()) > 0,
+            debug: self.parsed("verbosity", "a number", |text| text.parse::<i64>().ok()) > 0,
             etcd,
             etcd_key_prefix: self.text("etcd_key_prefix"),
             engine_reconcile_interval: self.parsed(
@@ -294,7 +294,7 @@ impl Values {
                 go_duration(text).filter(|ttl| *ttl >= Duration::from_secs(1))
             }),
             units_directory: PathBuf::from(self.text("units_directory")),
-            token_limit: self.parsed("token_limit", "number from 1 to 65535", |text| {
+            token_limit: self.parsed("token_limit", "a number from 1 to 65535", |text| {
                 text.parse::<u16>().ok().filter(|limit| *limit > 0)
             }),
             disable_engine: self.parsed("disable_engine", "yes or no", yes),

@@ -6,7 +6,7 @@ use super::init::Init;
 use super::lead::Candidate;
 use super::machine_lease::{Former, MachineLease, Sentry};
 use super::metrics::Metrics;
-use super::persisted_identity::{Held, Keep, Recalled};
+use super::saved_state::{Held, Keep, Recalled};
 use super::trusted_keys::TrustKeeper;
 use super::unit_runner::{Leave, Stops, UnitRunner};
 use crate::clock::Clock;

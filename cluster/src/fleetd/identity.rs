@@ -4,7 +4,7 @@
 //! distinguishes a rebooted machine from a second one.
 
 use super::config::Config;
-use crate::api::listener::{self, Place};
+use crate::api::listener::{self, ListenAddress};
 use crate::log;
 use crate::machine::MachineId;
 use crate::record::MachineRecord;
@@ -95,14 +95,14 @@ impl Identity {
 fn reached_at(config: &Config, ip: &str) -> Option<String> {
     config.tls_cert_file.as_ref()?;
     let reached = |place| match place {
-        Place::Tcp(at) if at.ip().is_loopback() || at.port() == 0 => None,
-        Place::Tcp(at) if at.ip().is_unspecified() => {
+        ListenAddress::Tcp(at) if at.ip().is_loopback() || at.port() == 0 => None,
+        ListenAddress::Tcp(at) if at.ip().is_unspecified() => {
             Some(SocketAddr::new(ip.parse().ok()?, at.port()))
         }
-        Place::Tcp(at) => Some(at),
-        Place::Unix(_) => None,
+        ListenAddress::Tcp(at) => Some(at),
+        ListenAddress::Unix(_) => None,
     };
-    let places = listener::places(&config.listen).ok()?;
+    let places = listener::listen_addresses(&config.listen).ok()?;
     places.into_iter().find_map(reached).map(|at| at.to_string())
 }
 

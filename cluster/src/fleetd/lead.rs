@@ -172,10 +172,10 @@ impl Candidate {
         Ok(reading.entries.into_iter().find(|entry| entry.key == key))
     }
 
-    /// Stands for election. The machines' own leases decide who leads, so that losing candidates
-    /// request nothing from etcd. Only the winner requests a leader lease. A winner that is
-    /// interrupted before that requests it when it stands again. If it never does, the key expires
-    /// with the machine's lease.
+    /// Stands for election. A candidate first binds the leader key to its machine's lease, so that
+    /// losing candidates request no lease from etcd. Only the winner requests a leader lease. A
+    /// winner that is interrupted before that requests it when it stands again. If it never does,
+    /// the key expires with the machine's lease.
     async fn term(&mut self) -> Result<(), Over> {
         let store = self.cache.store().clone();
         let keys = self.cache.keys().clone();

@@ -9,7 +9,7 @@ use super::init::{self, Init};
 use super::init_socket::InitSocket;
 use super::machine_lease::MachineLease;
 use super::memory;
-use super::persisted_identity::PersistedIdentity;
+use super::saved_state::StateFiles;
 use super::shutdown_policy::Fate;
 use super::trusted_keys::TrustKeeper;
 use super::unit_runner::Stops;
@@ -67,8 +67,8 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     let source = Name::new(&config.source).map_err(|error| format!("source: {error}"))?;
     let store = Store::etcd(config.etcd.clone()).map_err(|fault| fault.to_string())?;
     let trust_keeper = TrustKeeper::of(&config)?;
-    let persisted_identity = PersistedIdentity::of(&config, &identity);
-    let recalled = persisted_identity.recall();
+    let saved_state = StateFiles::of(&config, &identity);
+    let recalled = saved_state.recall();
     let init = InitSocket::new(config.init_socket.clone());
     let (daemon, tasks) = Daemon::new(Wiring {
         store,
@@ -83,7 +83,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
         room: MOST_OPERATIONS,
         trust_keeper,
         recalled,
-        keep: persisted_identity.clone().keeper(),
+        keep: saved_state.clone().keeper(),
     });
     let cache = daemon.cache.clone();
     let (stop_api, stopped) = watch::channel(false);
@@ -113,7 +113,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
         let down = daemon::stop_units(daemon.leave.clone(), Stops::All).await;
         tasks.iter().for_each(|task| task.abort());
         if down {
-            persisted_identity.forget();
+            saved_state.forget();
         }
         daemon.leases(down).collect()
     } else {
@@ -171,7 +171,7 @@ async fn handle_signals(
                 }
                 match check_startable(&fresh) {
                     Ok(()) => return Ok(true),
-                    Err(why) => log::error(format_args!("keeping the other settings: {why}")),
+                    Err(why) => log::error(format_args!("cannot apply the other new settings, keeping the old ones: {why}")),
                 }
             }
             _ = show.recv() => {
@@ -203,8 +203,8 @@ fn check_startable(config: &Config) -> Result<(), String> {
     Store::etcd(config.etcd.clone()).map_err(|fault| fault.to_string())?;
     TrustKeeper::of(config)?;
     let (security, _) = security(config)?;
-    for place in listener::places(&config.listen)? {
-        security.permits(&place)?;
+    for at in listener::listen_addresses(&config.listen)? {
+        security.permits(&at)?;
     }
     Ok(())
 }
@@ -264,8 +264,8 @@ async fn serve(
     };
     let state = ApiState::new(cache.clone(), settings);
     let (mut listeners, passed) = Listener::passed(&security)?;
-    for place in listener::places(&config.listen)? {
-        listeners.push(Listener::bind(&place, &security).await?);
+    for at in listener::listen_addresses(&config.listen)? {
+        listeners.push(Listener::bind(&at, &security).await?);
     }
     if listeners.is_empty() {
         log::info(format_args!("the API is disabled: `listen` is empty and init passed no socket"));

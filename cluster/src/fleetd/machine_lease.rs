@@ -158,7 +158,8 @@ impl Sentry {
         let key = twin.there.modified;
         let seen = self.former.seen.filter(|(modified, _)| *modified == key);
         let (_, since) = *self.former.seen.insert(seen.unwrap_or((key, now)));
-        // A machine that has just written its key may renew its lease soon, by its own `agent_ttl`.
+        // The machine wrote its key a short time ago, so it may still renew its lease. Its
+        // `agent_ttl` sets that time, which may differ from ours.
         let stirs = |ttl| now.saturating_sub(since) < fence::key_settle_time(ttl);
         if now < self.former.not_before || stirs(self.ttl) {
             return false;
@@ -230,7 +231,7 @@ impl Sentry {
         let was_long_silent = clock.since(proof) > fence::could_be_succeeded(self.ttl);
         let stirs = was_long_silent && !planted(Mutant::SignBeforeKey);
         let asked = clock.now();
-        if stirs && !self.stir(lease, since).await? {
+        if stirs && !self.rewrite_key(lease, since).await? {
             return Ok(None);
         }
         let began = clock.now();
@@ -240,7 +241,7 @@ impl Sentry {
         // A second write of the key succeeds only if no successor has taken over, and it makes a
         // waiting one start again.
         let late = stirs && clock.since(asked) > fence::renew_grace(self.ttl);
-        let stays = !alive || !late || self.stir(lease, since).await?;
+        let stays = !alive || !late || self.rewrite_key(lease, since).await?;
         Ok((alive && stays).then_some(began))
     }
 
@@ -249,7 +250,7 @@ impl Sentry {
     /// over.
     /// A snapshot older than `since` does not show our own key; a machine that was paused right
     /// after its registration has only such a snapshot.
-    async fn stir(&self, lease: i64, since: i64) -> Result<bool, String> {
+    async fn rewrite_key(&self, lease: i64, since: i64) -> Result<bool, String> {
         let (id, record) = (&self.identity.id, self.record.borrow().clone());
         let written = self.cache.write(|snapshot| {
             let may_be_there = snapshot.machines.contains_key(id) || snapshot.revision < since;
@@ -381,7 +382,7 @@ mod tests {
             let mut sentry = sentry(&cache, records);
             let lease = store.grant(sentry.ttl).await.unwrap().id;
             let since = sentry.write(lease).await.unwrap();
-            assert_eq!(sentry.stir(lease, since).await, Ok(true));
+            assert_eq!(sentry.rewrite_key(lease, since).await, Ok(true));
             let there = cache.read().await.unwrap().machines[&sentry.identity.id].clone();
             assert!(
                 there.modified > since,

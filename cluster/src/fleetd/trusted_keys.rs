@@ -103,9 +103,9 @@ impl TrustKeeper {
         }
     }
 
-    /// Returns true if the machine did not have the previous file of a rollout and that file's
-    /// signature is outdated. An attacker who writes to etcd could choose any file that was ever
-    /// signed.
+    /// Returns true if this machine has not run the unit before and the signature of the rollout's
+    /// previous file is outdated. Otherwise an attacker who writes to etcd could start any file
+    /// that was ever signed.
     fn is_too_old(&mut self, name: &UnitName, wanted: &Wanted, before: &Goal) -> bool {
         !before.contains_key(name) && self.trust.judge(name, &wanted.content).is_err()
     }
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
     use crate::agent;
     use crate::desired::Desired;
-    use crate::fleetd::persisted_identity::Recalled;
+    use crate::fleetd::saved_state::Recalled;
     use crate::key::{Keys, Subject};
     use crate::machine::MachineId;
     use crate::record::{ClusterRecord, ScheduleRecord, UnitRecord, encode};

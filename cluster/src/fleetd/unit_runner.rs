@@ -16,11 +16,11 @@ use super::identity::Identity;
 use super::init::Init;
 use super::machine_lease::MachineLease;
 use super::metrics::Metrics;
-use super::persisted_identity::{Keep, Recalled};
+use super::saved_state::{Keep, Recalled};
 use super::trusted_keys::TrustKeeper;
 use crate::agent::{self, Goal};
 use crate::etcd_cache::EtcdCache;
-use crate::fence::Worth;
+use crate::fence::ClaimValidity;
 use crate::key::Subject;
 use crate::machine::MachineId;
 use crate::mutant::{Mutant, planted};
@@ -73,7 +73,7 @@ pub struct UnitRunner {
     /// The lease of the claims.
     held_under: Option<i64>,
     /// Units whose claim may still be under an earlier lease, with its validity.
-    earlier: BTreeMap<UnitName, Worth>,
+    earlier: BTreeMap<UnitName, ClaimValidity>,
     /// Of those, the units whose claim under the present lease was requested with unknown result.
     requested_again: BTreeSet<UnitName>,
     /// The published states, and their lease.

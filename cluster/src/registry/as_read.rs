@@ -9,7 +9,8 @@ use crate::snapshot::Snapshot;
 use crate::transaction::{Condition, Transaction};
 use crate::unit_name::UnitName;
 
-/// Maximum number of units checked that keep a global unit off a machine; one is enough.
+/// Maximum number of units that a write checks because they keep a global unit off a machine. One
+/// such unit is enough to keep it off.
 const KEPT_AWAY_BY: usize = 4;
 
 /// Requires that the key is unchanged, also if its value is unreadable.

@@ -77,8 +77,8 @@ pub fn is_own_claim(claim: &Kept<ClaimRecord>, instance: &str) -> bool {
 /// Claims an exclusive unit that is scheduled here, if it is free or claimed under an earlier lease
 /// of this run. Returns `None` if another machine or an earlier run holds a claim, or the unit's
 /// place is elsewhere. Each machine claims under its own key, and only while the unit's place is
-/// that machine. So while the place is unchanged, no other machine can make a claim. Claims from
-/// before that are visible in every snapshot that shows this place.
+/// that machine. So while the place is unchanged, no other machine can make a claim. Every snapshot
+/// that shows this place also shows all claims made before the unit got it.
 pub fn claim(
     snapshot: &Snapshot,
     (machine, instance): (&MachineId, &str),

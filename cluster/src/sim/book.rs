@@ -2,7 +2,7 @@
 //! answers to clients, and the roots put at each init.
 
 use crate::desired::Desired;
-use crate::fleetd::persisted_identity::Recalled;
+use crate::fleetd::saved_state::Recalled;
 use crate::key::Subject;
 use crate::machine::MachineId;
 use crate::sim::continuity::Ran;
@@ -290,13 +290,13 @@ impl World {
             let globals = rules::globals(&self.truth, &machine.id);
             let unwanted = |name: &UnitName| {
                 let text = machine.init.files.get(name.as_str());
-                // The running file, or the stored one if that is exclusive: it starts only with a
-                // claim.
+                // An exclusive unit starts only with a claim. That applies if the file at init or
+                // the stored file is exclusive.
                 let next = self.truth.units.get(name).map(|kept| kept.record.asks.exclusive);
                 let exclusive = text.is_some_and(|file| is_exclusive(file)) || next == Some(true);
                 let claimed = self.truth.claim_of(name, &machine.id).is_some();
                 let wanted = is_told(&self.truth, &machine.id, name, &globals);
-                let wanted = wanted || goes_on(self, number, name);
+                let wanted = wanted || must_keep_running(self, number, name);
                 !wanted || (exclusive && !claimed)
             };
             let roots = machine.init.roots.iter().filter_map(|root| UnitName::new(root).ok());
@@ -361,16 +361,16 @@ impl World {
 /// Returns true if a unit without a place must keep running on a machine. That holds if the unit
 /// runs with its current file, the present fleetd has put it, and its requirements are met. A
 /// fleetd that started later does not know the running file.
-pub fn goes_on(world: &World, machine: usize, name: &UnitName) -> bool {
+pub fn must_keep_running(world: &World, machine: usize, name: &UnitName) -> bool {
     let known = world.book.told.get(&machine).is_some_and(|told| told.contains(name));
-    known && may_go_on(world, machine, name)
+    known && may_keep_running(world, machine, name)
 }
 
-/// Like [`goes_on`], also for a unit that the present fleetd has not put.
-pub fn may_go_on(world: &World, machine: usize, name: &UnitName) -> bool {
+/// Like [`must_keep_running`], also for a unit that the present fleetd has not put.
+pub fn may_keep_running(world: &World, machine: usize, name: &UnitName) -> bool {
     let one = &world.machines[machine];
     let text = world.truth.units.get(name).map(|kept| kept.record.file.text());
-    rules::may_go_on(&world.truth, &one.id, name)
+    rules::may_keep_running(&world.truth, &one.id, name)
         && text.is_some_and(|text| one.init.files.get(name.as_str()) == Some(&text))
 }
 

@@ -2,7 +2,7 @@
 //! disappears, and the state that a fleetd takes over from its predecessor.
 
 use crate::desired::Desired;
-use crate::fleetd::persisted_identity::{Keep, Recalled};
+use crate::fleetd::saved_state::{Keep, Recalled};
 use crate::sim::local_init::{Phase, Run, is_exclusive};
 use crate::sim::sign::Sign;
 use crate::sim::world::{Shared, World, lock};

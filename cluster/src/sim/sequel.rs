@@ -8,7 +8,8 @@ use crate::sim::signer::Signer;
 use groundstate_units::simulator::rng::Rng;
 use std::time::Duration;
 
-/// Percentage of the other schedules that tell one of these stories.
+/// Percentage of the schedules without a story of [`crate::sim::story`] that get one of these
+/// stories.
 const TOLD: u32 = 40;
 /// Percentage of the remaining ones that restart a fleetd.
 const RESTARTS: u32 = 6;

@@ -115,7 +115,8 @@ pub enum WatchFault {
     Broken,
     /// The watches deliver nothing more, without an error.
     Silent,
-    /// They go back by the first number of revisions, and repeat the second number of them.
+    /// The watches go back by the first number of revisions, then deliver the second number of
+    /// revisions again.
     Again(i64, i64),
 }
 

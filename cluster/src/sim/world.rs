@@ -161,8 +161,8 @@ impl Machine {
     }
 }
 
-/// If tasks wait this many times for a time that has passed, between two events, one of them is in
-/// a busy loop.
+/// Maximum number of waits for a time that has passed, between two events. More waits mean that a
+/// task is in a busy loop.
 const MOST_OVERDUE: u64 = 10_000;
 
 /// A time that never comes.

@@ -149,7 +149,7 @@ impl Snapshot {
 
     /// Derives the desired state of a unit with a place or a global key. Such a unit is wanted,
     /// because both keys are deleted when it is not. The result is the state that its machine has
-    /// reached, or launched.
+    /// reached, or `launched` if the machine has reached none.
     fn wished_as_placed(&self, name: &UnitName, unreadable: &[Subject]) -> Option<Desired> {
         let place = self.place_of(name);
         let is_told = unreadable.contains(&Subject::Global(name.clone()))

@@ -30,13 +30,15 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-/// Maximum size of an answer. etcd bounds requests instead; a page of full units is far smaller.
+/// Maximum size of an answer. etcd limits only the size of requests, and a page of the largest
+/// units is smaller.
 const LARGEST_ANSWER: usize = 1024 * 1024 * 1024;
 /// Keys per read request.
 const PAGE: i64 = 2000;
 /// Error when the leader changed between two readings of the term.
 const ANOTHER_LEADER: &str = "etcd has another leader than a moment ago";
-/// An HTTP/2 ping interval and timeout; a member that fails it is replaced by the next.
+/// Interval of HTTP/2 pings. A member that does not answer one within [`PING_ANSWERED`] is replaced
+/// by the next member.
 const PING: Duration = Duration::from_secs(5);
 const PING_ANSWERED: Duration = Duration::from_secs(3);
 

@@ -71,7 +71,8 @@ impl Standing {
         if !self.in_clear.is_empty() {
             let all = self.in_clear.join(" ");
             told.push(format!(
-                "the connection to etcd at {all} is without TLS: anyone on the network reads and writes"
+                "the connection to etcd at {all} is without TLS: anyone on the network can read \
+                 and write it"
             ));
         }
         told

@@ -35,7 +35,11 @@ fn many_units_that_disappear_without_a_reason_are_withheld() {
         cluster.commit(&write.unwrap());
     };
     assert_eq!(are_withheld("", destroyed), 4);
-    assert_eq!(are_withheld("Exclusive=true", destroyed), 0, "it runs under a claim alone");
+    assert_eq!(
+        are_withheld("Exclusive=true", destroyed),
+        0,
+        "an exclusive unit depends on its claim and is not withheld"
+    );
     let but = |keep: &'static [&str]| {
         move |cluster: &mut Cluster, own: &str| {
             if !keep.contains(&own) {
@@ -44,12 +48,16 @@ fn many_units_that_disappear_without_a_reason_are_withheld() {
         }
     };
     assert_eq!(are_withheld("", but(&["u0.service"])), 3);
-    assert_eq!(are_withheld("", but(&["u0.service", "u1.service"])), 0, "so many may go at once");
+    assert_eq!(
+        are_withheld("", but(&["u0.service", "u1.service"])),
+        0,
+        "two missing units are not many"
+    );
     let hidden = |cluster: &mut Cluster, own: &str| {
         let key = cluster.keys.of(&Subject::Schedule(id("m1"), name(own)));
         cluster.commit(&Transaction::default().delete(key));
     };
-    assert_eq!(are_withheld("", hidden), 4, "placed here, and not told to be");
+    assert_eq!(are_withheld("", hidden), 4, "a place without a schedule entry does not count");
 }
 
 #[test]
@@ -107,7 +115,7 @@ fn unit_that_is_no_longer_exclusive_counts_as_another_once_init_has_its_file() {
     };
     let (before, first) = told("unit: a\nx-fleet:\n  Exclusive: true\n");
     let (put, goal) = told("unit: a\n");
-    let is = |put, goal| agent::is_another(put, goal, &own);
+    let is = |put, goal| agent::is_file_of_another(put, goal, &own);
     assert_eq!((is(&before, &first), is(&before, &goal), is(&put, &goal)), (false, false, true));
 }
 
@@ -164,7 +172,7 @@ fn follower_without_a_place_keeps_running_while_its_leader_does() {
     let (mut cluster, before) = Cluster::nowhere(&units);
     assert_eq!(names(&cluster.goal(&before)), ["a.service", "b.service"]);
     cluster.put_on("a.service", Some("m2"));
-    assert!(cluster.goal(&before).is_empty(), "it is not kept apart from it");
+    assert!(cluster.goal(&before).is_empty(), "the follower is not kept without its leader");
 }
 
 #[test]
@@ -194,8 +202,16 @@ fn file_not_yet_rolled_out_to_a_machine_keeps_the_running_one_there() {
         goal[&own].content.file.clone()
     };
     assert_eq!(runs(&cluster, "m1", &before), file(2));
-    assert_eq!(runs(&cluster, "m2", &before), file(1), "as it was");
-    assert_eq!(runs(&cluster, "m2", &Goal::new()), file(1), "who is booted has what all had");
+    assert_eq!(
+        runs(&cluster, "m2", &before),
+        file(1),
+        "a machine outside the rollout keeps its file"
+    );
+    assert_eq!(
+        runs(&cluster, "m2", &Goal::new()),
+        file(1),
+        "a machine that has just booted gets the file from before the rollout"
+    );
     // A change of the desired state ends the list of machines.
     let wish = registry::set_desired(&cluster.snapshot(), &own, Desired::Loaded).unwrap();
     cluster.commit(&wish);
@@ -203,7 +219,10 @@ fn file_not_yet_rolled_out_to_a_machine_keeps_the_running_one_there() {
     let spread = registry::spread(&cluster.snapshot(), &own, None).unwrap();
     cluster.commit(&spread);
     assert_eq!(runs(&cluster, "m2", &before), file(2));
-    assert!(registry::spread(&cluster.snapshot(), &own, None).is_none(), "there is nothing to do");
+    assert!(
+        registry::spread(&cluster.snapshot(), &own, None).is_none(),
+        "the rollout is already complete"
+    );
 }
 
 impl Cluster {
@@ -246,11 +265,17 @@ fn machine_with_unreadable_metadata_keeps_its_units() {
     assert_eq!(kept.keys().map(UnitName::as_str).collect::<Vec<_>>(), ["g.service", "n.service"]);
     cluster.launch("x.service", "Conflicts=g.service");
     cluster.put_on("x.service", Some("m1"));
-    assert!(!cluster.goal(&before).contains_key("g.service"), "all else counts");
+    assert!(
+        !cluster.goal(&before).contains_key("g.service"),
+        "a readable conflict still removes the unit"
+    );
     let key = cluster.keys.of(&Subject::metadata(&id("m1"), "role").unwrap());
     cluster.commit(&Transaction::default().delete(key));
     lay(&mut cluster, "db");
-    assert!(!cluster.goal(&before).contains_key("n.service"), "what can be read counts");
+    assert!(
+        !cluster.goal(&before).contains_key("n.service"),
+        "a readable requirement still removes the unit"
+    );
 }
 
 #[test]
@@ -346,7 +371,7 @@ fn newer_global_unit_does_not_displace_an_older_one_in_conflict() {
     assert_eq!(
         names(&cluster.goal(&Goal::new())),
         ["logger.service"],
-        "of a fleetd that restarted"
+        "a restarted fleetd keeps the older unit"
     );
     let write =
         registry::set_desired(&cluster.snapshot(), &name("logger.service"), Desired::Inactive);

@@ -130,7 +130,7 @@ fn slow_request_keeps_its_connection_slot_for_a_limited_time() {
         while began.elapsed() < HEAD_TIME / 2 {
             let asked = Instant::now();
             assert_eq!(stand.get("/fleet/v1/machines").status, 200);
-            assert!(asked.elapsed() < Duration::from_secs(5), "others wait for who drips");
+            assert!(asked.elapsed() < Duration::from_secs(5), "slow clients delay another client");
             std::thread::yield_now();
         }
     });
@@ -144,9 +144,9 @@ fn connections_of_one_user_are_limited_and_freed_on_close() {
     let mut one_more = connect();
     one_more.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     let _ = one_more.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
-    assert!(Reply::read(&mut one_more).is_none(), "one more is let go");
+    assert!(Reply::read(&mut one_more).is_none(), "a connection beyond the limit is dropped");
     drop(crowd);
-    stand.until("it is answered again", |stand| {
+    stand.until("a new connection is answered", |stand| {
         let mut stream = UnixStream::connect(stand.socket()).unwrap();
         let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
         Reply::read(&mut stream).is_some_and(|reply| reply.status == 200)
@@ -217,13 +217,17 @@ fn event_streams_of_one_user_leave_slots_for_others() {
     let (_, refused) = open();
     assert_eq!(refused.fault(), (503, "too many streams of changes".to_string()));
     assert!(refused.headers.contains_key("retry-after"), "{refused:?}");
-    assert_eq!(stand.get("/fleet/v1/units").status, 200, "all else is answered");
+    assert_eq!(stand.get("/fleet/v1/units").status, 200, "requests without a stream are refused");
     let mut other = TcpStream::connect(stand.tcp.unwrap()).unwrap();
     other.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     other.write_all(ask).unwrap();
-    assert_eq!(Reply::read(&mut other).map(|reply| reply.status), Some(200), "another side");
+    assert_eq!(
+        Reply::read(&mut other).map(|reply| reply.status),
+        Some(200),
+        "another peer gets a stream"
+    );
     drop(held);
-    stand.until("there is a place again", |_| open().1.status == 200);
+    stand.until("a slot is free again", |_| open().1.status == 200);
 }
 
 #[test]

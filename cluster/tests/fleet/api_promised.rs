@@ -87,11 +87,11 @@ fn why_counts_the_machines_whose_reasons_it_omits() {
     let why = |unit: &str| stand.get(&format!("/fleet/v1/why/{unit}")).json();
     let told = |why: &Value| why["machines"].as_object().unwrap().len();
     let one = why("ssd.service");
-    let text = format!("no machine of 35 can have it ({named} of them are named, and 3 more)");
+    let text = format!("no machine of 35 can have it ({named} of them are listed, 3 are not)");
     assert_eq!((one["text"].as_str(), told(&one)), (Some(text.as_str()), named));
     let all = why("all.service");
     let text = format!(
-        "it is global: active on 0 of 35 machines, cannot run on 35 ({named} that have a reason are named, and 3 more)"
+        "it is global: active on 0 of 35 machines, cannot run on 35 ({named} machines with a reason are listed, 3 are not)"
     );
     assert_eq!((all["text"].as_str(), told(&all)), (Some(text.as_str()), named));
 }

@@ -145,7 +145,7 @@ fn each_role_has_the_rights_in_the_table_for_each_resource_and_method() {
     runtime.block_on(async {
         let met: BTreeSet<usize> =
             paths().iter().map(|(path, _)| rule(&resource(path)).0).collect();
-        assert_eq!(met, (0..KINDS).collect(), "a resource is never asked for");
+        assert_eq!(met, (0..KINDS).collect(), "no path leads to one of the resources");
         let (mut asked, mut changed) = (0, 0);
         for caller in callers() {
             // Each request in a fresh cluster.
@@ -171,6 +171,6 @@ fn each_role_has_the_rights_in_the_table_for_each_resource_and_method() {
             }
         }
         assert_eq!(asked, callers().len() * paths().len() * METHODS.len());
-        assert!(changed > 0, "who may change something does");
+        assert!(changed > 0, "no request has changed anything");
     });
 }

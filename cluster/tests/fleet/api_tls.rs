@@ -246,12 +246,12 @@ fn client_that_loses_its_role_or_certificate_is_disconnected() {
     assert!(may("ann", &["drain", "--yes", "m1"]));
     made.put("roles", "bob: reader\nci: reader\n");
     let patience = Duration::from_secs(30);
-    assert!(ends(&mut ann, patience), "who has no role any more");
-    assert!(ends(&mut ci, patience), "who has another one");
+    assert!(ends(&mut ann, patience), "a client that has lost its role");
+    assert!(ends(&mut ci, patience), "a client whose role has changed");
     assert!(!may("ann", &["list-machines"]) && may("ci", &["list-machines"]));
-    assert!(!ends(&mut bob, Duration::ZERO), "all others stay");
+    assert!(!ends(&mut bob, Duration::ZERO), "an unchanged client is disconnected");
     made.revoke("bob");
-    assert!(ends(&mut bob, patience), "whose certificate does not count any more");
+    assert!(ends(&mut bob, patience), "a client with a revoked certificate");
     assert!(!may("bob", &["list-machines"]) && may("ci", &["list-machines"]));
 }
 
@@ -271,7 +271,11 @@ fn expired_certificate_closes_its_connections_and_is_refused_afterwards() {
     assert_eq!(asked(&mut stream, "events"), Some(200));
     assert_eq!(asked(&mut connect(&stand, config.clone()), "machines"), Some(200));
     assert!(ends(&mut stream, Duration::from_secs(60)), "the stream ends with the certificate");
-    assert_eq!(asked(&mut connect(&stand, config), "machines"), None, "nor by the old session");
+    assert_eq!(
+        asked(&mut connect(&stand, config), "machines"),
+        None,
+        "an expired certificate is accepted in a resumed session"
+    );
 }
 
 #[test]
@@ -317,7 +321,7 @@ fn running_server_uses_renewed_certificates() {
     assert!(lists("ann", "ca").status.success(), "{}", stderr(&lists("ann", "ca")));
     put("next.key", "server.key");
     assert!(lists("ann", "other").status.success(), "{}", stderr(&lists("ann", "other")));
-    assert!(!lists("ann", "ca").status.success(), "the old one is not shown any more");
+    assert!(!lists("ann", "ca").status.success(), "the server still uses its old certificate");
     // fleetd also reloads the CA of the clients.
     put("other.crt", "ca.crt");
     assert!(lists("bob", "other").status.success(), "{}", stderr(&lists("bob", "other")));
@@ -389,6 +393,6 @@ fn old_tls_versions_are_refused() {
             .unwrap();
         output.status.success()
     };
-    assert!(speak("-tls1_2"), "the way of asking is right");
+    assert!(speak("-tls1_2"), "openssl cannot connect with TLS 1.2");
     assert!(!speak("-tls1") && !speak("-tls1_1"));
 }

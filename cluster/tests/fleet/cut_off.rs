@@ -1,9 +1,9 @@
 //! A machine that is cut off from etcd: its exclusive units, and the release of its claims.
 
-use crate::told::{Fleetd, TTL, Told, soon};
+use crate::fake_init::{FakeInit, Fleetd, TTL, soon};
 use cluster::desired::Desired;
 use cluster::fleetd::daemon;
-use cluster::fleetd::persisted_identity::Recalled;
+use cluster::fleetd::saved_state::Recalled;
 use cluster::fleetd::unit_runner::Stops;
 use cluster::native_unit;
 use cluster::registry;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Starts a fleetd with a running unit, a loaded one, and a running exclusive one.
-async fn runs(store: &Store, init: &Arc<Told>) -> Fleetd {
+async fn runs(store: &Store, init: &Arc<FakeInit>) -> Fleetd {
     let fleetd = Fleetd::begin(store, init, Recalled::default());
     fleetd.cache.changes().wait_for(|snapshot| snapshot.machines.len() == 1).await.unwrap();
     fleetd.submit("a.service", "", Desired::Launched).await;
@@ -32,7 +32,7 @@ async fn runs(store: &Store, init: &Arc<Told>) -> Fleetd {
 /// Checks that a cut-off machine gives its exclusive unit up, with or without a restart of fleetd
 /// (`restarts`), and if init refuses at first (`refuses`).
 async fn is_given_up(restarts: bool, refuses: bool) {
-    let (store, init) = (Store::memory(), Told::new());
+    let (store, init) = (Store::memory(), FakeInit::new());
     let mut fleetd = runs(&store, &init).await;
     let puts = init.set.borrow().0;
     store.set_reachable(false);
@@ -64,7 +64,7 @@ async fn is_given_up(restarts: bool, refuses: bool) {
 /// Stops fleetd permanently while it is cut off; its machine stays registered. With `refuses`, init
 /// has not yet accepted that the exclusive unit stops.
 async fn leaves_the_rest(restarts: bool, refuses: bool) {
-    let (store, init) = (Store::memory(), Told::new());
+    let (store, init) = (Store::memory(), FakeInit::new());
     let mut fleetd = runs(&store, &init).await;
     store.set_reachable(false);
     if refuses {
@@ -94,7 +94,7 @@ async fn leaves_the_rest(restarts: bool, refuses: bool) {
 #[test]
 fn exclusive_unit_is_given_up_although_init_refuses_other_units() {
     soon(async {
-        let (store, init) = (Store::memory(), Told::new());
+        let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = runs(&store, &init).await;
         init.most.send_replace(2);
         fleetd.submit("b.service", "", Desired::Launched).await;
@@ -113,7 +113,7 @@ fn exclusive_unit_is_given_up_although_init_refuses_other_units() {
 /// knows what init has all the same.
 fn is_stopped_though_the_rest_is_refused(restarts: bool) {
     soon(async move {
-        let (store, init) = (Store::memory(), Told::new());
+        let (store, init) = (Store::memory(), FakeInit::new());
         let mut fleetd = runs(&store, &init).await;
         init.most.send_replace(3);
         fleetd.submit("b.service", "", Desired::Launched).await;
@@ -154,7 +154,7 @@ fn exclusive_unit_stops_by_the_source_of_the_previous_fleetd() {
 #[test]
 fn next_fleetd_gives_up_a_unit_whose_removal_init_refused() {
     soon(async {
-        let (store, init) = (Store::memory(), Told::new());
+        let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = runs(&store, &init).await;
         init.refused.send_replace(Some(0));
         let name = UnitName::new("x.service").unwrap();
@@ -186,7 +186,7 @@ fn stopped_fleetd_that_never_reached_etcd_stops_only_exclusive_units() {
 #[test]
 fn claims_of_the_previous_fleetd_expire_with_its_granted_lease() {
     soon(async {
-        let (store, init) = (Store::memory(), Told::new());
+        let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = runs(&store, &init).await;
         store.set_reachable(false);
         let cut = Instant::now();
@@ -200,7 +200,7 @@ fn claims_of_the_previous_fleetd_expire_with_its_granted_lease() {
 #[test]
 fn claims_of_the_previous_fleetd_do_not_expire_before_its_granted_lease() {
     soon(async {
-        let (store, init) = (Store::memory(), Told::new());
+        let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = runs(&store, &init).await;
         store.set_reachable(false);
         let (cut, shorter) = (Instant::now(), TTL / 4);
@@ -220,7 +220,7 @@ async fn sees(fleetd: &Fleetd, what: fn(&Snapshot) -> bool) {
 }
 
 /// Starts a fleetd with one exclusive native unit.
-async fn runs_native(store: &Store, init: &Arc<Told>) -> Fleetd {
+async fn runs_native(store: &Store, init: &Arc<FakeInit>) -> Fleetd {
     let fleetd = Fleetd::begin(store, init, Recalled::default());
     sees(&fleetd, |snapshot| snapshot.machines.len() == 1).await;
     let own = "unit: a\nexec-start: /bin/true\nstop-timeout: 1s\nstop-promptly: yes\n\
@@ -234,7 +234,7 @@ async fn runs_native(store: &Store, init: &Arc<Told>) -> Fleetd {
 #[test]
 fn claim_of_a_native_unit_is_released_although_init_has_a_unit_of_that_name() {
     soon(async {
-        let (store, init) = (Store::memory(), Told::new());
+        let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = runs_native(&store, &init).await;
         let other = "unit: a\ntype: timer\n";
         fleetd.put("a.timer", native(other), Desired::Launched).await;
@@ -252,7 +252,7 @@ fn claim_of_a_native_unit_is_released_although_init_has_a_unit_of_that_name() {
 #[test]
 fn process_with_a_claim_stops_before_a_non_exclusive_file_could_keep_it() {
     soon(async {
-        let (store, init) = (Store::memory(), Told::new());
+        let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = runs_native(&store, &init).await;
         init.has(&["a.yaml"]).await;
         init.stale.send_replace(true);
@@ -271,7 +271,7 @@ fn process_with_a_claim_stops_before_a_non_exclusive_file_could_keep_it() {
 #[test]
 fn process_with_a_claim_stops_before_a_file_of_another_unit_could_keep_it() {
     soon(async {
-        let (store, init) = (Store::memory(), Told::new());
+        let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = Fleetd::begin(&store, &init, Recalled::default());
         sees(&fleetd, |snapshot| snapshot.machines.len() == 1).await;
         fleetd.submit("a.service", "Exclusive=true", Desired::Launched).await;
@@ -291,11 +291,11 @@ fn process_with_a_claim_stops_before_a_file_of_another_unit_could_keep_it() {
     });
 }
 
-/// At init it has the name that the other unit's other file kind would have.
+/// The second unit's name at init is the name that the first unit would have there as a fleet unit.
 #[test]
 fn unit_kept_by_init_beside_a_claim_survives_a_restart_of_fleetd() {
     soon(async {
-        let (store, init) = (Store::memory(), Told::new());
+        let (store, init) = (Store::memory(), FakeInit::new());
         let mut fleetd = runs_native(&store, &init).await;
         let beside = native("unit: a.service\nexec-start: /bin/false\non-change: keep\n");
         fleetd.put("a.service.service", beside, Desired::Launched).await;
@@ -317,7 +317,7 @@ fn unit_kept_by_init_beside_a_claim_survives_a_restart_of_fleetd() {
 #[test]
 fn renewed_claim_is_saved_before_any_request_to_init() {
     soon(async {
-        let (store, init) = (Store::memory(), Told::new());
+        let (store, init) = (Store::memory(), FakeInit::new());
         let before = runs(&store, &init).await.crash();
         init.deaf.send_replace(Some(0));
         let fleetd = Fleetd::begin(&store, &init, before.clone());
@@ -325,15 +325,16 @@ fn renewed_claim_is_saved_before_any_request_to_init() {
         init.deaf.subscribe().wait_for(asked).await.unwrap();
         let kept = fleetd.crash().held;
         assert!(kept.lease != before.held.lease && kept.units == before.held.units, "{kept:?}");
-        assert!(kept.earlier.is_empty(), "it would be given up by the lease before: {kept:?}");
+        assert!(kept.earlier.is_empty(), "the next fleetd would use the earlier lease: {kept:?}");
     });
 }
 
-/// It was re-created and destroyed, which is the documented way to stop a withheld unit.
+/// Another client re-creates and destroys the unit, which is the documented way to stop a withheld
+/// unit.
 #[test]
 fn withheld_unit_destroyed_while_fleetd_was_down_is_stopped_by_the_next_fleetd() {
     soon(async {
-        let (store, init) = (Store::memory(), Told::new());
+        let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = runs(&store, &init).await;
         let name = UnitName::new("a.service").unwrap();
         let cache = fleetd.cache.clone();

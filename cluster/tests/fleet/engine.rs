@@ -28,7 +28,7 @@ fn submitted_unit_is_placed_and_removed_again() {
     assert_eq!(
         cluster.run(&mut engine, epoch),
         0,
-        "a machine that has it is told without an engine"
+        "the API updates the schedule without an engine"
     );
     assert_eq!(cluster.schedule("m1"), BTreeMap::from([("a.service".into(), Desired::Loaded)]));
     let gone = registry::destroy(&cluster.snapshot(), &name("a.service")).unwrap();
@@ -37,7 +37,7 @@ fn submitted_unit_is_placed_and_removed_again() {
     assert_eq!(cluster.schedule("m1"), BTreeMap::new());
     let left = cluster.store.read(cluster.keys.root());
     let own = |entry: &&cluster::transaction::Entry| entry.key.contains("a.service");
-    assert_eq!(left.entries.iter().filter(own).count(), 0, "nothing of it is left behind");
+    assert_eq!(left.entries.iter().filter(own).count(), 0, "a key of the destroyed unit is left");
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn units_of_a_missing_machine_move_after_the_grace() {
     cluster.store.revoke(lease);
     cluster.submit("new.service", PLAIN, Desired::Launched);
     cluster.run(&mut engine, epoch);
-    assert_eq!(cluster.schedule("m1").len(), 5, "it keeps them for now");
+    assert_eq!(cluster.schedule("m1").len(), 5, "the machine keeps its units during the grace");
     assert!(cluster.schedule("m2").contains_key("new.service"));
     cluster.now = engine.next_deadline().unwrap();
     assert_eq!(cluster.run(&mut engine, epoch), 1, "one write for all of them");
@@ -126,10 +126,17 @@ fn metadata_override_of_an_absent_machine_applies_to_its_global_units() {
     assert!(cluster.schedule("m1").contains_key("beside.service"));
     cluster.store.revoke(lease);
     cluster.run(&mut engine, epoch);
-    assert!(cluster.schedule("m1").contains_key("beside.service"), "it is waited for");
+    assert!(
+        cluster.schedule("m1").contains_key("beside.service"),
+        "the follower stays during the grace"
+    );
     lay(&mut cluster, "2");
     cluster.run(&mut engine, epoch);
-    assert_eq!(cluster.schedule("m1"), BTreeMap::new(), "the agent is there now, its rival not");
+    assert_eq!(
+        cluster.schedule("m1"),
+        BTreeMap::new(),
+        "the metadata now select the agent instead of its rival"
+    );
 }
 
 #[test]
@@ -223,10 +230,10 @@ fn new_engine_grants_the_grace_to_a_machine_it_has_never_seen() {
     cluster.store.revoke(leads);
     let (epoch, _) = cluster.lead("m3");
     let mut engine = cluster.engine(Duration::from_secs(4));
-    assert_eq!(cluster.run(&mut engine, epoch), 0, "it has its grace");
+    assert_eq!(cluster.run(&mut engine, epoch), 0, "the missing machine has its grace");
     cluster.now += Duration::from_secs(5);
     cluster.run(&mut engine, epoch);
-    assert!(cluster.schedule("m1").is_empty(), "and no more than that");
+    assert!(cluster.schedule("m1").is_empty(), "the grace is over");
 }
 
 #[test]
@@ -261,7 +268,10 @@ fn reason_is_removed_with_its_unit() {
     cluster.run(&mut cluster.engine(Duration::ZERO), epoch);
     assert!(cluster.snapshot().whys.contains_key(&name("a.service")));
     let gone = registry::destroy(&old, &name("a.service")).unwrap();
-    assert!(cluster.store.commit(&gone).is_some(), "the reason is no ground to refuse it");
+    assert!(
+        cluster.store.commit(&gone).is_some(),
+        "a newer reason does not make the destruction fail"
+    );
     assert!(cluster.snapshot().whys.is_empty());
 }
 
@@ -342,11 +352,15 @@ fn unreadable_value_affects_nothing_else() {
         let before = cluster.store.revision();
         let reading = cluster.store.read(cluster.keys.root());
         engine.prove(&reading, cluster.now);
-        assert_eq!(cluster.run(&mut engine, epoch), 0, "{subject:?}: what it said before stays");
-        assert_eq!(engine.snapshot().set_aside.len(), subject.len(), "{subject:?} is told");
-        assert!(engine.snapshot().is_told(&id("m1"), &own), "{subject:?}");
+        assert_eq!(
+            cluster.run(&mut engine, epoch),
+            0,
+            "{subject:?}: the previous value stays in effect"
+        );
+        assert_eq!(engine.snapshot().set_aside.len(), subject.len(), "{subject:?} is reported");
+        assert!(engine.snapshot().is_scheduled_on(&id("m1"), &own), "{subject:?}");
         let mut next = cluster.engine(Duration::ZERO);
-        assert_eq!(cluster.run(&mut next, epoch), 0, "{subject:?}: who leads next moves nothing");
+        assert_eq!(cluster.run(&mut next, epoch), 0, "{subject:?}: the next leader moves nothing");
         assert_eq!(cluster.store.revision(), before);
         cluster.submit("b.service", PLAIN, Desired::Launched);
         cluster.run(&mut next, epoch);
@@ -367,9 +381,9 @@ fn schedule_changed_by_another_client_is_corrected() {
     cluster.store.commit(&write).unwrap();
     cluster.run(&mut engine, epoch);
     engine.prove(&cluster.store.read(cluster.keys.root()), cluster.now);
-    assert_eq!(cluster.run(&mut engine, epoch), 1, "in one write");
+    assert_eq!(cluster.run(&mut engine, epoch), 1, "the correction takes one write");
     assert_eq!(cluster.store.get(&key(&cluster, told("m1"))).unwrap().value, record);
     assert!(cluster.store.get(&key(&cluster, told("m2"))).is_none());
     engine.prove(&cluster.store.read(cluster.keys.root()), cluster.now);
-    assert_eq!(cluster.run(&mut engine, epoch), 0, "all is well");
+    assert_eq!(cluster.run(&mut engine, epoch), 0, "a corrected schedule is written again");
 }

@@ -215,7 +215,11 @@ fn many_units_missing_without_a_delete_event_keep_running() {
         store.compact();
         sees(&cache, |snapshot| snapshot.units.is_empty()).await;
         assert!(cache.snapshot().withheld.iter().eq(&units));
-        assert_eq!(agent::goal(&cache.snapshot(), &me, &before), before, "they go on");
+        assert_eq!(
+            agent::goal(&cache.snapshot(), &me, &before),
+            before,
+            "withheld units keep running"
+        );
         let asked = Request { method: "GET".to_string(), ..Request::default() };
         let why = |name: &str| why::item(&asked, name, &cache.snapshot());
         assert!(String::from_utf8(why("u0.service").body).unwrap().contains("kept running"));
@@ -226,7 +230,10 @@ fn many_units_missing_without_a_delete_event_keep_running() {
         store.compact();
         sees(&cache, |snapshot| snapshot.units.len() == 1).await;
         let left = agent::goal(&cache.snapshot(), &me, &before);
-        assert!(left.keys().eq(&units[1..]), "of the first one something is told");
+        assert!(
+            left.keys().eq(&units[1..]),
+            "etcd reports on the first unit, so it is no longer withheld"
+        );
         // The watch sees it re-created and destroyed.
         let revision = cache.write(wish(&units[1], Desired::Inactive)).await.unwrap();
         assert!(cache.reached(revision, SOON).await);

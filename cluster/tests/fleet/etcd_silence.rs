@@ -40,7 +40,7 @@ fn told(cluster: &Cluster) -> Engine {
 fn machine_that_lost_its_lease_in_a_silence_of_etcd_keeps_its_units() {
     let (mut cluster, epoch) = stood_still();
     let mut engine = told(&cluster);
-    assert_eq!(cluster.run(&mut engine, epoch), 0, "it may be on its way");
+    assert_eq!(cluster.run(&mut engine, epoch), 0, "the machine may still register");
     cluster.now += 10 * SECOND;
     assert_eq!(cluster.run(&mut engine, epoch), 0, "still");
     cluster.machine("m1");
@@ -74,8 +74,16 @@ fn silence_of_half_a_lease_protects_machines_for_half_a_lease() {
         |proof, heard_again| MachineLease { lease: Some(1), proof: Some(at(proof)), heard_again };
     let until = |told: MachineLease, now| told.none_is_gone_until(TTL, at(now));
     assert_eq!(until(heard(100, None), 110), None, "as usual");
-    assert_eq!(until(heard(100, None), 116), Some(at(131)), "our own sign is not answered yet");
+    assert_eq!(until(heard(100, None), 116), Some(at(131)), "our own renewal is not answered yet");
     assert_eq!(until(heard(120, Some(at(116))), 121), Some(at(131)));
-    assert_eq!(until(heard(130, Some(at(116))), 131), None, "all who live are back");
-    assert_eq!(until(MachineLease::default(), 50), Some(at(65)), "we are out of it ourselves");
+    assert_eq!(
+        until(heard(130, Some(at(116))), 131),
+        None,
+        "the time for live machines to register is over"
+    );
+    assert_eq!(
+        until(MachineLease::default(), 50),
+        Some(at(65)),
+        "our own machine is not registered"
+    );
 }

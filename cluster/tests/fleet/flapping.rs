@@ -134,10 +134,10 @@ fn units_of_a_thousand_flapping_machines_stop_moving_after_a_few_moves() {
     let mut cluster = Cluster::new(MACHINES, UNITS);
     assert_eq!(cluster.moves, UNITS, "all of them have a place");
     let first = cluster.moves_in(60, MACHINES);
-    assert!(first > 0, "who goes for the first time loses its units");
+    assert!(first > 0, "the first departure of a machine moves its units");
     assert!(first <= 12 * UNITS, "{first} moves in the first minute");
     let minutes: Vec<usize> = (0..3).map(|_| cluster.moves_in(60, MACHINES)).collect();
-    assert_eq!(minutes, [0; 3], "nothing is moved any more, whatever comes and goes");
+    assert_eq!(minutes, [0; 3], "flapping machines still cause moves");
     // All are back for a while; later departures have no extra delay.
     (0..MACHINES)
         .filter(|number| cluster.leases[*number].is_none())
@@ -171,15 +171,15 @@ fn stable_machine_has_no_flap_delay_and_a_dead_flapping_one_loses_its_units() {
     let Some((kept, dead)) =
         (0..40).find_map(|number| Some((number, restless(cluster.place(number))?)))
     else {
-        return assert!(cluster.moves > 0, "all of them are on calm machines already");
+        return assert!(cluster.moves > 0, "all units are on stable machines");
     };
     cluster.goes(dead);
     cluster.settle();
     let on = cluster.place(kept);
-    assert_eq!(on, Some(id(dead)), "it may come back");
+    assert_eq!(on, Some(id(dead)), "the flapping machine may return");
     cluster.now += flap_damping::LONGEST + SECOND;
     cluster.settle();
-    assert_ne!(cluster.place(kept), on, "it has not");
+    assert_ne!(cluster.place(kept), on, "the dead machine keeps its unit after the delay");
     let schedule = Subject::Schedule(id(dead), unit(kept));
     assert!(cluster.store.get(&cluster.keys.of(&schedule)).is_none());
 }

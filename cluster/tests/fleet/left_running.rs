@@ -1,10 +1,10 @@
 //! Units that keep running, or may run again, although they must stop. Their claim stays. fleetd
 //! gives them up until init has none of them.
 
-use crate::told::{Fleetd, Told, soon};
+use crate::fake_init::{FakeInit, Fleetd, soon};
 use cluster::desired::Desired;
 use cluster::fleetd::daemon;
-use cluster::fleetd::persisted_identity::Recalled;
+use cluster::fleetd::saved_state::Recalled;
 use cluster::fleetd::unit_runner::Stops;
 use cluster::registry;
 use cluster::snapshot::Snapshot;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 const OWN: &str = "x.service";
 
 /// Starts a fleetd with a running unit and an exclusive one.
-async fn runs(store: &Store, init: &Arc<Told>) -> Fleetd {
+async fn runs(store: &Store, init: &Arc<FakeInit>) -> Fleetd {
     let fleetd = Fleetd::begin(store, init, Recalled::default());
     fleetd.cache.changes().wait_for(|snapshot| snapshot.machines.len() == 1).await.unwrap();
     fleetd.submit("a.service", "", Desired::Launched).await;
@@ -42,7 +42,7 @@ fn waits() -> Value {
 #[test]
 fn unkillable_process_keeps_its_claim_after_its_file_is_removed() {
     soon(async {
-        let (store, init) = (Store::memory(), Told::new());
+        let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = runs(&store, &init).await;
         init.says.send_replace(vec![ghost(OWN)]);
         destroy(&fleetd, &store).await;
@@ -64,7 +64,7 @@ fn unkillable_process_keeps_its_claim_after_its_file_is_removed() {
 #[test]
 fn exclusive_unit_waiting_for_its_retry_is_given_up() {
     soon(async {
-        let (store, init) = (Store::memory(), Told::new());
+        let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = runs(&store, &init).await;
         init.says.send_replace(vec![waits()]);
         init.refused.send_replace(Some(0));
@@ -83,7 +83,7 @@ fn exclusive_unit_waiting_for_its_retry_is_given_up() {
 #[test]
 fn exiting_fleetd_waits_until_init_has_no_exclusive_unit() {
     soon(async {
-        let (store, init) = (Store::memory(), Told::new());
+        let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = runs(&store, &init).await;
         init.says.send_replace(vec![waits()]);
         // init refuses even a smaller source.
@@ -91,7 +91,7 @@ fn exiting_fleetd_waits_until_init_has_no_exclusive_unit() {
         let leave = fleetd.leave.clone();
         let left = tokio::spawn(daemon::stop_units(leave, Stops::Exclusive));
         init.is_asked(3).await;
-        assert!(!left.is_finished(), "no claim would guard its next try");
+        assert!(!left.is_finished(), "without fleetd no claim guards the next retry of the unit");
         init.most.send_replace(1);
         assert!(left.await.unwrap(), "it is down");
         init.has(&["a.service"]).await;
@@ -108,12 +108,12 @@ fn ghost(name: &str) -> Value {
 #[test]
 fn leaving_machine_does_not_wait_for_processes_that_are_not_its_units() {
     soon(async {
-        let (store, init) = (Store::memory(), Told::new());
+        let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = runs(&store, &init).await;
         init.says.send_replace(vec![ghost("other")]);
         assert!(
             daemon::stop_units(fleetd.leave.clone(), Stops::All).await,
-            "all of its own is down"
+            "all units of the machine are down"
         );
         assert!(init.set.borrow().1.files.is_empty());
         fleetd.crash();
@@ -123,14 +123,14 @@ fn leaving_machine_does_not_wait_for_processes_that_are_not_its_units() {
 #[test]
 fn leaving_machine_waits_for_a_claimed_unit_whose_file_was_removed() {
     soon(async {
-        let (store, init) = (Store::memory(), Told::new());
+        let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = runs(&store, &init).await;
         init.says.send_replace(vec![ghost("other"), ghost(OWN)]);
         destroy(&fleetd, &store).await;
         init.has(&["a.service"]).await;
         let left = tokio::spawn(daemon::stop_units(fleetd.leave.clone(), Stops::All));
         init.is_asked(3).await;
-        assert!(!left.is_finished(), "its claim would end with the lease, and its process not");
+        assert!(!left.is_finished(), "the process would outlive the claim");
         init.says.send_replace(vec![ghost("other")]);
         assert!(left.await.unwrap(), "it is down");
         fleetd.crash();
@@ -140,7 +140,7 @@ fn leaving_machine_waits_for_a_claimed_unit_whose_file_was_removed() {
 #[test]
 fn exit_does_not_wait_for_an_init_without_our_source_that_refuses_puts() {
     soon(async {
-        let (store, init) = (Store::memory(), Told::new());
+        let (store, init) = (Store::memory(), FakeInit::new());
         init.knows_us.send_replace(false);
         let fleetd = Fleetd::begin(&store, &init, Recalled::default());
         fleetd.cache.changes().wait_for(|snapshot| snapshot.machines.len() == 1).await.unwrap();
@@ -155,7 +155,7 @@ fn exit_does_not_wait_for_an_init_without_our_source_that_refuses_puts() {
 #[test]
 fn exit_does_not_wait_if_init_is_absent_and_never_accepted_a_source() {
     soon(async {
-        let (store, init) = (Store::memory(), Told::new());
+        let (store, init) = (Store::memory(), FakeInit::new());
         init.mute.send_replace(Some(0));
         init.refused.send_replace(Some(0));
         let fleetd = Fleetd::begin(&store, &init, Recalled::default());
@@ -163,9 +163,9 @@ fn exit_does_not_wait_if_init_is_absent_and_never_accepted_a_source() {
         fleetd.submit("a.service", "", Desired::Launched).await;
         let left = tokio::spawn(daemon::stop_units(fleetd.leave.clone(), Stops::All));
         init.is_asked(3).await;
-        assert!(!left.is_finished(), "one that says nothing may have what was put");
+        assert!(!left.is_finished(), "a silent init may have accepted a source");
         init.absent.send_replace(true);
-        assert!(left.await.unwrap(), "nothing of it runs anywhere");
+        assert!(left.await.unwrap(), "without init no unit runs");
         fleetd.crash();
     });
 }
@@ -173,14 +173,14 @@ fn exit_does_not_wait_if_init_is_absent_and_never_accepted_a_source() {
 #[test]
 fn exit_waits_for_an_absent_init_that_had_accepted_a_source() {
     soon(async {
-        let (store, init) = (Store::memory(), Told::new());
+        let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = runs(&store, &init).await;
         init.mute.send_replace(Some(0));
         init.refused.send_replace(Some(0));
         init.absent.send_replace(true);
         let left = tokio::spawn(daemon::stop_units(fleetd.leave.clone(), Stops::All));
         init.is_asked(3).await;
-        assert!(!left.is_finished(), "a restarted fleetd may still have it");
+        assert!(!left.is_finished(), "init may still have the source of this fleetd");
         init.mute.send_replace(None);
         init.refused.send_replace(None);
         init.absent.send_replace(false);

@@ -6,7 +6,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test ends where it is surprised"
+    reason = "a panic fails the test"
 )]
 
 // Shared modules; those of other programs are next to this folder.
@@ -14,19 +14,19 @@
 mod authority;
 #[path = "../browser/mod.rs"]
 mod browser;
+#[path = "../fake_init/mod.rs"]
+mod fake_init;
 #[path = "../hostile/mod.rs"]
 mod hostile;
 #[path = "../original/mod.rs"]
 mod original;
 #[path = "../stand/mod.rs"]
 mod stand;
-#[path = "../told/mod.rs"]
-mod told;
 
 mod led;
 mod placed;
+mod proxy;
 mod rolled;
-mod way;
 mod written;
 
 // The tests.
@@ -39,7 +39,6 @@ mod api_promised;
 mod api_roles;
 mod api_tls;
 mod bring_down;
-mod claims_untold;
 mod cut_off;
 mod documents;
 mod engine;
@@ -54,7 +53,9 @@ mod lost_answers;
 mod namesakes;
 mod original_fleetctl;
 mod page;
+mod paused_machine;
 mod progress;
+mod published_states;
 mod random_scheduler;
 mod rollout;
 mod rollout_amid;
@@ -62,11 +63,10 @@ mod rollout_back;
 mod scheduler;
 mod server_certificates;
 mod snapshots;
-mod stood_still;
 mod succession;
 mod terminal;
 mod txn_split;
 mod unanswered;
+mod unanswered_claims;
 mod unread;
-mod untold;
 mod watched;

@@ -38,16 +38,16 @@ fn of_two_units_with_one_name_at_init_one_runs_and_one_is_refused() {
         (goal, set.files["web.yaml"].contains("timer"))
     };
     let (goal, timer_runs) = parted(&cluster, &first);
-    assert!(timer_runs, "what runs is not displaced");
+    assert!(timer_runs, "the running timer is not displaced");
     let why = |goal: &Goal, own: &str| goal[own].refusal.clone().unwrap_or_default();
     assert!(why(&goal, "web.service").contains("web.timer"), "{goal:?}");
     assert!(why(&goal, "z.service.service").contains("z.service,"), "{goal:?}");
     let (_, timer_runs) = parted(&cluster, &Goal::new());
-    assert!(!timer_runs, "where nothing ran the first of them does");
+    assert!(!timer_runs, "if neither ran, the first by name runs");
     cluster.put_on("web.timer", None);
     cluster.put_on("web.timer", Some("m2"));
     let (goal, timer_runs) = parted(&cluster, &goal);
-    assert!(!timer_runs && why(&goal, "web.service").is_empty(), "it has the name by now");
+    assert!(!timer_runs && why(&goal, "web.service").is_empty(), "the service has the name now");
 }
 
 #[test]

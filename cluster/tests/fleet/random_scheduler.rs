@@ -4,7 +4,7 @@ use crate::written::{id, machine, name, unit};
 use cluster::desired::Desired;
 use cluster::machine::Machine;
 use cluster::move_order::{Cause, Move};
-use cluster::placement::Seat;
+use cluster::placement::Host;
 use cluster::placement::Unit;
 use cluster::scheduler::Scheduler;
 use cluster::unit_name::UnitName;
@@ -96,12 +96,12 @@ fn land(registry: &mut Scheduler, group: &[Move]) {
     for step in group {
         if let Some(to) = &step.to {
             let asks = &registry.units()[&step.unit].asks;
-            let seat = &registry.seats()[to];
+            let host = &registry.hosts()[to];
             // A global unit gives way without the engine.
             let globals = BTreeMap::new();
-            let seat = Seat { globals, ..seat.clone() };
+            let host = Host { globals, ..host.clone() };
             if asks.peers.is_empty() {
-                assert_eq!(seat.takes(to, &step.unit, asks), Ok(()), "{} to {to}", step.unit);
+                assert_eq!(host.takes(to, &step.unit, asks), Ok(()), "{} to {to}", step.unit);
             }
         }
     }
@@ -114,14 +114,14 @@ fn check(scheduler: &Scheduler) {
         match &unit.machine {
             Some(machine) => {
                 assert!(wanted, "{own} is on {machine} and is not wanted");
-                let seat = &scheduler.seats()[machine];
-                assert!(seat.scheduled.contains_key(own));
-                assert_eq!(seat.takes(machine, own, &unit.asks), Ok(()), "{own} on {machine}");
+                let host = &scheduler.hosts()[machine];
+                assert!(host.scheduled.contains_key(own));
+                assert_eq!(host.takes(machine, own, &unit.asks), Ok(()), "{own} on {machine}");
             }
             None if wanted => {
-                for (machine, seat) in scheduler.seats() {
+                for (machine, host) in scheduler.hosts() {
                     assert!(
-                        seat.takes(machine, own, &unit.asks).is_err(),
+                        host.takes(machine, own, &unit.asks).is_err(),
                         "{own} could be on {machine}"
                     );
                 }
@@ -129,7 +129,7 @@ fn check(scheduler: &Scheduler) {
             None => {}
         }
     }
-    for seat in scheduler.seats().values() {
+    for host in scheduler.hosts().values() {
         let mut globals: Vec<(&UnitName, &Unit)> = scheduler
             .units()
             .iter()
@@ -137,8 +137,8 @@ fn check(scheduler: &Scheduler) {
             .collect();
         globals.sort_by_key(|(_, unit)| unit.since);
         let globals = globals.into_iter().map(|(name, unit)| (name, &unit.asks));
-        let chosen = seat.choose_globals(globals);
-        assert!(chosen.keys().eq(seat.globals.keys()));
+        let chosen = host.choose_globals(globals);
+        assert!(chosen.keys().eq(host.globals.keys()));
     }
 }
 
@@ -177,13 +177,13 @@ proptest! {
                 prop_assert!(step.from.is_none() || step.cause != Cause::Unplaced);
             }
             let mut fresh = Scheduler::default();
-            for (id, seat) in scheduler.seats() {
-                fresh.set_machine(id, Some(seat.machine.clone()));
+            for (id, host) in scheduler.hosts() {
+                fresh.set_machine(id, Some(host.machine.clone()));
             }
             for (name, unit) in scheduler.units() {
                 fresh.set_unit(name, Some(unit.clone()));
             }
-            prop_assert!(fresh.decide().groups.is_empty(), "a fresh board sees nothing to do");
+            prop_assert!(fresh.decide().groups.is_empty(), "a new scheduler would move a unit");
             prop_assert!(scheduler.decide().groups.is_empty(), "nothing changed, nothing moves");
         }
     }

@@ -1,9 +1,9 @@
 //! `fleetctl rollout` with concurrent changes: units are destroyed or stopped, or machines leave.
 //! Setup as in `rollout.rs`.
 
+use crate::proxy::{hears, laid_over, put_at, spawn, through_proxy};
 use crate::rolled::{bad, everywhere, hashes, running, three};
 use crate::stand::{HELLO, Stand, code, fleetctl, stderr, stdout, write};
-use crate::way::{by_way_of, hears, laid_over, put_at, spawn};
 use cluster::unit_file::UnitFile;
 use std::collections::BTreeSet;
 use std::io::BufReader;
@@ -16,7 +16,7 @@ fn wishes(stand: &Stand) -> String {
 fn short_etcd_outage_does_not_roll_back_a_rollout_of_instances() {
     let stand = running("web@.service", HELLO, &["web@1", "web@2", "web@3"], 3);
     let (store, mut is_away) = (stand.store.clone(), false);
-    let way = by_way_of(&stand, move |asked| {
+    let way = through_proxy(&stand, move |asked| {
         if asked.starts_with("PUT") && asked.contains("web@2") && !is_away {
             is_away = true;
             store.set_reachable(false);
@@ -36,7 +36,7 @@ fn short_etcd_outage_does_not_roll_back_a_rollout_of_instances() {
 fn short_etcd_outage_at_its_start_does_not_end_a_global_rollout() {
     let stand = running("all.service", &everywhere(), &["all"], 3);
     let (store, mut is_away) = (stand.store.clone(), false);
-    let way = by_way_of(&stand, move |asked| {
+    let way = through_proxy(&stand, move |asked| {
         if asked.starts_with("PUT") && !std::mem::replace(&mut is_away, true) {
             store.set_reachable(false);
         }
@@ -57,7 +57,7 @@ fn unit_destroyed_or_unloaded_during_a_rollout_stays_so() {
     write(&stand, "web@.service", &new);
     let endpoint = format!("unix://{}", stand.socket().display());
     let (folder, mut is_done) = (stand.folder.clone(), false);
-    let way = by_way_of(&stand, move |asked| {
+    let way = through_proxy(&stand, move |asked| {
         if asked.starts_with("PUT") && asked.contains("web@1") && !is_done {
             is_done = true;
             for words in [["destroy", "web@2"], ["unload", "web@3"]] {
@@ -82,7 +82,7 @@ fn file_put_by_another_client_during_a_rollout_is_not_overwritten() {
     let options = UnitFile::parse(&other).unwrap().options;
     let put = serde_json::json!({ "options": options, "desiredState": "launched" });
     let (socket, mut is_put) = (stand.socket(), false);
-    let way = by_way_of(&stand, move |asked| {
+    let way = through_proxy(&stand, move |asked| {
         if asked.starts_with("PUT") && !std::mem::replace(&mut is_put, true) {
             put_at(&socket, "web@2.service", &put.to_string());
         }
@@ -101,7 +101,7 @@ fn rollback_does_not_launch_a_unit_unloaded_meanwhile() {
     write(&stand, "web@.service", &bad(HELLO));
     let endpoint = format!("unix://{}", stand.socket().display());
     let (folder, mut is_put, mut is_done) = (stand.folder.clone(), false, false);
-    let way = by_way_of(&stand, move |asked| {
+    let way = through_proxy(&stand, move |asked| {
         if is_put && !is_done && asked.starts_with("GET") {
             is_done = true;
             assert_eq!(code(&fleetctl(&folder, &endpoint, &["unload", "--no-block", "web@2"])), 0);
@@ -120,7 +120,7 @@ fn rollback_does_not_launch_a_unit_unloaded_meanwhile() {
 fn meanwhile(stand: &Stand, put: &'static str, words: &'static [&'static str]) -> String {
     let endpoint = format!("unix://{}", stand.socket().display());
     let (folder, mut is_put, mut is_done) = (stand.folder.clone(), false, false);
-    by_way_of(stand, move |asked| {
+    through_proxy(stand, move |asked| {
         if is_put && asked.starts_with("GET") && !std::mem::replace(&mut is_done, true) {
             let done = fleetctl(&folder, &endpoint, words);
             assert_eq!(code(&done), 0, "{}", stderr(&done));
@@ -184,7 +184,7 @@ fn just_before(
     mut does: impl FnMut() + Send + 'static,
 ) -> String {
     let mut is_done = false;
-    by_way_of(stand, move |asked| {
+    through_proxy(stand, move |asked| {
         if asked.starts_with("PUT") && asked.contains(put) && !std::mem::replace(&mut is_done, true)
         {
             does();
@@ -325,7 +325,7 @@ fn machine_that_no_longer_has_the_unit_causes_no_rollback() {
     stand.until("it is on all", |stand| hashes(stand).len() == 3);
     write(&stand, "all.service", &marked.replace("1000", "2000"));
     let (socket, mut is_done) = (stand.socket(), false);
-    let way = by_way_of(&stand, move |asked| {
+    let way = through_proxy(&stand, move |asked| {
         if asked.contains(r#""machines":["m1","m2"]"#) && !std::mem::replace(&mut is_done, true) {
             laid_over(&socket, "m1", "k", "0");
             laid_over(&socket, "m3", "k", "0");

@@ -1,9 +1,9 @@
 //! Failed and interrupted rollouts: which machine has which file afterwards. Setup as in
 //! `rollout.rs`.
 
+use crate::proxy::{hears, put_at, spawn, through_proxy};
 use crate::rolled::{bad, bad_for, everywhere, hashes, running, three};
 use crate::stand::{HELLO, Stand, code, stderr, stdout, write};
-use crate::way::{by_way_of, hears, put_at, spawn};
 use cluster::unit_file::UnitFile;
 use std::io::BufReader;
 use std::process::Command;
@@ -109,7 +109,7 @@ fn file_written_by_another_client_during_a_rollout_stays() {
     let other = UnitFile::parse(&everywhere().replace("1000", "3000")).unwrap();
     let put = serde_json::json!({ "options": other.options, "desiredState": "launched" });
     let (socket, mut is_put) = (stand.socket(), false);
-    let way = by_way_of(&stand, move |asked| {
+    let way = through_proxy(&stand, move |asked| {
         if asked.contains(r#""machines":["m1","m2"]"#) && !is_put {
             is_put = true;
             put_at(&socket, "all.service", &put.to_string());
@@ -159,7 +159,7 @@ fn rollout_that_could_not_be_rolled_back_is_refused() {
 fn short_etcd_outage_does_not_roll_back_a_global_rollout() {
     let (stand, old) = all_have_it(&[]);
     let (store, mut is_away) = (stand.store.clone(), false);
-    let way = by_way_of(&stand, move |asked| {
+    let way = through_proxy(&stand, move |asked| {
         if asked.contains(r#""machines":["m1","m2"]"#) && !is_away {
             is_away = true;
             store.set_reachable(false);

@@ -4,7 +4,7 @@ use crate::written::{id, machine, name, unit};
 use cluster::desired::Desired;
 use cluster::machine::Machine;
 use cluster::move_order::Cause;
-use cluster::placement::Seat;
+use cluster::placement::Host;
 use cluster::scheduler::{Decision, Scheduler};
 use cluster::unit_name::UnitName;
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ fn units_spread_by_load_and_ties_go_to_the_smaller_id() {
         launch(&mut scheduler, &format!("u{n}.service"), "");
     }
     settle(&mut scheduler);
-    let loads: Vec<usize> = scheduler.seats().values().map(Seat::load).collect();
+    let loads: Vec<usize> = scheduler.hosts().values().map(Host::load).collect();
     assert_eq!(loads, [3, 2, 2]);
     assert_eq!(place(&scheduler, "u0.service").as_deref(), Some("m0"));
 }
@@ -206,9 +206,9 @@ fn global_units_are_load_peers_and_obstacles() {
     let decision = settle(&mut scheduler);
     assert!(place(&scheduler, "beside.service").is_some());
     assert!(decision.unplaced.contains_key(&name("away.service")));
-    for seat in scheduler.seats().values() {
+    for host in scheduler.hosts().values() {
         assert_eq!(
-            seat.globals.keys().map(UnitName::as_str).collect::<Vec<_>>(),
+            host.globals.keys().map(UnitName::as_str).collect::<Vec<_>>(),
             ["agent.service"]
         );
     }

@@ -124,12 +124,12 @@ fn many_unfinished_handshakes_leave_slots_for_others() {
         let held: Vec<bool> = crowd.iter().map(is_held).collect();
         let count = held.iter().filter(|held| **held).count();
         seen.push(count);
-        assert!(count <= handshakes::MOST, "{count} are under way");
+        assert!(count <= handshakes::MOST, "{count} handshakes are in progress");
         for side in held.chunks(128).filter(|side| side.contains(&true)) {
             assert!(!side[..128 - handshakes::MOST_OF_ONE].contains(&true), "the oldest go first");
         }
         count > 0
     });
-    assert!(told, "who can agree waited until the crowd's time was over: {seen:?}");
+    assert!(told, "the client waited until the unfinished handshakes timed out: {seen:?}");
     std::fs::remove_dir_all(&made).unwrap();
 }

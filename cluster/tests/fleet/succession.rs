@@ -25,15 +25,18 @@ fn rebooted_machine_takes_over_only_the_key_of_its_own_silent_run() {
         registry::succeed(snapshot, &id("m1"), record, 0, silent)
     };
     let of_the_disk = come(&snapshot, &on("d", "second"), None).unwrap_err();
-    assert!(of_the_disk.is_of_our_disk, "it may be silent, or it may not");
+    assert!(of_the_disk.is_of_our_disk, "the key of our disk may belong to a live run");
     assert!(!come(&snapshot, &on("e", "second"), seen).unwrap_err().is_of_our_disk);
     assert!(!come(&snapshot, &record("m1", "second"), seen).unwrap_err().is_of_our_disk);
     let heir = come(&snapshot, &on("d", "second"), seen).unwrap();
     // The first machine is alive and has written its key again.
     let again = registry::register(&snapshot, &id("m1"), &on("d", "first"), lease).unwrap();
     cluster.store.commit(&again).unwrap();
-    assert_eq!(cluster.store.commit(&heir), None, "a write that was on its way does not land");
-    assert!(come(&cluster.snapshot(), &on("d", "second"), seen).is_err(), "what was seen is old");
+    assert_eq!(cluster.store.commit(&heir), None, "a delayed takeover fails");
+    assert!(
+        come(&cluster.snapshot(), &on("d", "second"), seen).is_err(),
+        "the key was written after the observation"
+    );
     let seen = Some(cluster.snapshot().machines[&id("m1")].modified);
     let heir = come(&cluster.snapshot(), &on("d", "second"), seen).unwrap();
     assert!(cluster.store.commit(&heir).is_some());
@@ -57,7 +60,10 @@ fn claim_of_a_machines_previous_run_is_not_taken_over() {
     assert!(claim(&cluster.snapshot(), "first", fresh).is_some(), "fleetd restarted");
     assert_eq!(claim(&cluster.snapshot(), "second", fresh), None);
     cluster.store.revoke(lease);
-    assert!(claim(&cluster.snapshot(), "second", fresh).is_some(), "it ended with its lease");
+    assert!(
+        claim(&cluster.snapshot(), "second", fresh).is_some(),
+        "the old claim expired with its lease"
+    );
 }
 
 #[test]
@@ -76,7 +82,7 @@ fn unreadable_machine_key_is_reclaimed_once_no_lease_holds_it() {
     };
     garble(&mut cluster, first);
     let snapshot = cluster.snapshot();
-    assert!(!come(&mut cluster, &snapshot), "a lease keeps the key alive");
+    assert!(!come(&mut cluster, &snapshot), "a lease protects the unreadable key");
     garble(&mut cluster, 0);
     let snapshot = cluster.snapshot();
     assert!(come(&mut cluster, &snapshot));
@@ -85,5 +91,5 @@ fn unreadable_machine_key_is_reclaimed_once_no_lease_holds_it() {
     let lease = known.machines[&id("m1")].lease;
     garble(&mut cluster, lease);
     let snapshot = known.read_again(&cluster.store.read(cluster.keys.root()));
-    assert!(come(&mut cluster, &snapshot), "its own is put right");
+    assert!(come(&mut cluster, &snapshot), "a machine repairs its own unreadable key");
 }

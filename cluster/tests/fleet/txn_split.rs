@@ -21,7 +21,11 @@ fn too_many_followers_for_one_write_move_in_parts_after_their_leader() {
         cluster.submit(&format!("f{n}.service"), text, Desired::Launched);
     }
     cluster.run(&mut engine, epoch);
-    assert_eq!(cluster.schedule("m0").len(), 1, "none of them may be there: they need metadata");
+    assert_eq!(
+        cluster.schedule("m0").len(),
+        1,
+        "the followers need metadata that the machine lacks"
+    );
     let over = |cluster: &mut Cluster, machine: &str, value: &str| {
         let value = Some(value.to_string());
         let write = registry::set_metadata(&cluster.snapshot(), &id(machine), "x", value);

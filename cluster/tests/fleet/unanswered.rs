@@ -1,7 +1,7 @@
 //! fleetctl with lost answers and unavailable servers: requests and their effects stay.
 
+use crate::proxy::{first, hears, put_at, spawn, through_proxy};
 use crate::stand::{HELLO, Plan, Stand, code, stderr, stdout, write};
-use crate::way::{by_way_of, first, hears, put_at, spawn};
 use cluster::unit_file::UnitFile;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -11,7 +11,7 @@ use std::path::Path;
 fn unit_is_created_although_the_answer_was_lost() {
     let stand = Stand::new(Plan::of(&["m1"]));
     write(&stand, "a.service", HELLO);
-    let way = by_way_of(&stand, first("PUT"));
+    let way = through_proxy(&stand, first("PUT"));
     let made = stand.fleetctl(&[&way, "submit", "a.service"]);
     assert_eq!((code(&made), stderr(&made)), (0, String::new()));
 }
@@ -41,7 +41,7 @@ fn restart_continues_to_the_start_after_an_etcd_outage() {
     write(&stand, "a.service", HELLO);
     assert_eq!(code(&stand.fleetctl(&["start", "a.service"])), 0);
     let (store, mut is_down) = (stand.store.clone(), false);
-    let way = by_way_of(&stand, move |asked| {
+    let way = through_proxy(&stand, move |asked| {
         if asked.starts_with("PUT") && asked.contains("launched") && !is_down {
             is_down = true;
             store.set_reachable(false);
@@ -67,7 +67,7 @@ fn restart_that_cannot_observe_the_stop_leaves_no_unit_down() {
     write(&stand, "b.service", HELLO);
     assert_eq!(code(&stand.fleetctl(&["start", "a.service", "b.service"])), 0);
     let (mut is_down, mut is_up) = (false, false);
-    let way = by_way_of(&stand, move |asked| {
+    let way = through_proxy(&stand, move |asked| {
         is_down |= asked.starts_with("PUT") && asked.contains("loaded");
         is_up |= asked.starts_with("PUT") && asked.contains("launched");
         // No poll observes that the first unit stops.
@@ -129,7 +129,7 @@ fn watched_list_continues_after_a_short_etcd_outage() {
         write(&stand, "a.service", HELLO);
         assert_eq!(code(&stand.fleetctl(&["start", "a.service"])), 0);
         let (store, socket, mut asked_first) = (stand.store.clone(), stand.socket(), first(path));
-        let way = by_way_of(&stand, move |asked| {
+        let way = through_proxy(&stand, move |asked| {
             if asked_first(asked) {
                 store.set_reachable(false);
                 is_without_etcd(&socket);
@@ -154,7 +154,7 @@ fn unit_recreated_during_its_destruction_is_not_waited_for() {
         let options = UnitFile::parse(&HELLO.replace("1000", number)).unwrap().options;
         let put = serde_json::json!({ "options": options, "desiredState": "loaded" });
         let (socket, mut is_gone, mut is_done) = (stand.socket(), false, false);
-        let way = by_way_of(&stand, move |asked| {
+        let way = through_proxy(&stand, move |asked| {
             if is_gone && !std::mem::replace(&mut is_done, true) {
                 put_at(&socket, "a.service", &put.to_string());
             }

@@ -62,7 +62,7 @@ impl Tour {
         self.active(&[("hello.service", 1)])?;
 
         self.say(
-            "Instances of a template, each on a machine of its own; a global unit is everywhere.",
+            "Each instance of a template has its own machine; a global unit runs on all machines.",
         );
         self.file("apache@.service", &unit("[X-Fleet]\nConflicts=apache@*.service\n"));
         self.file("discovery.service", &unit("[X-Fleet]\nMachineOf=apache@1.service\n"));
@@ -101,7 +101,7 @@ impl Tour {
             "hello.service has moved. {waits} waits: it conflicts with its siblings."
         ));
         same(
-            "hello.service is where it was",
+            "hello.service is on the lost machine",
             &json!(moved["hello.service"][0] == lost),
             &json!(false),
         )?;

@@ -22,14 +22,14 @@ pub(crate) struct Original {
 
 /// An answer.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct Answer {
     pub(crate) status: u16,
     /// The head in lower case, with the status.
     pub(crate) head: String,
     pub(crate) body: String,
 }
 
-impl Told {
+impl Answer {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_default()
     }
@@ -47,11 +47,11 @@ impl Original {
         Original { stream, asked: Vec::new() }
     }
 
-    fn ask(&mut self, method: &str, path: &str, body: Option<&str>) -> Told {
+    fn ask(&mut self, method: &str, path: &str, body: Option<&str>) -> Answer {
         self.ask_with(method, path, "alt=json", body)
     }
 
-    fn ask_with(&mut self, method: &str, path: &str, query: &str, body: Option<&str>) -> Told {
+    fn ask_with(&mut self, method: &str, path: &str, query: &str, body: Option<&str>) -> Answer {
         self.asked.push(format!("{method} {path}{}", body.unwrap_or_default().trim_end()));
         let length = |body: &str| {
             format!("Content-Length: {}\r\nContent-Type: application/json\r\n", body.len())
@@ -74,14 +74,14 @@ impl Original {
         let mut body = vec![0; length.map_or(0, |text| text.parse().unwrap())];
         self.stream.read_exact(&mut body).unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Told { status, head, body: String::from_utf8(body).unwrap() }
+        Answer { status, head, body: String::from_utf8(body).unwrap() }
     }
 
-    pub(crate) fn get(&mut self, path: &str) -> Told {
+    pub(crate) fn get(&mut self, path: &str) -> Answer {
         self.ask("GET", path, None)
     }
 
-    pub(crate) fn unit(&mut self, unit: &str) -> Told {
+    pub(crate) fn unit(&mut self, unit: &str) -> Answer {
         self.get(&format!("units/{}", escaped(unit)))
     }
 
@@ -90,12 +90,12 @@ impl Original {
         self.unit(unit).json()["currentState"].as_str().unwrap_or_default().to_string()
     }
 
-    pub(crate) fn create(&mut self, unit: &str, options: &str) -> Told {
+    pub(crate) fn create(&mut self, unit: &str, options: &str) -> Answer {
         let body = format!("{{\"name\":\"{unit}\",\"options\":{options}}}\n");
         self.ask("PUT", &format!("units/{}", escaped(unit)), Some(&body))
     }
 
-    pub(crate) fn wish(&mut self, unit: &str, state: &str) -> Told {
+    pub(crate) fn wish(&mut self, unit: &str, state: &str) -> Answer {
         let body = format!("{{\"desiredState\":\"{state}\",\"name\":\"{unit}\"}}\n");
         self.ask("PUT", &format!("units/{}", escaped(unit)), Some(&body))
     }

@@ -3,7 +3,7 @@
 //! machines apply everything at once.
 #![allow(dead_code, reason = "each test file uses its own part of it")]
 
-use cluster::api::listener::{Listener, Place, Security};
+use cluster::api::listener::{ListenAddress, Listener, Security};
 use cluster::api::server::{ApiState, Settings};
 use cluster::desired::Desired;
 use cluster::engine::Engine;
@@ -267,10 +267,10 @@ async fn run(
     }
     let state = ApiState::new(cache.clone(), plan.settings);
     let security = plan.security.clone().unwrap_or_default();
-    let local = Listener::bind(&Place::Unix(socket), &security).await.unwrap();
+    let local = Listener::bind(&ListenAddress::Unix(socket), &security).await.unwrap();
     let mut tcp = None;
     if plan.security.is_some() {
-        let place = Place::Tcp("127.0.0.1:0".parse().unwrap());
+        let place = ListenAddress::Tcp("127.0.0.1:0".parse().unwrap());
         let listener = Listener::bind(&place, &security).await.unwrap();
         tcp = listener.address();
         tokio::spawn(listener.serve(state.clone(), stopped.clone()));
@@ -341,8 +341,8 @@ async fn drive(
 
 /// Returns the states that a machine publishes after it has applied its schedule.
 fn told(snapshot: &Snapshot, id: &MachineId, failing: bool) -> BTreeMap<UnitName, StateRecord> {
-    let seat = snapshot.seat(id);
-    let global = snapshot.globals.iter().filter(|(name, _)| seat.globals.contains_key(*name));
+    let host = snapshot.host(id);
+    let global = snapshot.globals.iter().filter(|(name, _)| host.globals.contains_key(*name));
     let own = snapshot.schedules.get(id).into_iter().flatten();
     let all = own.chain(global).map(|(name, kept)| {
         let said = snapshot.states.get(name).and_then(|on| on.get(id));

@@ -74,7 +74,10 @@ fn etcd_without_authentication_is_reported_as_insecure() {
     until("it is in the log", || {
         node.log("fleetd").contains("ERROR insecure: etcd's authentication is off").then_some(())
     });
-    assert!(node.get("/fleet/v1/state").ends_with("{}"), "an empty page is one as of fleet");
+    assert!(
+        node.get("/fleet/v1/state").ends_with("{}"),
+        "an empty page has a field that fleet does not have"
+    );
     node.put("a.service", &format!("[Service]\nExecStart={}\n", node.command("a")));
     node.fleetctl(&["start", "a.service"]);
     until("it is in the list", || {
@@ -83,7 +86,7 @@ fn etcd_without_authentication_is_reported_as_insecure() {
     assert!(node.get("/healthz").contains(r#"{"insecure":["etcd's authentication is off"#));
     assert!(node.get("/metrics").contains("\nfleet_registry_insecure 1\n"));
     let listed = node.fleetctl(&["list-units", "--no-legend", "--fields=unit"]);
-    assert_eq!(listed, "a.service\n", "who does not know it reads on");
+    assert_eq!(listed, "a.service\n", "fleetctl does not ignore the field");
     let version = version_of_etcd();
     assert!(node.log("fleetd").contains(&format!("INFO etcd is {version}\n")));
     for fault in (Standing { versions: vec![version], ..Standing::default() }).faults() {

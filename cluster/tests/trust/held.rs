@@ -37,22 +37,22 @@ fn etcd_with_foreign_contents_stops_nothing_until_confirmed() {
 
     let no_cluster = "etcd shows no cluster instead of cluster";
     holds(&node, &mut fleetd, "etcd_key_prefix=/another/\n", no_cluster);
-    assert_eq!(pids(), before, "a wrong prefix");
+    assert_eq!(pids(), before, "units under a wrong prefix");
     restart_fleetd(&node, &mut fleetd, "");
     node.when_running("one.service");
-    assert_eq!(pids(), before, "and the right one again");
+    assert_eq!(pids(), before, "units after the prefix was corrected");
 
     node.etcdctl(&["del", "--prefix", "/_coreos.com/fleet/"]);
     until("it is told", || {
         node.log("fleetd").contains("all keys of the cluster were deleted from etcd").then_some(())
     });
     until("and seen", || node.get("/healthz").starts_with("HTTP/1.1 503").then_some(()));
-    assert_eq!(pids(), before, "all was deleted");
+    assert_eq!(pids(), before, "units after all keys were deleted");
     holds(&node, &mut fleetd, "", no_cluster);
-    assert_eq!(pids(), before, "by one that has not seen it, too");
+    assert_eq!(pids(), before, "units after a restart of fleetd");
 
     std::fs::remove_file(node.folder.join("own/cluster")).unwrap();
     restart_fleetd(&node, &mut fleetd, "");
     node.when_there();
-    until("what is there counts", || (pids() == [None; 4]).then_some(()));
+    until("fleetd accepts the contents of etcd", || (pids() == [None; 4]).then_some(()));
 }

@@ -45,25 +45,25 @@ fn machine_keeps_its_identity_with_another_address_or_disk() {
     std::fs::remove_dir_all(node.folder.join("own")).unwrap();
     std::fs::create_dir(node.folder.join("own")).unwrap();
     restart_fleetd(&node, &mut fleetd, "");
-    until("it waits for the end of its old key", || {
+    until("fleetd waits until its old key expires", || {
         let told = format!("another machine is registered under the id {}", node.id);
         node.log("fleetd").contains(&told).then_some(())
     });
     when_alone(&node, &node.id, "192.0.2.1");
     node.when_running("here.service");
-    assert_eq!(node.pid("here"), before, "nothing is stopped for it");
+    assert_eq!(node.pid("here"), before, "a new disk stopped the unit");
 
     // Another id at the same address is another machine; the old one expires with its lease.
     let other = "feedfeedfeedfeedfeedfeedfeedfeed";
     node.put("machine-id", other);
     restart_fleetd(&node, &mut fleetd, "");
     when_alone(&node, other, "192.0.2.1");
-    until("the unit is the new one's", || {
+    until("the unit is on the machine with the new id", || {
         let (_, why) = node.try_fleetctl(&["why", "here.service"]);
         why.contains(other).then_some(())
     });
     node.when_running("here.service");
-    assert!(node.begins("here") <= 2, "it begins once there");
+    assert!(node.begins("here") <= 2, "the unit was started more than once on the new machine");
 }
 
 #[test]

@@ -85,15 +85,15 @@ fn writes_nothing_but_its_own(node: &Node, other: &str) {
         assert!(may(node, "bad", &["put", &key, "{}"]), "{key} is its own");
         assert!(may(node, "bad", &["del", &key]), "{key} is its own");
     }
-    assert!(!may(node, "bad", &["del", "--prefix", keys.root()]), "all of it is removed");
-    assert!(!may(node, "bad", &["user", "list"]), "it sees who the users are");
+    assert!(!may(node, "bad", &["del", "--prefix", keys.root()]), "all keys are removed");
+    assert!(!may(node, "bad", &["user", "list"]), "the user can list the users");
 }
 
 /// Checks that it cannot revoke the leases of other machines.
 fn ends_no_lease_of_others(node: &Node) {
     let text = node.etcdctl(&[&format!("--user=root:{PASSWORD}"), "lease", "list"]);
     let leases: Vec<&str> = text.lines().skip(1).collect();
-    assert!(leases.len() >= 3, "two machines' and the engine's: {text}");
+    assert!(leases.len() >= 3, "fewer leases than machines and engine: {text}");
     for lease in leases {
         assert!(!may(node, "bad", &["lease", "revoke", lease]), "lease {lease} is ended");
     }
@@ -128,17 +128,20 @@ fn compromised_machine_cannot_run_units_on_another_machine() {
         !fine && said.contains("403: the etcd user of this fleetd has no right to write that"),
         "{said}"
     );
-    assert!(other.get("/healthz").contains(r#"{"status":"ok"}"#), "nothing is insecure");
+    assert!(
+        other.get("/healthz").contains(r#"{"status":"ok"}"#),
+        "etcd with roles is reported as insecure"
+    );
     assert!(!other.log("fleetd").contains("insecure"));
 
     writes_nothing_but_its_own(&leading, &other.id);
     ends_no_lease_of_others(&leading);
     assert_eq!([other.pid("one"), other.pid("only")], pids);
     leading.fleetctl(&["stop", "only.service"]);
-    until("a claim is given back", || other.pid("only").is_none().then_some(()));
+    until("the exclusive unit stops", || other.pid("only").is_none().then_some(()));
     let claims = &["get", "--prefix", "--keys-only", "/_coreos.com/fleet/v3/claim/"];
     let login = format!("--user=root:{PASSWORD}");
-    until("nothing is left of it", || {
+    until("the claim is released", || {
         let left = leading.etcdctl(&[&[login.as_str()][..], claims].concat());
         left.trim().is_empty().then_some(())
     });

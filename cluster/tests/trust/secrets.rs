@@ -103,7 +103,7 @@ fn secrets_appear_in_no_output_and_no_core_dump() {
     });
 
     // Invalid configurations, one after the other.
-    let registered = || node.log("fleetd").matches("keeping the other settings").count();
+    let registered = || node.log("fleetd").matches("cannot apply the other new settings").count();
     node.put(
         "broken.key",
         &format!("-----BEGIN PRIVATE KEY-----\n{OF_A_KEY}\n-----END PRIVATE KEY-----\n"),
@@ -117,9 +117,9 @@ fn secrets_appear_in_no_output_and_no_core_dump() {
             (node.log("fleetd").matches("ERROR").count() > before).then_some(())
         });
     }
-    assert_eq!(registered(), 1, "a key that is none is refused");
+    assert_eq!(registered(), 1, "an invalid private key is accepted");
     kill(pid_of(&fleetd), Signal::SIGUSR1).unwrap();
-    until("it tells of itself", || node.log("fleetd").contains("\"machine\":").then_some(()));
+    until("fleetd dumps its state", || node.log("fleetd").contains("\"machine\":").then_some(()));
 
     let all = [written(&node), answered(&node)].concat();
     assert!(all.contains("bad.service") && all.contains("open.service"));
@@ -148,7 +148,10 @@ fn is_closed(node: &Node, fleetd: &mut Running) {
     };
     let words: Vec<&str> = reader.split(' ').collect();
     let read = called(&words).output().unwrap();
-    assert!(!read.status.success() && read.stdout.is_empty(), "its own user may not look");
+    assert!(
+        !read.status.success() && read.stdout.is_empty(),
+        "fleetd's own user can read its environment"
+    );
     let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
     let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
     let values: Vec<&str> = core.split_whitespace().skip(4).take(2).collect();

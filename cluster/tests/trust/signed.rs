@@ -166,7 +166,11 @@ fn key_signs_nothing_that_another_client_wrote_to_etcd() {
         assert!(!fine && said.contains(outcome), "{said}");
     }
     node.when_running(&own);
-    assert_eq!(kept(&node, &own).signature.unwrap().serial, far + 2, "later than all it said");
+    assert_eq!(
+        kept(&node, &own).signature.unwrap().serial,
+        far + 2,
+        "the new serial does not follow the last one"
+    );
     assert_eq!(record(&node, &foreign), theirs);
     refused(&node, &foreign, "not by a key trusted here");
 }

@@ -13,7 +13,7 @@ use super::fleet::{MACHINES, UNITS, entries, keys};
 use super::wire::{self, Sent};
 use super::written::options;
 use cluster::api::caller::{Caller, Role};
-use cluster::api::connection_limits::Side;
+use cluster::api::connection_limits::Peer;
 use cluster::api::listener::Origin;
 use cluster::api::server::{ApiState, LARGEST_BODY, Settings};
 use cluster::clock::{Clock, Sleep, Time};
@@ -60,7 +60,7 @@ pub fn api_request(bytes: &[u8]) -> Option<Answers> {
     wire::turn(pin!(pending::<()>()), follow.as_mut(), || false);
     let state = ApiState::new(cache.clone(), Settings::default());
     assert!(state.is_healthy());
-    let from = Origin { caller: caller.clone(), side: Side::User(0) };
+    let from = Origin { caller: caller.clone(), peer: Peer::User(0) };
     let leader = keys().of(&Subject::Leader);
     let (mut is_told, news) = (false, entries().into_iter().filter(|(key, _)| *key == leader));
     let news = news.fold(Transaction::default(), |all, (key, value)| all.put(key, value));
@@ -81,7 +81,7 @@ pub fn api_request(bytes: &[u8]) -> Option<Answers> {
     let bad = cache.snapshot().set_aside.clone();
     assert!(bad.keys().all(|key| *key == bad_unit().0), "it wrote an unreadable value: {bad:?}");
     let next = b"GET /fleet/v1/units HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".to_vec();
-    let from = Origin { caller: Caller::local(), side: Side::User(1) };
+    let from = Origin { caller: Caller::local(), peer: Peer::User(1) };
     let next = Sent { bytes: next, ..Sent::default() };
     let next = wire::converse(&state, from, None, next, follow.as_mut(), || {});
     assert_eq!(judged(&next.answered), [200], "the next one is answered");

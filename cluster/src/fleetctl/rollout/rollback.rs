@@ -74,8 +74,8 @@ impl Rolling<'_> {
         Ok(further.then_some((older, others)))
     }
 
-    /// Waits until the machines have the older file. At the next change of the unit, they keep the
-    /// file that they have then.
+    /// Waits until the machines have the older file. The next change of the unit would otherwise
+    /// leave them with the file that they have at that time.
     async fn wait_for_older_file(&mut self, older: &Unit, named: &[String]) -> Result<(), Trouble> {
         let (began, hash, name) = (Instant::now(), hash_of(older), &older.name);
         let mut outage = Outage::default();

@@ -3,7 +3,7 @@
 
 use super::UnitRunner;
 use crate::agent::{self, Wanted};
-use crate::fence::{self, Worth};
+use crate::fence::{self, ClaimValidity};
 use crate::log;
 use crate::mutant::{Mutant, planted};
 use crate::registry;
@@ -112,11 +112,11 @@ impl UnitRunner {
     /// Records that a claim is requested under the present lease. Until the answer, it may be under
     /// either lease and expires with the first. The next fleetd must know that too.
     fn may_be_rebound(&mut self, name: &UnitName) {
-        let before = self.worth_of(name);
+        let before = self.validity_of(name);
         if self.earlier.contains_key(name) {
             self.requested_again.insert(name.clone());
         }
-        if self.worth_of(name) != before {
+        if self.validity_of(name) != before {
             self.remember_claims();
         }
     }
@@ -152,7 +152,7 @@ impl UnitRunner {
         // A shorter wait does not help claims that are overdue.
         let giving_up = self.giving_up.iter().filter(|name| !self.is_overdue_for(name));
         let guarded = self.held.iter().chain(giving_up);
-        let left = guarded.map(|name| self.worth_of(name).left(now, fence::patience)).min();
+        let left = guarded.map(|name| self.validity_of(name).left(now, fence::patience)).min();
         async move {
             let Some(left) = left else { return call.await };
             let late = || late("no answer before the next check of the claims".to_string());
@@ -173,7 +173,7 @@ impl UnitRunner {
     pub(super) fn hold_under(&mut self, lease: i64) {
         if self.held_under != Some(lease) {
             let guarded = self.held.union(&self.giving_up);
-            self.earlier = guarded.map(|name| (name.clone(), self.worth_of(name))).collect();
+            self.earlier = guarded.map(|name| (name.clone(), self.validity_of(name))).collect();
             self.requested_again.clear();
             if planted(Mutant::ProvedByAnother) {
                 self.earlier.clear();
@@ -187,15 +187,16 @@ impl UnitRunner {
 
     /// Returns true if claims under the present lease must be given up.
     pub(super) fn is_overdue(&self) -> bool {
-        self.is_worthless(self.worth())
+        self.is_expired(self.validity())
     }
 
     fn is_overdue_for(&self, name: &UnitName) -> bool {
-        self.is_worthless(self.worth_of(name))
+        self.is_expired(self.validity_of(name))
     }
 
-    fn is_worthless(&self, worth: Worth) -> bool {
-        worth.is_past(self.cache.clock().now(), fence::patience) && !planted(Mutant::NeverGivesUp)
+    fn is_expired(&self, validity: ClaimValidity) -> bool {
+        validity.is_past(self.cache.clock().now(), fence::patience)
+            && !planted(Mutant::NeverGivesUp)
     }
 
     /// The snapshot may show a claim under the present lease before its answer arrives.
@@ -208,27 +209,29 @@ impl UnitRunner {
     }
 
     /// The validity of a claim under the present lease.
-    fn worth(&self) -> Worth {
-        Worth { proof: self.proof, ttl: self.ttl }
+    fn validity(&self) -> ClaimValidity {
+        ClaimValidity { proof: self.proof, ttl: self.ttl }
     }
 
-    pub(super) fn worth_of(&self, name: &UnitName) -> Worth {
+    pub(super) fn validity_of(&self, name: &UnitName) -> ClaimValidity {
         match self.earlier.get(name) {
-            None => self.worth(),
-            Some(earlier) if self.requested_again.contains(name) => earlier.or_less(self.worth()),
+            None => self.validity(),
+            Some(earlier) if self.requested_again.contains(name) => {
+                earlier.or_less(self.validity())
+            }
             Some(earlier) => *earlier,
         }
     }
 
-    /// Takes `at` as a proof of the leases, because no lease expires while etcd has no leader. That
-    /// counts only for a lease that had not expired before. A machine that was paused longer than
-    /// its lease cannot know that.
-    fn take_for_proof(&mut self, at: Duration) {
+    /// Takes `at` as a proof of the leases, because no lease expires while etcd has no leader. A
+    /// lease that may have expired before `at` gets no proof: a machine that was paused for longer
+    /// than its lease cannot know whether it had.
+    fn accept_as_proof(&mut self, at: Duration) {
         let now = self.cache.clock().now();
-        let mut own = self.worth();
-        for worth in self.earlier.values_mut().chain([&mut own]) {
-            if !worth.is_past(now, fence::life) || planted(Mutant::LeaderlessForLong) {
-                worth.proof = Some(at);
+        let mut own = self.validity();
+        for validity in self.earlier.values_mut().chain([&mut own]) {
+            if !validity.is_past(now, fence::life) || planted(Mutant::LeaderlessForLong) {
+                validity.proof = Some(at);
             }
         }
         self.proof = own.proof;
@@ -254,13 +257,13 @@ impl UnitRunner {
 
     /// The time at which the first held unit must be given up, unless its lease is renewed.
     pub(super) fn due(&self) -> Option<Duration> {
-        self.held.iter().map(|name| self.worth_of(name).end()).min()
+        self.held.iter().map(|name| self.validity_of(name).end()).min()
     }
 
     /// Publishes the deadline for init's watchdog, which kills a fleetd that hangs until then.
     pub(super) fn tell_deadline(&self) {
-        let each = self.held.iter().map(|name| self.worth_of(name));
-        let last = each.map(|worth| worth.end() + fence::asking(worth.ttl)).min();
+        let each = self.held.iter().map(|name| self.validity_of(name));
+        let last = each.map(|validity| validity.end() + fence::members_timeout(validity.ttl)).min();
         self.guarded.send_if_modified(|told| std::mem::replace(told, last) != last);
     }
 
@@ -269,7 +272,8 @@ impl UnitRunner {
     pub(super) async fn guard_claims(&mut self) {
         // After this time another machine may run the units, so they are given up without asking
         // the members. A restarted fleetd has no time left for that question.
-        let part = if self.held_under.is_some() { fence::life } else { fence::unanswered };
+        let part =
+            if self.held_under.is_some() { fence::life } else { fence::give_up_without_answer };
         if !renews_expired_lease() {
             self.give_up_after(part).await;
         }
@@ -285,25 +289,26 @@ impl UnitRunner {
     /// Asks etcd's members for a leader and waits for a renewal in flight, because a lease without
     /// news may still exist.
     async fn ask_for_leases(&mut self) {
-        let worths: Vec<Worth> = self.held.iter().map(|name| self.worth_of(name)).collect();
+        let validities: Vec<ClaimValidity> =
+            self.held.iter().map(|name| self.validity_of(name)).collect();
         let clock = self.cache.clock().clone();
         let began = clock.now();
-        let silent = worths.iter().any(|worth| worth.is_past(began, |ttl| ttl / 2));
-        let ttl = worths.iter().map(|worth| worth.ttl).min().unwrap_or(self.ttl);
-        let asked = Worth { proof: self.asked_members, ttl };
-        if !silent || !asked.is_past(began, fence::asking) {
+        let silent = validities.iter().any(|validity| validity.is_past(began, |ttl| ttl / 2));
+        let ttl = validities.iter().map(|validity| validity.ttl).min().unwrap_or(self.ttl);
+        let asked = ClaimValidity { proof: self.asked_members, ttl };
+        if !silent || !asked.is_past(began, fence::members_timeout) {
             return;
         }
         self.asked_members = Some(began);
         let patience = match renews_expired_lease() {
-            true => fence::asking(ttl),
-            false => fence::asking_for(&worths, began),
+            true => fence::members_timeout(ttl),
+            false => fence::members_timeout_for(&validities, began),
         };
         let asking = self.cache.store().is_leaderless(patience * 3 / 4);
         if clock.within(patience, asking).await == Some(true)
             && !planted(Mutant::QuorumLossIsCutOff)
         {
-            self.take_for_proof(began);
+            self.accept_as_proof(began);
         }
         self.await_proof(patience.saturating_sub(clock.since(began))).await;
     }
@@ -313,7 +318,7 @@ impl UnitRunner {
         self.take_proof();
         self.see_claims();
         let now = self.cache.clock().now();
-        let is_over = |name: &&UnitName| self.worth_of(name).is_past(now, part);
+        let is_over = |name: &&UnitName| self.validity_of(name).is_past(now, part);
         let mut over: BTreeSet<UnitName> = self.held.iter().filter(is_over).cloned().collect();
         if over.is_empty() || planted(Mutant::NeverGivesUp) {
             return;
@@ -341,7 +346,7 @@ impl UnitRunner {
         }
         let mut names = std::mem::take(&mut self.giving_up);
         // A unit that waits for a restart, or that another unit needs, may run again.
-        names.retain(|name| !self.all_of(name, agent::is_out));
+        names.retain(|name| !self.all_of(name, agent::stays_down));
         if names.is_empty() {
             return;
         }

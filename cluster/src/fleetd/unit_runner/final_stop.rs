@@ -48,7 +48,7 @@ impl UnitRunner {
                     self.put().await;
                     self.remember_claims();
                 }
-                let told = self.ending || self.is_told(stops, &leaving);
+                let told = self.ending || self.has_only_remaining(stops, &leaving);
                 let down = match stops {
                     Stops::All => self.units.values().all(is_down),
                     Stops::Exclusive => leaving.iter().all(|name| self.is_down(name)),
@@ -91,7 +91,7 @@ impl UnitRunner {
     /// Returns true if init's source has only the remaining units, so that init restarts no stopped
     /// one. If init has no source of ours and rejected the last one, it starts nothing. A put
     /// without an answer may still take effect, so it does not count.
-    fn is_told(&self, stops: Stops, leaving: &BTreeSet<UnitName>) -> bool {
+    fn has_only_remaining(&self, stops: Stops, leaving: &BTreeSet<UnitName>) -> bool {
         if self.put_off.is_some() && self.put.is_none() && self.has_none {
             return true;
         }

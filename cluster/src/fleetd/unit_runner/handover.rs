@@ -72,14 +72,14 @@ impl UnitRunner {
             return;
         }
         if self.revision.is_none() {
-            match self.of_init(self.init.revision()).await {
+            match self.within_init_timeout(self.init.revision()).await {
                 Ok(revision) => self.revision = revision,
                 Err(fault) => return self.failed(&fault),
             }
         }
         self.remember_claims();
         set.expected = self.revision;
-        match self.taken_by_init(self.init.put(&set)).await {
+        match self.within_put_timeout(self.init.put(&set)).await {
             Ok(put) => {
                 log::debug(format_args!(
                     "init has {} units, revision {}",
@@ -128,7 +128,7 @@ impl UnitRunner {
         less.roots.retain(|root| roots.contains(root));
         if !self.put.as_ref().is_some_and(|put| is_same(put, &less)) {
             less.expected = self.revision;
-            match self.taken_by_init(self.init.put(&less)).await {
+            match self.within_put_timeout(self.init.put(&less)).await {
                 Ok(put) => self.revision = Some(put.revision),
                 Err(fault) => {
                     let has_said_no = fault.lasting().is_some();
@@ -162,14 +162,17 @@ impl UnitRunner {
         self.refused = fault.lasting().or(self.refused.take());
         let fault = fault.to_string();
         if self.fault != fault {
-            log::error(format_args!("{fault}"));
+            match gone {
+                true => log::error(format_args!("init does not answer: {fault}")),
+                false => log::error(format_args!("{fault}")),
+            }
             self.fault = fault;
         }
     }
 
     pub(super) async fn look(&mut self) {
         self.asked_init = self.cache.clock().now();
-        match self.of_init(self.init.look()).await {
+        match self.within_init_timeout(self.init.look()).await {
             Ok(look) => {
                 self.fault.clear();
                 if self.silent.take().is_some() {

@@ -1,11 +1,11 @@
 //! Saves the goal and its revision before init gets it, and takes over from a previous fleetd.
-//! [`crate::fleetd::persisted_identity`] stores the files.
+//! [`crate::fleetd::saved_state`] stores the files.
 
 use super::{Hashes, UnitRunner};
 use crate::agent::{self, Goal};
 use crate::desired::Desired;
-use crate::fence::Worth;
-use crate::fleetd::persisted_identity::{Held, Keep, Recalled};
+use crate::fence::ClaimValidity;
+use crate::fleetd::saved_state::{Held, Keep, Recalled};
 use crate::mutant::{Mutant, planted};
 use crate::unit_name::UnitName;
 use std::collections::BTreeSet;
@@ -25,9 +25,9 @@ impl UnitRunner {
         let own = ran.iter().map(|(name, one)| (name.clone(), one.content.hash.clone()));
         let mut running: Hashes = own.collect();
         running.extend(older);
-        let before = Worth { proof: held.proof, ttl: held.ttl.unwrap_or(self.ttl) };
-        let worth = |name: &UnitName| held.earlier.get(name).copied().unwrap_or(before);
-        let earlier = held.units.iter().map(|name| (name.clone(), worth(name))).collect();
+        let before = ClaimValidity { proof: held.proof, ttl: held.ttl.unwrap_or(self.ttl) };
+        let validity = |name: &UnitName| held.earlier.get(name).copied().unwrap_or(before);
+        let earlier = held.units.iter().map(|name| (name.clone(), validity(name))).collect();
         // Init may still have units that must no longer run.
         let (claimed, left) = held.units.into_iter().partition(|name| ran.contains_key(name));
         UnitRunner {
@@ -105,7 +105,7 @@ impl UnitRunner {
             return Held::default();
         }
         let earlier = self.earlier.keys().filter(|name| units.contains(*name));
-        let earlier = earlier.map(|name| (name.clone(), self.worth_of(name))).collect();
+        let earlier = earlier.map(|name| (name.clone(), self.validity_of(name))).collect();
         let lease = self.held_under.unwrap_or_default();
         Held { units, lease, proof: self.proof, ttl: Some(self.ttl), earlier }
     }

@@ -19,7 +19,7 @@ impl UnitRunner {
         let waits = |(name, one): (&UnitName, &Wanted)| {
             !one.content.asks.exclusive
                 && one.refusal.is_none()
-                && guarded.contains(&agent::called(name, one))
+                && guarded.contains(&agent::name_at_init(name, one))
                 && agent::keeps_what_runs(one)
                 && !put.is_some_and(|put| agent::is_put(put, name, one))
         };
@@ -43,7 +43,7 @@ impl UnitRunner {
             let has_it = |one: &&Wanted| one.needs_claim() && self.init_has(name, one);
             match self.goal.get(name).filter(has_it) {
                 // Init has this file and no longer the previous one.
-                Some(one) => vec![agent::called(name, one)],
+                Some(one) => vec![agent::name_at_init(name, one)],
                 // It may have had a file of either kind.
                 None => agent::targets(name).to_vec(),
             }
@@ -51,9 +51,9 @@ impl UnitRunner {
         all.flat_map(called).collect()
     }
 
-    /// Returns true if init has this file. If the source at init is unknown, it is enough that
-    /// init's unit is from the same kind of file. Otherwise a restart of fleetd or init would stop
-    /// another unit with the same stem.
+    /// Returns true if init has this file. While the source at init is unknown, returns true if
+    /// init's unit was made from the same kind of file. Otherwise a restart of fleetd or init would
+    /// stop another unit with the same stem.
     fn init_has(&self, name: &UnitName, wanted: &Wanted) -> bool {
         if let Some(put) = &self.put {
             return agent::is_put(put, name, wanted);
@@ -94,7 +94,8 @@ impl UnitRunner {
         }
         match agent::holds(put, name) {
             true => {
-                agent::is_another(put, &self.goal, name) && self.all_of(name, agent::has_given_way)
+                agent::is_file_of_another(put, &self.goal, name)
+                    && self.all_of(name, agent::has_given_way)
             }
             false if agent::has_heir(&self.goal, name) => self.all_of(name, agent::has_given_way),
             false => self.is_down(name),

@@ -19,7 +19,7 @@ impl UnitRunner {
             return;
         }
         self.asked_init = clock.now();
-        if let Err(fault) = self.of_init(self.init.revision()).await {
+        if let Err(fault) = self.within_init_timeout(self.init.revision()).await {
             self.blind = true;
             self.failed(&fault);
         }
@@ -27,7 +27,7 @@ impl UnitRunner {
 
     /// Limits a request that a healthy init answers at once. So a hanging init does not delay
     /// guarding, publishing and exiting.
-    pub(super) fn of_init<T, C: Future<Output = Result<T, InitFault>>>(
+    pub(super) fn within_init_timeout<T, C: Future<Output = Result<T, InitFault>>>(
         &self,
         call: C,
     ) -> impl Future<Output = Result<T, InitFault>> + use<T, C> {
@@ -35,7 +35,7 @@ impl UnitRunner {
     }
 
     /// Limits a put, which takes longer with many files, unless init did not answer last time.
-    pub(super) fn taken_by_init<T, C: Future<Output = Result<T, InitFault>>>(
+    pub(super) fn within_put_timeout<T, C: Future<Output = Result<T, InitFault>>>(
         &self,
         call: C,
     ) -> impl Future<Output = Result<T, InitFault>> + use<T, C> {

@@ -3,7 +3,7 @@
 use super::{Moment, Verdict, is_member, must, settled};
 use crate::desired::Desired;
 use crate::fence;
-use crate::sim::book::{goes_on, is_launched};
+use crate::sim::book::{is_launched, must_keep_running};
 use crate::sim::local_init::{Phase, is_exclusive};
 use crate::sim::rules;
 use crate::sim::world::World;
@@ -102,7 +102,7 @@ fn has_cause(world: &World, machine: usize, name: &UnitName) -> bool {
     let unwanted = world.book.unwanted.get(&key).copied().unwrap_or_default();
     let put = world.book.put.get(&key).copied().unwrap_or_default();
     let wanted = is_launched(&world.truth, &world.machines[machine].id, name);
-    unwanted > put || !(wanted || goes_on(world, machine, name))
+    unwanted > put || !(wanted || must_keep_running(world, machine, name))
 }
 
 /// Returns true if another file replaced the unit and may start only with a claim.

@@ -117,8 +117,8 @@ fn runs_as_told(world: &World, number: usize) -> Verdict {
     Ok(())
 }
 
-/// Returns true if the unit is wanted, has no place, and may run there. For MachineOf, a unit
-/// without a place counts if init has its file.
+/// Returns true if the unit is wanted, has no place, and may run there. A peer by MachineOf counts
+/// as being there if init has its file, even if the peer has no place.
 fn may_be_there_still(world: &World, number: usize, file: &str) -> bool {
     let (truth, machine) = (&world.truth, &world.machines[number]);
     let Ok(name) = UnitName::new(file) else { return false };

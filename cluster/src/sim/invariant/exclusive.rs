@@ -1,7 +1,7 @@
 //! C1 and C2: exclusive units do not run on two machines at once.
 
 use super::{LAG, Moment, Verdict, is_settled, must, settled};
-use crate::sim::book::{is_launched, may_go_on};
+use crate::sim::book::{is_launched, may_keep_running};
 use crate::sim::local_init::{STOP, is_exclusive};
 use crate::sim::world::{Machine, World};
 use crate::unit_name::UnitName;
@@ -77,7 +77,7 @@ pub(super) fn c01_exclusivity(world: &World, moment: &Moment<'_>) -> Verdict {
                     // Without a leader, a unit without a place keeps running (C10).
                     let unled = LAG + world.plan.interval * UNLED.0 + UNLED.1;
                     let unled =
-                        may_go_on(world, number, &unit) && !is_settled(world, number, unled);
+                        may_keep_running(world, number, &unit) && !is_settled(world, number, unled);
                     let may = unled || is_launched(&world.truth, &machine.id, &unit);
                     must(!elsewhere || may, || {
                         format!(

@@ -194,7 +194,7 @@ pub(super) fn c14_api(world: &World, moment: &Moment<'_>) -> Verdict {
     }
 }
 
-/// Returns true if it held at some revision between request and answer.
+/// Returns true if `so` holds for the unit at some revision between request and answer.
 fn seen_since(
     world: &World,
     asked: &Asked,

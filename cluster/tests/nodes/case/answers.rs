@@ -85,7 +85,7 @@ fn machines(cluster: &mut Cluster) {
         let (status, body) = patch(op, key, value);
         assert!(status == 400 && body.contains("invalid"), "{op} {key}: {status} {body}");
     }
-    assert_eq!(metadata(node, 1), changed, "what is refused changes nothing");
+    assert_eq!(metadata(node, 1), changed, "a refused patch changed the metadata");
     assert_eq!(patch("remove", "foo", None).0, 204);
     assert_eq!(patch("replace", "number", Some("1")).0, 204);
     says(cluster, 3, &was);

@@ -42,7 +42,9 @@ fn hung(cluster: &mut Cluster) {
     let old = cluster.when_on(1, "only.service");
     let before = cluster.node(old).main_pid("fleetd").expect("fleetd has a main process");
     cluster.node(old).signal("fleetd", "STOP");
-    throughout(2 * TTL, "it is once at most", || cluster.read("twice").is_empty());
+    throughout(2 * TTL, "the exclusive unit runs at most once", || {
+        cluster.read("twice").is_empty()
+    });
     until("init has started another fleetd", || {
         cluster.node(old).main_pid("fleetd").filter(|now| *now != before)
     });
@@ -60,12 +62,18 @@ fn hung_apart(cluster: &mut Cluster) {
         let before = cluster.node(old).main_pid("fleetd").expect("fleetd has a main process");
         cluster.network.cut(old);
         let cut = std::time::Instant::now();
-        throughout(TTL / 3 - SECOND / 4, "it is once at most", || cluster.read("twice").is_empty());
+        throughout(TTL / 3 - SECOND / 4, "the exclusive unit runs at most once", || {
+            cluster.read("twice").is_empty()
+        });
         cluster.node(old).signal("fleetd", "STOP");
         cluster.when_on_other(1, "only.service", old);
         println!("# it runs elsewhere {:.1} s after the cut", cut.elapsed().as_secs_f64());
         assert_eq!(cluster.read("twice"), "", "it ran on two machines");
-        assert_eq!(cluster.node(old).main_pid("only.service"), None, "given up before");
+        assert_eq!(
+            cluster.node(old).main_pid("only.service"),
+            None,
+            "the old machine still runs the exclusive unit"
+        );
         assert_ne!(cluster.node(old).main_pid("fleetd"), Some(before), "init has killed it");
         cluster.network.heal(old);
         cluster.when_machines(3);
@@ -92,19 +100,24 @@ fn partitions(cluster: &mut Cluster) {
         let old = cluster.when_on(1, "only.service");
         cluster.when_on(1, "any.service");
         cluster.network.cut(old);
-        throughout(apart, "it is once at most", || cluster.read("twice").is_empty());
+        throughout(apart, "the exclusive unit runs at most once", || {
+            cluster.read("twice").is_empty()
+        });
         if apart > 2 * TTL {
             assert_ne!(cluster.when_on_other(1, "only.service", old), old);
         }
         cluster.network.heal(old);
         cluster.when_machines(3);
         let back = std::time::Instant::now();
-        until("the other is where the cluster has it, alone", || {
+        until("any.service runs only at its place", || {
             let on = cluster.active(1)?.remove("any.service")?;
             let alive = alive(cluster, "any.service");
             (on.len() == 1 && on.iter().eq(alive.iter())).then_some(())
         });
-        println!("# apart {apart:?}: once again {:.1} s after", back.elapsed().as_secs_f64());
+        println!(
+            "# cut off for {apart:?}: one copy again after {:.1} s",
+            back.elapsed().as_secs_f64()
+        );
         assert!(back.elapsed() < 2 * HEALED, "{:?}", back.elapsed());
         assert_eq!(cluster.read("twice"), "", "apart for {apart:?}");
     }

@@ -56,15 +56,15 @@ fn leader_of_etcd(cluster: &mut Cluster) {
             let other = cluster.node(1 + leader % 3);
             (other.try_fleetctl(&["start", "--no-block", &name]).0 == 0).then_some(())
         });
-        assert!(taken.is_some(), "writes are taken again in time after {signal}");
+        assert!(taken.is_some(), "etcd accepts no writes after {signal}");
         let written = Instant::now();
         is_known_in_time(cluster, &name, written);
         until("the unit runs", || {
             let active = cluster.active(1 + leader % 3)?;
             active.contains_key(&name).then_some(())
         });
-        assert!(written.elapsed() < RESUMED, "units are placed again in time after that");
-        throughout(LEASE, "no unit notices", || everywhere(cluster) == before);
+        assert!(written.elapsed() < RESUMED, "placement took too long");
+        throughout(LEASE, "no unit restarts", || everywhere(cluster) == before);
         cluster.node(leader).signal("etcd", "CONT");
         cluster.when_machines(3);
     }
@@ -94,18 +94,21 @@ fn changed(cluster: &mut Cluster) {
     let second = sleeps_with(here).replace("ExecStart=/bin/sleep 100000", &line);
     cluster.file("other.service", &second);
     cluster.node(1).fleetctl(&["start", "--no-block", "other.service"]);
-    assert!(cluster.node(3).main_pid("gone.service").is_some(), "it cannot know");
+    assert!(
+        cluster.node(3).main_pid("gone.service").is_some(),
+        "a machine that is cut off stopped a unit"
+    );
     cluster.network.heal(3);
     until("it is back", || (cluster.node(3).list("list-machines")?.len() == 3).then_some(()));
     let stopped = within(Duration::from_secs(5), || {
         cluster.node(3).main_pid("gone.service").is_none().then_some(())
     });
-    assert!(stopped.is_some(), "what is not wished any more is stopped within 5 s");
+    assert!(stopped.is_some(), "a destroyed unit still runs after 5 s");
     until("the other file runs", || {
         let pid = cluster.node(3).main_pid("other.service");
         (pid.is_some() && pid != old).then_some(())
     });
-    until("it is the other file's", || (cluster.read("mark") == "second\n").then_some(()));
+    until("the process runs the new file", || (cluster.read("mark") == "second\n").then_some(()));
     assert_eq!(cluster.when_active(1, 4).len(), 2);
     assert_eq!(everywhere(cluster), before);
 }
@@ -146,7 +149,7 @@ fn paused(cluster: &mut Cluster) {
     let given_up = within(Duration::from_secs(5), || {
         cluster.node(old).main_pid("only.service").is_none().then_some(())
     });
-    assert!(given_up.is_some(), "it is given up at once by who slept");
+    assert!(given_up.is_some(), "the resumed machine still runs the exclusive unit");
     cluster.when_machines(3);
     throughout(LEASE, "it stays where it is", || {
         cluster.node(old).main_pid("only.service").is_none()
@@ -166,7 +169,9 @@ fn rebooted(cluster: &mut Cluster) {
     cluster.when_machines(3);
     until("it runs again", || cluster.node(3).main_pid("once.service"));
     cluster.when_on(1, "once.service");
-    throughout(LEASE, "it begins once", || cluster.read("begins") == "x\nx\n");
+    throughout(LEASE, "the unit is started once after the reboot", || {
+        cluster.read("begins") == "x\nx\n"
+    });
 }
 
 fn no_engine(cluster: &mut Cluster) {
@@ -176,7 +181,7 @@ fn no_engine(cluster: &mut Cluster) {
     cluster.node(1).fleetctl(&["start", "--no-block", "one.service"]);
     cluster.when_active(2, 3);
     let before = everywhere(cluster);
-    throughout(2 * LEASE, "machines go on without an engine", || everywhere(cluster) == before);
+    throughout(2 * LEASE, "units keep running without an engine", || everywhere(cluster) == before);
     assert_eq!(cluster.when_active(3, 3).len(), 1, "no engine places the new unit");
     cluster.node(3).fleetctl(&["stop", "everywhere.service"]);
     cluster.when_active(1, 0);

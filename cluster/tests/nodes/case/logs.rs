@@ -102,5 +102,5 @@ fn without(cluster: &mut Cluster) {
     assert!(err.contains(&told), "{err}");
     let (code, out, err) = ssh.fleetctl(cluster, 3, &["logs", "hello.service"]);
     assert!(code == 0 && out.contains("Hello, World!"), "{code} {out} {err}");
-    assert_eq!(err, "", "its own it reads itself");
+    assert_eq!(err, "", "the machine reads its own logs without ssh");
 }

@@ -36,7 +36,7 @@ fn killed(cluster: &mut Cluster) {
     let new = cluster.when_on_other(other, "free.service", old);
     assert_ne!(new, cluster.when_on(other, "apart.1.service"));
     let lost = names.iter().find(|name| before[*name].contains(&old)).unwrap();
-    until("it is said why the other has no place", || {
+    until("why explains the unplaced unit", || {
         let (code, said, _) = cluster.node(other).try_fleetctl(&["why", lost]);
         (code == 1 && said.contains("no machine of 2 can have it")).then_some(())
     });
@@ -46,7 +46,11 @@ fn killed(cluster: &mut Cluster) {
     for name in names.iter().filter(|name| *name != lost) {
         assert_eq!(before[name], after[name], "{name} did not move");
     }
-    assert_eq!(after["free.service"], BTreeSet::from([new]), "nothing goes back");
+    assert_eq!(
+        after["free.service"],
+        BTreeSet::from([new]),
+        "a unit returned to the rebooted machine"
+    );
 }
 
 /// Checks that a machine has left before its lease can have expired.
@@ -141,7 +145,7 @@ fn twins(cluster: &mut Cluster) {
     cluster.node(3).stop_fleetd();
     cluster.node(3).put("machine-id", &third);
     cluster.node(3).start_fleetd();
-    until("it is let in under its own", || {
+    until("the machine registers under its own id", || {
         (cluster.node(3).list("list-machines")?.len() == 3).then_some(())
     });
 }

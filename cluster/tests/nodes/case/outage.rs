@@ -91,7 +91,7 @@ fn leader(cluster: &mut Cluster) {
     assert_ne!(cluster.when_on(other, "hello.service"), old);
     cluster.boot_node(old);
     cluster.when_machines(3);
-    let still = until("who leads is told", || leads(cluster, other));
+    let still = until("a node reports the leader", || leads(cluster, other));
     assert_eq!(still, new, "no machine takes the lead from the leader");
 }
 
@@ -149,7 +149,11 @@ fn exclusive(cluster: &mut Cluster) {
     cluster.node(1).fleetctl(&["start", "held.service"]);
     cluster.network.cut(old);
     cluster.when_on_other(1, "only.service", old);
-    assert_eq!(cluster.node(old).main_pid("only.service"), None, "given up before");
+    assert_eq!(
+        cluster.node(old).main_pid("only.service"),
+        None,
+        "the old machine still runs the exclusive unit"
+    );
     let events = cluster.node(old).initctl(&["events"]);
     let told = |unit: &str, what: &str| {
         let is_it = |line: &str| line.contains(unit) && line.contains(what);
@@ -157,9 +161,13 @@ fn exclusive(cluster: &mut Cluster) {
     };
     assert!(
         told("only.service", "stopping -> ") < told("held.service", "stopping -> "),
-        "who depends on it holds it up: {events}"
+        "a dependent unit delayed the stop: {events}"
     );
-    assert_eq!(cluster.node(old).main_pid("many.service"), pid, "what is not exclusive runs on");
+    assert_eq!(
+        cluster.node(old).main_pid("many.service"),
+        pid,
+        "a unit that is not exclusive was stopped"
+    );
     cluster.network.heal(old);
     cluster.when_machines(3);
     assert_ne!(cluster.when_on(1, "only.service"), old);
@@ -184,10 +192,10 @@ fn reconfigured(cluster: &mut Cluster) {
     assert!(cluster.node(2).log("fleetd").contains("Reloading configuration"));
     cluster.node(2).put("fleet.conf", "agent_ttl=never\n");
     cluster.node(2).signal("fleetd", "HUP");
-    until("what is wrong is told", || {
+    until("fleetd logs the invalid key", || {
         cluster.node(2).log("fleetd").contains("fleet.conf:1: agent_ttl").then_some(())
     });
-    assert_eq!(cluster.when_on(2, "hello.service"), 2, "a bad one changes nothing");
+    assert_eq!(cluster.when_on(2, "hello.service"), 2, "an invalid configuration moved the unit");
     all_keys(cluster, &fresh);
     cluster.node(2).put("fleet.conf", &conf);
     cluster.node(2).signal("fleetd", "HUP");
@@ -206,15 +214,15 @@ fn all_keys(cluster: &Cluster, conf: &str) {
     );
     node.put("fleet.conf", &wrong);
     node.signal("fleetd", "HUP");
-    until("what would fail is told", || {
-        node.log("fleetd").contains("keeping the other settings: /nowhere").then_some(())
+    until("fleetd logs the missing file", || {
+        node.log("fleetd").contains("keeping the old ones: /nowhere").then_some(())
     });
     assert_eq!((pids(), ready()), (before, was_ready));
     node.put("fleet.conf", &format!("{conf}token_limit=1\n"));
     node.signal("fleetd", "HUP");
     until("it is ready again", || (ready() > was_ready).then_some(()));
     assert_eq!(cluster.when_on(2, "hello.service"), 2);
-    assert_eq!(pids(), before, "one process, and its unit untouched");
+    assert_eq!(pids(), before, "fleetd or its unit has another process");
     cluster.file("other.service", SLEEPS);
     node.fleetctl(&["submit", "other.service"]);
     // The API serves pages of one item over the socket that stayed open.
@@ -288,7 +296,9 @@ fn quorum(cluster: &mut Cluster) {
         let (status, head, _) = ask(cluster.node(number), "GET", "state", "");
         status == 503 && retry_after(&head).is_some_and(|after| after <= 5)
     };
-    until("all say so", || (1..=3).all(says_when_to_come_again).then_some(()));
+    until("all machines answer 503 with Retry-After", || {
+        (1..=3).all(says_when_to_come_again).then_some(())
+    });
     throughout(without_quorum(), "all units keep running, and no machine answers", || {
         pids(cluster) == before && (1..=3).all(says_when_to_come_again)
     });
@@ -303,7 +313,7 @@ fn quorum(cluster: &mut Cluster) {
     cluster.node(2).fleetctl(&["start", "after.service"]);
     cluster.when_active(3, 4);
     let whole = healed.elapsed();
-    println!("# whole {:.1} s after the quorum was back", whole.as_secs_f64());
+    println!("# all units active {:.1} s after the quorum returned", whole.as_secs_f64());
     assert!(whole < CONVERGED, "{whole:?}");
     throughout(LEASE, "all that ran runs", || pids(cluster) == before);
     assert_eq!(cluster.events("hello.service"), told, "no unit has another state");
@@ -348,7 +358,11 @@ fn fleetd_killed(cluster: &mut Cluster) {
     });
     cluster.when_machines(3);
     assert_eq!(cluster.when_on(2, "hello.service"), 2);
-    assert_eq!(cluster.node(2).main_pid("hello.service"), pid, "a restart of fleetd is no leave");
+    assert_eq!(
+        cluster.node(2).main_pid("hello.service"),
+        pid,
+        "a restart of fleetd restarted the unit"
+    );
 }
 
 fn stays(cluster: &mut Cluster) {
@@ -366,5 +380,5 @@ fn stays(cluster: &mut Cluster) {
     cluster.node(3).start_fleetd();
     cluster.when_machines(3);
     cluster.when_active(1, 3);
-    assert_eq!(pid(cluster), before, "and is taken over as it runs");
+    assert_eq!(pid(cluster), before, "the new fleetd restarted the unit");
 }

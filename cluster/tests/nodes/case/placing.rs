@@ -120,7 +120,7 @@ fn replaces(cluster: &mut Cluster) {
     cluster.node(1).fleetctl(&["start", "kick.0.service"]);
     assert_eq!(cluster.when_on(1, "kick.0.service"), old);
     let moved = cluster.when_on_other(1, "replace.0.service", old);
-    assert_eq!(moved, idle, "of the others it takes the one with the fewest");
+    assert_eq!(moved, idle, "the replaced unit did not move to the least loaded machine");
     let active = cluster.when_active(1, 4);
     for name in ["replace.1.service", "replace.2.service"] {
         assert_eq!(active[name], BTreeSet::from([pair]), "{name} did not move");

@@ -39,7 +39,7 @@ fn ride_out(cluster: &Cluster, before: &[Option<i64>; 4], fault: Fault) {
     let bitten = cluster.wires[2].bitten();
     cluster.set_wire(3, fault);
     throughout(2 * LEASE, &format!("all that ran runs, {fault:?}"), || pids(cluster) == *before);
-    assert!(cluster.wires[2].bitten() > bitten, "{fault:?} touched nothing");
+    assert!(cluster.wires[2].bitten() > bitten, "{fault:?} changed no chunk");
     cluster.set_wire(3, Fault::None);
 }
 
@@ -64,7 +64,7 @@ fn slow(cluster: &mut Cluster) {
     let before = begin(cluster);
     let out = says_out(cluster, 3);
     ride_out(cluster, &before, Fault::Slow(Duration::from_millis(75)));
-    assert_eq!(says_out(cluster, 3), out, "what is slow is there");
+    assert_eq!(says_out(cluster, 3), out, "a slow machine lost its registration");
     assert_eq!(pids(cluster), before);
     // A wire slower than the request timeout has the same effect as no etcd.
     ride_out(cluster, &before, Fault::Slow(TOO_SLOW));
@@ -89,12 +89,12 @@ fn broken(cluster: &mut Cluster) {
         cluster.file(name, SLEEPS);
         let by = u8::try_from(1 + at % 3).unwrap();
         // Repeated until accepted; setting a desired state twice is harmless.
-        until("the wish is taken", || {
+        until("the start is accepted", || {
             (cluster.node(by).try_fleetctl(&["start", "--no-block", name]).0 == 0).then_some(())
         });
     }
     let stopped = &names[0];
-    until("the other wish is taken", || {
+    until("the unload is accepted", || {
         (cluster.node(2).try_fleetctl(&["unload", "--no-block", stopped]).0 == 0).then_some(())
     });
     until("each wire was broken", || {
@@ -103,7 +103,7 @@ fn broken(cluster: &mut Cluster) {
     assert_eq!(pids(cluster)[..3], before[..3]);
     cluster.wires.iter().for_each(|wire| wire.set(Fault::None));
     cluster.when_machines(3);
-    until("all is as it was wished", || {
+    until("the units match their desired states", || {
         let active = cluster.active(1)?;
         let runs = |name: &String| active.contains_key(name);
         let all = active.values().map(std::collections::BTreeSet::len).sum::<usize>();
@@ -126,7 +126,7 @@ fn late(cluster: &mut Cluster) {
         cluster.set_wire(3, Fault::HoldsAll);
         throughout(LEASE / 2, "all that ran runs", || pids(cluster) == before);
         cluster.set_wire(3, Fault::None);
-        until("it was felt", || (cluster.wires[2].bitten() > bitten).then_some(()));
+        until("the fault changed a chunk", || (cluster.wires[2].bitten() > bitten).then_some(()));
         throughout(LEASE, "all that ran runs", || pids(cluster) == before);
     }
     assert_eq!(says_out(cluster, 3), out);
@@ -140,10 +140,10 @@ fn silent(cluster: &mut Cluster) {
     let told = within(Duration::from_secs(5), || {
         let asked = Instant::now();
         let (code, _, said) = cluster.node(3).try_fleetctl(&["list-units"]);
-        assert!(asked.elapsed() < Duration::from_secs(5), "an answer takes as long as that");
+        assert!(asked.elapsed() < Duration::from_secs(5), "fleetctl waited too long for an answer");
         (code != 0 && said.contains("unable to communicate with etcd")).then_some(())
     });
-    assert!(told.is_some(), "not told after {:?}", began.elapsed());
+    assert!(told.is_some(), "the outage was not reported after {:?}", began.elapsed());
     throughout(2 * LEASE, "all that ran runs", || pids(cluster) == before);
     cluster.set_wire(3, Fault::None);
     whole(cluster, &before);

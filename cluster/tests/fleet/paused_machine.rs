@@ -1,10 +1,10 @@
 //! The first steps of a machine after a pause, or while it is cut off, with a simulated clock.
 
-use crate::told::{Fleetd, Told, soon};
+use crate::fake_init::{FakeInit, Fleetd, soon};
 use cluster::clock::{Clock, Sleep, Time};
 use cluster::desired::Desired;
 use cluster::fence;
-use cluster::fleetd::persisted_identity::Recalled;
+use cluster::fleetd::saved_state::Recalled;
 use cluster::snapshot::Snapshot;
 use cluster::store::Store;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const PULSE: Duration = Duration::from_millis(250);
 
 /// The boot time of a machine that is paused now and then: nothing runs meanwhile, and the time
 /// jumps at its end.
-struct Stood {
+struct Pauses {
     /// Total duration of the pauses.
     whole: Duration,
     /// From this time on, only the test advances the clock.
@@ -26,27 +26,27 @@ struct Stood {
 }
 
 #[derive(Clone)]
-struct StoodStill(Arc<watch::Sender<Stood>>);
+struct PausingClock(Arc<watch::Sender<Pauses>>);
 
-impl StoodStill {
-    fn new() -> StoodStill {
-        StoodStill(Arc::new(watch::channel(Stood { whole: Duration::ZERO, stopped: None }).0))
+impl PausingClock {
+    fn new() -> PausingClock {
+        PausingClock(Arc::new(watch::channel(Pauses { whole: Duration::ZERO, stopped: None }).0))
     }
 
     /// Ends a pause of this duration.
-    fn stands(&self, time: Duration) {
+    fn pause(&self, time: Duration) {
         self.0.send_modify(|stood| stood.whole += time);
     }
 
     /// The same, and then stops the clock.
-    fn stands_and_stops(&self, time: Duration) {
+    fn pause_and_stop(&self, time: Duration) {
         let stopped = Some(Clock::system().now());
-        self.0.send_modify(|stood| *stood = Stood { whole: stood.whole + time, stopped });
+        self.0.send_modify(|stood| *stood = Pauses { whole: stood.whole + time, stopped });
     }
 
     /// Advances a stopped clock and lets all tasks run.
-    async fn passes(&self, time: Duration) {
-        self.stands(time);
+    async fn advance(&self, time: Duration) {
+        self.pause(time);
         // The store and init answer at once, so all waiting tasks have run after these turns.
         for _ in 0..200 {
             tokio::task::yield_now().await;
@@ -54,7 +54,7 @@ impl StoodStill {
     }
 }
 
-impl Time for StoodStill {
+impl Time for PausingClock {
     fn now(&self) -> Duration {
         let stood = self.0.borrow();
         stood.stopped.unwrap_or_else(|| Clock::system().now()) + stood.whole
@@ -85,7 +85,7 @@ impl Time for StoodStill {
 }
 
 /// Starts a fleetd with a running unit and an exclusive one.
-async fn runs(store: &Store, init: &Arc<Told>, time: &StoodStill) -> Fleetd {
+async fn runs(store: &Store, init: &Arc<FakeInit>, time: &PausingClock) -> Fleetd {
     let clock = Clock::of(Arc::new(time.clone()));
     let fleetd = Fleetd::begin_as("m1", store, init, Recalled::default(), (TTL, clock));
     fleetd.cache.changes().wait_for(|snapshot| snapshot.machines.len() == 1).await.unwrap();
@@ -102,15 +102,18 @@ async fn runs(store: &Store, init: &Arc<Told>, time: &StoodStill) -> Fleetd {
 /// its clock does not move.
 #[test]
 fn machine_paused_beyond_its_lease_first_gives_up_exclusive_units() {
-    assert!(fence::asking(TTL) > Duration::from_secs(1), "it could wait for long");
+    assert!(
+        fence::members_timeout(TTL) > Duration::from_secs(1),
+        "the timeout is long enough to delay the machine"
+    );
     soon(async {
-        let (store, init, time) = (Store::memory(), Told::new(), StoodStill::new());
+        let (store, init, time) = (Store::memory(), FakeInit::new(), PausingClock::new());
         let fleetd = runs(&store, &init, &time).await;
         let puts = init.set.borrow().0;
         store.set_reachable(false);
-        time.stands_and_stops(TTL * 2);
+        time.pause_and_stop(TTL * 2);
         init.has(&["a.service"]).await;
-        assert_eq!(init.set.borrow().0, puts + 1, "nothing else was told before");
+        assert_eq!(init.set.borrow().0, puts + 1, "init got another source first");
         fleetd.crash();
     });
 }
@@ -118,13 +121,13 @@ fn machine_paused_beyond_its_lease_first_gives_up_exclusive_units() {
 #[test]
 fn endless_events_of_init_do_not_delay_giving_up_exclusive_units() {
     soon(async {
-        let (store, init, time) = (Store::memory(), Told::new(), StoodStill::new());
+        let (store, init, time) = (Store::memory(), FakeInit::new(), PausingClock::new());
         let fleetd = runs(&store, &init, &time).await;
         let happened = fleetd.happened.clone();
         let flood = tokio::spawn(async move { while happened.send(()).await.is_ok() {} });
         init.is_asked(3).await;
         store.set_reachable(false);
-        time.stands(TTL * 2);
+        time.pause(TTL * 2);
         init.has(&["a.service"]).await;
         flood.abort();
         fleetd.crash();
@@ -136,25 +139,25 @@ fn endless_events_of_init_do_not_delay_giving_up_exclusive_units() {
 #[test]
 fn machine_cut_off_from_etcd_reconciles_again_after_its_next_renewal() {
     soon(async {
-        let (store, init, time) = (Store::memory(), Told::new(), StoodStill::new());
+        let (store, init, time) = (Store::memory(), FakeInit::new(), PausingClock::new());
         let fleetd = runs(&store, &init, &time).await;
         let has_it = || init.set.borrow().1.files.contains_key("x.service");
         store.set_reachable(false);
-        time.stands_and_stops(Duration::ZERO);
+        time.pause_and_stop(Duration::ZERO);
         while has_it() {
-            time.passes(PULSE).await;
+            time.advance(PULSE).await;
         }
         // fleetd has tried to publish that it gave the unit up.
-        time.passes(PULSE * 4).await;
-        time.passes(PULSE * 4).await;
+        time.advance(PULSE * 4).await;
+        time.advance(PULSE * 4).await;
         let looked = fleetd.metrics.reconciled();
         for _ in 0..40 {
-            time.passes(PULSE).await;
+            time.advance(PULSE).await;
         }
         assert_eq!(fleetd.metrics.reconciled(), looked);
         store.set_reachable(true);
         while !has_it() {
-            time.passes(PULSE).await;
+            time.advance(PULSE).await;
         }
         fleetd.crash();
     });

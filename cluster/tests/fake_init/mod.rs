@@ -10,7 +10,7 @@ use cluster::fleetd::identity::Identity;
 use cluster::fleetd::init::{Answered, DrivenInit, Init, Look};
 use cluster::fleetd::init_socket::InitFault;
 use cluster::fleetd::metrics::Metrics;
-use cluster::fleetd::persisted_identity::Recalled;
+use cluster::fleetd::saved_state::Recalled;
 use cluster::fleetd::unit_runner::Leave;
 use cluster::key::Keys;
 use cluster::machine::MachineId;
@@ -34,7 +34,7 @@ pub(crate) const TTL: Duration = Duration::from_secs(6);
 const SOON: Duration = Duration::from_secs(60);
 
 /// An init that holds the last source, and may not answer.
-pub(crate) struct Told {
+pub(crate) struct FakeInit {
     pub(crate) set: watch::Sender<(u64, SourceSet)>,
     /// Number of rejected puts, while all are rejected.
     pub(crate) refused: watch::Sender<Option<u32>>,
@@ -60,13 +60,13 @@ pub(crate) struct Told {
     pub(crate) absent: watch::Sender<bool>,
 }
 
-impl Told {
-    pub(crate) fn new() -> Arc<Told> {
+impl FakeInit {
+    pub(crate) fn new() -> Arc<FakeInit> {
         let set = watch::channel((0, SourceSet::default())).0;
         let (refused, most) = (watch::channel(None).0, watch::channel(usize::MAX).0);
         let (noes, stale) = (watch::channel(0).0, watch::channel(false).0);
         let (says, looks) = (watch::channel(Vec::new()).0, watch::channel(0).0);
-        Arc::new(Told {
+        Arc::new(FakeInit {
             set,
             refused,
             most,
@@ -95,7 +95,7 @@ impl Told {
     }
 }
 
-impl DrivenInit for Told {
+impl DrivenInit for FakeInit {
     fn is_absent(&self) -> bool {
         *self.absent.borrow()
     }
@@ -184,13 +184,13 @@ pub(crate) struct Fleetd {
 }
 
 impl Fleetd {
-    pub(crate) fn begin(store: &Store, init: &Arc<Told>, recalled: Recalled) -> Fleetd {
+    pub(crate) fn begin(store: &Store, init: &Arc<FakeInit>, recalled: Recalled) -> Fleetd {
         Fleetd::begin_with(store, init, recalled, TTL)
     }
 
     pub(crate) fn begin_with(
         store: &Store,
-        init: &Arc<Told>,
+        init: &Arc<FakeInit>,
         recalled: Recalled,
         ttl: Duration,
     ) -> Fleetd {
@@ -201,7 +201,7 @@ impl Fleetd {
     pub(crate) fn begin_as(
         own: &str,
         store: &Store,
-        init: &Arc<Told>,
+        init: &Arc<FakeInit>,
         recalled: Recalled,
         (ttl, clock): (Duration, Clock),
     ) -> Fleetd {

@@ -1,9 +1,9 @@
 //! A fleetd finds claims in etcd without its saved state, and etcd does not answer when it renews
 //! them. Their units keep running until etcd answers.
 
-use crate::told::{Fleetd, Told, soon};
+use crate::fake_init::{FakeInit, Fleetd, soon};
 use cluster::desired::Desired;
-use cluster::fleetd::persisted_identity::Recalled;
+use cluster::fleetd::saved_state::Recalled;
 use cluster::snapshot::Snapshot;
 use cluster::store::driven::{Answered, Call, Driven, DrivenWatch, Reply};
 use cluster::store::{Batch, Fault, Store, Watch};
@@ -72,7 +72,7 @@ impl Driven for Losing {
 #[test]
 fn unit_whose_claim_renewal_is_unconfirmed_is_not_stopped() {
     soon(async {
-        let (memory, init) = (Store::memory(), Told::new());
+        let (memory, init) = (Store::memory(), FakeInit::new());
         let fleetd = Fleetd::begin(&memory, &init, Recalled::default());
         fleetd.cache.changes().wait_for(|snapshot| snapshot.machines.len() == 1).await.unwrap();
         fleetd.submit("x.service", "Exclusive=true", Desired::Launched).await;
@@ -85,7 +85,7 @@ fn unit_whose_claim_renewal_is_unconfirmed_is_not_stopped() {
         let fleetd = Fleetd::begin(&Store::driven(Arc::new(losing)), &init, Recalled::default());
         // Each result is handled before the next.
         lost.subscribe().wait_for(|lost| lost.is_some_and(|lost| lost > 2)).await.unwrap();
-        assert_eq!(init.set.borrow().0, puts, "it was stopped");
+        assert_eq!(init.set.borrow().0, puts, "a unit was stopped before etcd answered");
         lost.send_replace(None);
         let is_put = |set: &(u64, _)| set.0 > puts;
         init.set.subscribe().wait_for(is_put).await.unwrap();
@@ -96,7 +96,11 @@ fn unit_whose_claim_renewal_is_unconfirmed_is_not_stopped() {
             claims.any(|claim| Some(claim.lease) == lease)
         };
         fleetd.cache.changes().wait_for(|snapshot| own(snapshot)).await.unwrap();
-        assert_eq!(init.set.borrow().0, puts + 1, "it was stopped on the way");
+        assert_eq!(
+            init.set.borrow().0,
+            puts + 1,
+            "a unit was stopped before the claim was renewed"
+        );
         fleetd.crash();
     });
 }

@@ -8,7 +8,7 @@ use super::config::Config;
 use super::identity::Identity;
 use crate::agent::{self, Goal, Wanted};
 use crate::desired::Desired;
-use crate::fence::Worth;
+use crate::fence::ClaimValidity;
 use crate::log;
 use crate::machine::MachineId;
 use crate::record::UnitRecord;
@@ -39,14 +39,14 @@ pub struct Held {
     pub units: BTreeSet<UnitName>,
     /// The lease of the claims.
     pub lease: i64,
-    /// The last proof of that lease, by a clock that runs while the machine is up.
+    /// The last proof of that lease, as time since boot.
     pub proof: Option<Duration>,
     /// The granted time of the lease; `None` from an older fleetd.
     #[serde(default)]
     pub ttl: Option<Duration>,
     /// Units whose claim may still be under an earlier lease, with its validity.
     #[serde(default)]
-    pub earlier: BTreeMap<UnitName, Worth>,
+    pub earlier: BTreeMap<UnitName, ClaimValidity>,
 }
 
 /// The saved state of the previous fleetd.
@@ -125,16 +125,16 @@ pub type Keep = Box<dyn FnMut(&Recalled) + Send>;
 
 /// The files of the saved state.
 #[derive(Clone)]
-pub struct PersistedIdentity {
+pub struct StateFiles {
     folder: PathBuf,
     boot: String,
 }
 
-impl PersistedIdentity {
+impl StateFiles {
     /// The files of a machine.
-    pub fn of(config: &Config, identity: &Identity) -> PersistedIdentity {
+    pub fn of(config: &Config, identity: &Identity) -> StateFiles {
         let folder = config.units_directory.parent().unwrap_or(&config.units_directory);
-        PersistedIdentity { folder: folder.to_path_buf(), boot: identity.boot.clone() }
+        StateFiles { folder: folder.to_path_buf(), boot: identity.boot.clone() }
     }
 
     /// Reads the state that was saved in this boot. If no unit ran, returns nothing: the machine
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn saved_units_are_recalled_only_in_the_same_boot_and_with_the_cluster_file() {
         let folder = std::env::temp_dir().join(format!("fleet-ran.{}", std::process::id()));
-        let of = |boot: &str| PersistedIdentity { folder: folder.clone(), boot: boot.to_string() };
+        let of = |boot: &str| StateFiles { folder: folder.clone(), boot: boot.to_string() };
         let name = UnitName::new("a.service").unwrap();
         let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
         let content = Arc::new(Content::of(&name, file));
@@ -262,7 +262,10 @@ mod tests {
             lease: i64::MAX,
             proof: Some(Duration::from_millis(12_345)),
             ttl: Some(Duration::from_secs(6)),
-            earlier: BTreeMap::from([(name.clone(), Worth { proof: None, ttl: Duration::ZERO })]),
+            earlier: BTreeMap::from([(
+                name.clone(),
+                ClaimValidity { proof: None, ttl: Duration::ZERO },
+            )]),
         };
         let idle = Wanted { desired: Desired::Loaded, ..one.clone() };
         let withheld = BTreeSet::from([name.clone()]);

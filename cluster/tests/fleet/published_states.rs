@@ -1,9 +1,9 @@
 //! Published unit states while init does not have the current source or does not report its units.
 
-use crate::told::{Fleetd, Told, soon};
+use crate::fake_init::{FakeInit, Fleetd, soon};
 use cluster::desired::Desired;
 use cluster::fleetd::daemon;
-use cluster::fleetd::persisted_identity::Recalled;
+use cluster::fleetd::saved_state::Recalled;
 use cluster::fleetd::unit_runner::Stops;
 use cluster::machine::MachineId;
 use cluster::record::StateRecord;
@@ -25,7 +25,7 @@ impl Fleetd {
     }
 }
 
-async fn running(store: &Store, init: &std::sync::Arc<Told>) -> Fleetd {
+async fn running(store: &Store, init: &std::sync::Arc<FakeInit>) -> Fleetd {
     let fleetd = Fleetd::begin(store, init, Recalled::default());
     fleetd.cache.changes().wait_for(|snapshot| snapshot.machines.len() == 1).await.unwrap();
     fleetd.submit("a.service", "", Desired::Launched).await;
@@ -36,7 +36,7 @@ async fn running(store: &Store, init: &std::sync::Arc<Told>) -> Fleetd {
 #[test]
 fn units_waiting_for_a_refused_source_show_the_refusal() {
     soon(async {
-        let (store, init) = (Store::memory(), Told::new());
+        let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = running(&store, &init).await;
         init.most.send_replace(1);
         fleetd.submit("b.service", "", Desired::Launched).await;
@@ -58,7 +58,7 @@ fn units_waiting_for_a_refused_source_show_the_refusal() {
 #[test]
 fn unit_not_in_the_refused_source_does_not_show_the_refusal() {
     soon(async {
-        let (store, init) = (Store::memory(), Told::new());
+        let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = running(&store, &init).await;
         init.most.send_replace(1);
         fleetd.submit("b.service", "", Desired::Launched).await;
@@ -76,7 +76,7 @@ fn unit_not_in_the_refused_source_does_not_show_the_refusal() {
 #[test]
 fn unit_name_invalid_for_init_does_not_block_other_units() {
     soon(async {
-        let (store, init) = (Store::memory(), Told::new());
+        let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = running(&store, &init).await;
         fleetd.submit(".x.service", "", Desired::Launched).await;
         let said = fleetd.says(".x.service", |state| state.load == "error").await;
@@ -90,7 +90,7 @@ fn unit_name_invalid_for_init_does_not_block_other_units() {
 #[test]
 fn running_unit_is_not_published_with_the_hash_of_a_newer_file() {
     soon(async {
-        let (store, init) = (Store::memory(), Told::new());
+        let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = running(&store, &init).await;
         init.mute.send_replace(Some(0));
         let text = "[Service]\nExecStart=/bin/false\n[X-Fleet]\nMachineID=m1\n";
@@ -112,7 +112,7 @@ fn running_unit_is_not_published_with_the_hash_of_a_newer_file() {
 #[test]
 fn unit_states_are_published_as_unknown_while_init_is_silent() {
     soon(async {
-        let (store, init) = (Store::memory(), Told::new());
+        let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = running(&store, &init).await;
         init.mute.send_replace(Some(0));
         let said = fleetd.says("a.service", |state| state.reason.is_some()).await;
@@ -127,7 +127,7 @@ fn unit_states_are_published_as_unknown_while_init_is_silent() {
 #[test]
 fn unit_running_with_an_older_file_is_published_so() {
     soon(async {
-        let (store, init) = (Store::memory(), Told::new());
+        let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = running(&store, &init).await;
         let old = fleetd.says("a.service", |_| true).await.hash;
         init.stale.send_replace(true);
@@ -161,7 +161,7 @@ fn everywhere(program: &str) -> UnitFile {
 /// The file is replaced before fleetd ends or `meanwhile`; etcd has lost the published state.
 fn is_known_after_the_lease(meanwhile: bool) {
     soon(async move {
-        let (store, init) = (Store::memory(), Told::new());
+        let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = running(&store, &init).await;
         let (old, new) = (everywhere("/bin/true"), everywhere("/bin/false"));
         fleetd.put("g.service", old.clone(), Desired::Launched).await;
@@ -198,7 +198,7 @@ fn fleetd_down_beyond_its_lease_knows_units_running_with_an_older_file() {
 #[test]
 fn hanging_init_delays_neither_changes_nor_exit_of_fleetd() {
     soon(async {
-        let (store, init) = (Store::memory(), Told::new());
+        let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = running(&store, &init).await;
         init.hangs.send_replace(true);
         fleetd.submit("b.service", "", Desired::Launched).await;
@@ -217,7 +217,7 @@ fn hanging_init_delays_neither_changes_nor_exit_of_fleetd() {
 #[test]
 fn permanently_refused_source_is_put_again_with_growing_delays() {
     soon(async {
-        let (store, init) = (Store::memory(), Told::new());
+        let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = running(&store, &init).await;
         init.most.send_replace(1);
         fleetd.submit("b.service", "", Desired::Launched).await;

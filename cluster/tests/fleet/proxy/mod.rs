@@ -13,7 +13,10 @@ use std::sync::{Arc, Mutex};
 
 /// A proxy to the stand that shows each request. `loses` selects the requests whose answer and
 /// connection are lost.
-pub(crate) fn by_way_of(stand: &Stand, loses: impl FnMut(&str) -> bool + Send + 'static) -> String {
+pub(crate) fn through_proxy(
+    stand: &Stand,
+    loses: impl FnMut(&str) -> bool + Send + 'static,
+) -> String {
     let path = stand.folder.join("way.sock");
     let listener = UnixListener::bind(&path).unwrap();
     let (target, loses) = (stand.socket(), Arc::new(Mutex::new(loses)));
