@@ -15,7 +15,7 @@ use crate::options::Options;
 use crate::output::console_log;
 use crate::output::console_log::ConsoleLog;
 use crate::restore::records::State;
-use crate::restore::{end_helpers, execute_newer_image, inherited, open_store, state};
+use crate::restore::{Helper, end_helpers, execute_newer_image, inherited, open_store, state};
 use crate::service::run_table::Main;
 use crate::service::sequence::Alarm;
 use crate::spawn::Null;
@@ -123,7 +123,10 @@ impl Init {
             signals::raise_shutdown_signals(Inbox::read(&bytes, 0).rung);
             io::Error::other(why)
         })?;
-        let state = state(&store).map_err(|why| execute_fallback(mode, why))?;
+        let (mut state, helpers) = state(&store).map_err(|why| execute_fallback(mode, why))?;
+        if given.newer.is_none() {
+            state.is_written_by_this_version();
+        }
         let committed = state.components.pending.inputs;
         let found = Inbox::read(&bytes, committed);
         if row > limit::CRASHES_IN_A_ROW {
@@ -132,7 +135,6 @@ impl Init {
             return Err(io::Error::other(format!("crashed {row} times in a row")));
         }
         let images = Images::after_crash(store, file, given);
-        let kept = state.components.pending.kept;
         fd::close_rest();
         let mut init = Init::of(state, options, mode, images)?;
         (init.basics.crashes, init.basics.resumed) = (crashes, Some(init.now));
@@ -163,7 +165,7 @@ impl Init {
             let text = "cannot set up the inbox; the next crash loses the inputs of its turn";
             init.say(Level::Warning, format_args!("{text}: {error}"));
         }
-        init.take_inputs(found.inputs, row, kept);
+        init.take_inputs(found.inputs, row, &helpers);
         init.chase();
         init.suspects.extend(suspect);
         // The console writer starts before the commit, so that the next image knows it if it hangs.
@@ -177,7 +179,7 @@ impl Init {
     /// Makes the uncommitted inputs of the crashed image the inputs of the first turn, and carries
     /// out the effects of the committed state. All inputs are part of the state before anything
     /// here commits or clones.
-    fn take_inputs(&mut self, inputs: Vec<Input>, row: u32, kept: u64) {
+    fn take_inputs(&mut self, inputs: Vec<Input>, row: u32, helpers: &[Helper]) {
         for input in &inputs {
             if let Input::Ended { pid, .. } = input {
                 wait::unmake(Pid::from_raw(*pid));
@@ -186,7 +188,7 @@ impl Init {
         let serials: Vec<u64> = self.pending.effects.serials().collect();
         let starting: BTreeSet<i32> =
             serials.into_iter().filter_map(|serial| self.spawner.reserve(serial)).collect();
-        end_helpers(&starting, kept);
+        end_helpers(helpers, &starting);
         self.logger.reconcile();
         if let Some(control) = &mut self.control {
             // Their requests may be half done. Closing the connection keeps the clients from

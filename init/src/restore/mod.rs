@@ -75,46 +75,47 @@ const LOGGER: &str = "groundstate-log";
 /// Helpers that exit by themselves after their last work.
 const SELF_ENDING: [&str; 3] = [LOGGER, "groundstate-say", "init: frees"];
 
+/// A helper that the crashed image forked and did not commit: its pid and its name.
+pub(crate) type Helper = (Pid, String);
+
 /// The name of a helper that the previous image forked since then, if the process is one.
-fn helper(pid: Pid, since: u64) -> Option<String> {
+fn helper(pid: Pid, since: u64) -> Option<Helper> {
     // A process that has executed this program is the init of a service.
     let is_fork = procfs::stat(pid).is_some_and(|stat| !stat.has_executed && stat.began >= since)
         && procfs::runs_this_program(pid);
-    is_fork.then(|| procfs::shown(pid).map(|(name, _)| name).unwrap_or_default())
+    is_fork.then(|| (pid, procfs::shown(pid).map(|(name, _)| name).unwrap_or_default()))
 }
 
-/// The committed state. Kills a logger that was started after the commit and is therefore not in
-/// the state. Once its connection is closed, it would read the rest of pipes that the next logger
-/// is reading. The kill loses nothing ([`crate::logger`]). It may be in the middle of a write, so
-/// the next logger waits for its exit.
-pub(crate) fn state(store: &Store) -> Result<State, String> {
+/// The committed state, and helpers that are not in it. Kills a logger among them: once its
+/// connection is closed, it would read the rest of pipes that the next logger is reading. The kill
+/// loses nothing ([`crate::logger`]). It may be in the middle of a write, so the next logger waits
+/// for its exit.
+pub(crate) fn state(store: &Store) -> Result<(State, Vec<Helper>), String> {
     let mut state = State::read(store)?;
-    if let Some(pid) = kill_helpers_where(state.components.pending.kept, |_, name| name == LOGGER) {
-        state.logger.wait_for(pid);
+    let kept = state.components.pending.kept;
+    let unknown =
+        procfs::children().into_iter().map(Pid::from_raw).filter(|pid| !wait::is_made(*pid));
+    let helpers: Vec<Helper> = unknown.filter_map(|pid| helper(pid, kept)).collect();
+    for (pid, _) in helpers.iter().filter(|(_, name)| name == LOGGER) {
+        end(*pid);
+        state.logger.wait_for(*pid);
     }
-    Ok(state)
+    Ok((state, helpers))
 }
 
-/// Kills helpers that the crashed image forked and did not commit, if `is_it` accepts them. Returns
-/// the last one.
-fn kill_helpers_where(kept: u64, is_it: impl Fn(Pid, &str) -> bool) -> Option<Pid> {
-    let mut last = None;
-    for pid in procfs::children().into_iter().map(Pid::from_raw) {
-        if !wait::is_made(pid) && helper(pid, kept).is_some_and(|name| is_it(pid, &name)) {
-            // A failed kill means that it has exited already.
-            let _ = signal::kill(pid, KILL);
-            // Until it is reaped, it does not count as an orphan of a run.
-            wait::made_before([pid.as_raw()]);
-            last = Some(pid);
-        }
-    }
-    last
+/// Kills a helper.
+fn end(pid: Pid) {
+    // A failed kill means that it has exited already.
+    let _ = signal::kill(pid, KILL);
+    // Until it is reaped, it does not count as an orphan of a run.
+    wait::made_before([pid.as_raw()]);
 }
 
 /// Kills the other helpers, because their work will be repeated. `starting` are children that
 /// effects of the committed state start.
-pub(crate) fn end_helpers(starting: &BTreeSet<i32>, kept: u64) {
-    kill_helpers_where(kept, |pid, name| {
-        !starting.contains(&pid.as_raw()) && !SELF_ENDING.contains(&name)
-    });
+pub(crate) fn end_helpers(helpers: &[Helper], starting: &BTreeSet<i32>) {
+    let is_it = |(pid, name): &&Helper| {
+        !starting.contains(&pid.as_raw()) && !SELF_ENDING.contains(&name.as_str())
+    };
+    helpers.iter().filter(is_it).for_each(|(pid, _)| end(*pid));
 }

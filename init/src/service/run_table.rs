@@ -462,12 +462,12 @@ pub(crate) struct Running {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct RunConstants {
     plan: Arc<Plan>,
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default)]
     live: Arc<Live>,
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "<[Name]>::is_empty")]
     targets: Arc<[Name]>,
     /// The encoded [`Run`]; empty if it is that of the generation.
-    #[serde(default, skip_serializing_if = "is_default", with = "fields::bytes")]
+    #[serde(default, skip_serializing_if = "<[u8]>::is_empty", with = "fields::bytes")]
     definition: Arc<[u8]>,
 }
 
