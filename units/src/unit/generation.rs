@@ -236,8 +236,12 @@ impl Generation {
         let mut lives: Vec<Arc<Live>> = Vec::new();
         let mut file: Option<Arc<str>> = None;
         for unit in &mut self.units {
-            match lives.iter().find(|live| **live == unit.live) {
-                Some(live) => unit.live = live.clone(),
+            match lives.iter().position(|live| *live == unit.live) {
+                Some(at) => {
+                    // Units with similar names often have equal keys: the next search ends here.
+                    lives.swap(0, at);
+                    lives.first().into_iter().for_each(|live| unit.live.clone_from(live));
+                }
                 None if lives.len() < LIVES => lives.push(unit.live.clone()),
                 None => {}
             }
