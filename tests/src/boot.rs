@@ -5,7 +5,7 @@
 pub mod teardown;
 
 use crate::client::Client;
-use crate::deadline::{PATIENCE, until, within};
+use crate::deadline::{patience, until, within};
 use crate::process::Process;
 use crate::sandbox::{Sandbox, program};
 use crate::status::Status;
@@ -247,12 +247,12 @@ impl Init {
         stats["dropped"][what].as_u64().unwrap_or_else(|| panic!("no {what} in {stats}"))
     }
 
-    /// Polls until the status is as wanted, for [`PATIENCE`].
+    /// Polls until the status is as wanted, for [`patience`].
     ///
     /// # Errors
     /// The last status seen, if none was as wanted.
     pub fn look(&self, wanted: impl Fn(&Status) -> bool) -> Result<Status, Status> {
-        let found = within(PATIENCE, || Some(self.status()).filter(&wanted));
+        let found = within(patience(), || Some(self.status()).filter(&wanted));
         found.ok_or_else(|| self.status())
     }
 

@@ -19,7 +19,7 @@ impl Client {
     /// Connects. Returns `None` if no process listens there.
     pub fn connect(socket: &Path) -> Option<Client> {
         let stream = UnixStream::connect(socket).ok()?;
-        stream.set_read_timeout(Some(crate::deadline::PATIENCE)).ok()?;
+        stream.set_read_timeout(Some(crate::deadline::patience())).ok()?;
         Some(Client { stream: BufReader::new(stream), next: 1 })
     }
 

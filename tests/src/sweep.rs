@@ -16,6 +16,11 @@ pub const CALLS: usize = 420;
 
 /// Starts the init.
 pub fn begin() -> Init {
+    begin_with(|boot| boot)
+}
+
+/// Starts an init with these options.
+pub fn begin_with(options: impl FnOnce(Boot) -> Boot) -> Init {
     let files = Sandbox::new();
     for (name, text) in [
         (
@@ -34,7 +39,7 @@ pub fn begin() -> Init {
     ] {
         files.unit(name, text);
     }
-    let mut init = Boot::new(files).start("all");
+    let mut init = options(Boot::new(files)).start("all");
     init.expect_crashes();
     init.when_system("running");
     init
