@@ -1,5 +1,6 @@
 //! Deliberate bugs in debug builds: `initctl restart crash-test` panics like a bug in the state
-//! machine, and [`crate::restore`] recovers. Release builds do not contain this module.
+//! machine, and [`crate::restore`] recovers. [`makes`] selects mistakes that show only after a crash.
+//! Release builds do not contain this module.
 
 use groundstate_units::machine::event::Event;
 
@@ -13,6 +14,14 @@ pub(crate) fn strike(event: &Event) {
         matches!(event, Event::Restart(units) if units.iter().any(|name| name.as_str() == UNIT));
     // Only in debug builds: release builds do not contain the module.
     assert!(!is_it, "a bug on purpose");
+}
+
+/// The variable that names a mistake in each turn of the event loop.
+const TURN: &str = "GROUNDSTATE_MISTAKE_IN_TURN";
+
+/// Returns true if init is to make this mistake in each turn. It has an effect only at a crash.
+pub(crate) fn makes(mistake: &str) -> bool {
+    std::env::var(TURN).is_ok_and(|named| named == mistake)
 }
 
 /// If this is set, the loader crashes at a unit file with `dies` in its name, and hangs at one with

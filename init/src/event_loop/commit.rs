@@ -1,6 +1,8 @@
 //! Commits: writes the changes since the last commit to the state store.
 
 use crate::base::clock;
+#[cfg(debug_assertions)]
+use crate::base::crash_test;
 use crate::event_loop::Init;
 use crate::restore::records::Head;
 use crate::state::kind::Kind;
@@ -94,6 +96,10 @@ impl Init {
         let changes = self.machine.take_changes();
         let has_new_generation = changes == Changes::All;
         let changed = match changes {
+            #[cfg(debug_assertions)]
+            Changes::Units(changed) if crash_test::makes("record-not-written") => {
+                changed.into_iter().skip(1).collect()
+            }
             Changes::Units(changed) => changed,
             Changes::All => {
                 store.retain(|key| match key.split_first() {

@@ -180,6 +180,12 @@ impl Init {
     /// out the effects of the committed state. All inputs are part of the state before anything
     /// here commits or clones.
     fn take_inputs(&mut self, inputs: Vec<Input>, row: u32, helpers: &[Helper]) {
+        #[cfg(debug_assertions)]
+        let inputs = if crash_test::makes("finish-before-commit") { Vec::new() } else { inputs };
+        #[cfg(debug_assertions)]
+        if crash_test::makes("action-not-repeated") {
+            self.pending.effects.queue.clear();
+        }
         for input in &inputs {
             if let Input::Ended { pid, .. } = input {
                 wait::unmake(Pid::from_raw(*pid));

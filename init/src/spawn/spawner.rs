@@ -1,5 +1,7 @@
 //! Clones children and keeps the memory that they still use.
 
+#[cfg(debug_assertions)]
+use crate::base::crash_test;
 use crate::base::procfs;
 use crate::process_tracking::Place;
 use crate::spawn::command_builder::{Prepared, SetupError, Work, broken};
@@ -106,6 +108,10 @@ impl Spawner {
     /// The child that a crashed image has cloned for the start with this serial number. Returns
     /// `None` if that clone did not happen or failed.
     pub(crate) fn adopt(&mut self, serial: u64) -> Option<Report> {
+        #[cfg(debug_assertions)]
+        if crash_test::makes("slot-ignored") {
+            return None;
+        }
         let (slot, pid) = self.ground.borrow_mut().board.find_child(serial)?;
         let pid = Pid::from_raw(pid);
         wait::made_before([pid.as_raw()]);

@@ -35,6 +35,8 @@ mod crash_after_change;
 mod crash_between_turns;
 mod crash_changed_world;
 mod crash_mid_spawn;
+#[cfg(target_arch = "x86_64")]
+mod crash_mistakes;
 mod crash_start_once;
 mod crash_test_hook;
 mod crash_twice;

@@ -1,5 +1,7 @@
 //! Carries out effects after the commit that asks for them ([`crate::service::effects`]).
 
+#[cfg(debug_assertions)]
+use crate::base::crash_test;
 use crate::event_loop::Init;
 use crate::service::effects::Queued;
 use crate::service::sequence::Effect;
@@ -9,7 +11,15 @@ use crate::sys::inbox::unit;
 impl Init {
     /// Commits, then carries out the effects that the commit asks for.
     pub(crate) fn carry_out_effects(&mut self) {
+        #[cfg(debug_assertions)]
+        if crash_test::makes("act-before-commit") {
+            return self.act();
+        }
         self.commit();
+        self.act();
+    }
+
+    fn act(&mut self) {
         // No commit happens until all of them are carried out.
         for queued in std::mem::take(&mut self.pending.effects.queue) {
             if self.pending.effects.has(queued.run) {

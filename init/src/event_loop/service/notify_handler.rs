@@ -4,6 +4,8 @@
 //! the members of the cgroups. The first lookup works even after the sender has exited: its pid is
 //! not reused before it is reaped, and its messages are handled before that.
 
+#[cfg(debug_assertions)]
+use crate::base::crash_test;
 use crate::base::limit;
 use crate::event_loop::Init;
 use crate::fd;
@@ -89,6 +91,10 @@ impl Init {
             let Some(datagram) = notify.watch(Notify::taken, &mut receive) else { break };
             read = read.saturating_add(notify.dropped.saturating_sub(useless)).saturating_add(1);
             self.assign_to_run(datagram, &mut heard);
+        }
+        #[cfg(debug_assertions)]
+        if crash_test::makes("commit-before-compute") {
+            self.commit();
         }
         self.apply_statements(heard);
     }
