@@ -8,7 +8,7 @@ mod value;
 
 pub(crate) use goal::{Goal, SetTarget, Unwant, Wait, Want};
 pub(crate) use help::{EXAMPLES, EXIT_CODES, GROUPS};
-pub(crate) use power::{ExitWith, Power};
+pub(crate) use power::{ExitWith, Power, PowerAt};
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use groundstate_units::text::name::Name;
@@ -151,11 +151,11 @@ pub(crate) enum Command {
     /// too late: reports about finished runs
     Stats,
     /// Power off
-    Poweroff(Power),
+    Poweroff(PowerAt),
     /// Reboot
-    Reboot(Power),
+    Reboot(PowerAt),
     /// Halt
-    Halt(Power),
+    Halt(PowerAt),
     /// Stop all units and exit init
     Exit(ExitWith),
     /// Write shell completions to stdout

@@ -178,13 +178,14 @@ fn named(called: &str, rest: Vec<String>) -> Result<Vec<String>, Error> {
     Ok(words)
 }
 
-const SHUTDOWN: &str = "shutdown [-h | -P | -r | -H] [now]";
+const SHUTDOWN: &str = "shutdown [-h | -P | -r | -H] [now | +MINUTES | HH:MM [MESSAGE…]] | -c";
 const SHUTDOWN_HELP: &str = "\
 -h, -P, --poweroff  stop everything, then power off (the default)
 -r, --reboot        stop everything, then reboot
 -H, --halt          stop everything, then halt the machine
-now, +0             do not ask at a terminal; no other time is accepted
-A message after `now` is ignored. -c fails, because no shutdown is ever planned.
+now, +0             do not ask at a terminal
++MINUTES, HH:MM     do it then; logged-in users are warned, with the message
+-c                  cancel the planned shutdown
 ";
 const TELINIT: &str = "telinit LEVEL";
 const TELINIT_LEVELS: &str = "0 poweroff, 6 reboot, 1 or S rescue, 2-4 multi-user, 5 graphical or multi-user, q reload, u upgrade";
@@ -197,39 +198,42 @@ fn help(usage: &str, text: &str) -> Error {
     }
 }
 
-/// Handles `shutdown [-h|-P|-r|-H] [now|+0] [message…]`. Without `now`, it asks a user at a
-/// terminal.
+/// Handles `shutdown [-h|-P|-r|-H] [now|+MINUTES|HH:MM] [message…]` and `shutdown -c`. Without a
+/// time, it asks a user at a terminal.
 fn shutdown(rest: Vec<String>) -> Result<Vec<String>, Error> {
     let mut verb = "poweroff";
-    let mut kept = Vec::new();
-    let mut time_seen = false;
+    let (mut kept, mut message) = (Vec::new(), Vec::new());
+    let (mut time, mut cancels) = (None, false);
     for word in &rest {
         match word.as_str() {
             "-h" | "-P" | "--poweroff" => verb = "poweroff",
             "-r" | "--reboot" => verb = "reboot",
             "-H" | "--halt" => verb = "halt",
-            "now" | "+0" if !time_seen => time_seen = true,
-            "-c" => {
-                let hint = "a shutdown starts at once and cannot be cancelled";
-                return Err(Error::usage("no shutdown is planned", hint));
-            }
+            "-c" => cancels = true,
             "--help" => return Err(help(SHUTDOWN, SHUTDOWN_HELP.trim_end())),
             "--json" | "--version" => kept.push(word.clone()),
             _ if word.starts_with("--socket") || word.starts_with('/') => kept.push(word.clone()),
             _ if word.starts_with('-') => {
                 return Err(Error::usage(format!("shutdown: unknown option {word}"), SHUTDOWN));
             }
-            _ if time_seen => {}
-            _ => {
-                let message = format!("shutdown accepts only `now` as the time, not {word}");
-                return Err(Error::usage(message, SHUTDOWN));
+            _ if time.is_none() => time = Some(word.as_str()),
+            _ => message.push(word.as_str()),
+        }
+    }
+    let mut words = vec![verb];
+    let message = message.join(" ");
+    match time {
+        _ if cancels => words.push("--cancel"),
+        None => {}
+        Some("now" | "+0") => words.push("--yes"),
+        Some(time) => {
+            words.extend(["--yes", "--at", time]);
+            if !message.is_empty() {
+                words.extend(["--message", &message]);
             }
         }
     }
-    let mut words = vec![verb.to_string()];
-    words.extend(time_seen.then(|| "--yes".to_string()));
-    words.extend(kept);
-    Ok(words)
+    Ok(words.into_iter().map(str::to_string).chain(kept).collect())
 }
 
 /// Handles `telinit 0|1|2…6|S|q|u`, as in sysvinit's init(8).
@@ -316,7 +320,16 @@ mod tests {
             ("shutdown -r now for a new kernel", "initctl reboot --yes"),
             ("shutdown", "initctl poweroff"),
             ("shutdown -r", "initctl reboot"),
-            ("shutdown +5", "! shutdown [-h | -P | -r | -H] [now]"),
+            ("shutdown +5", "initctl poweroff --yes --at +5"),
+            (
+                "shutdown -r 23:00 a new kernel",
+                "initctl reboot --yes --at 23:00 --message a new kernel",
+            ),
+            ("shutdown -c", "initctl poweroff --cancel"),
+            (
+                "shutdown -k +5",
+                "! shutdown [-h | -P | -r | -H] [now | +MINUTES | HH:MM [MESSAGE…]] | -c",
+            ),
             (
                 "telinit",
                 "! 0 poweroff, 6 reboot, 1 or S rescue, 2-4 multi-user, 5 graphical or multi-user, q reload, u upgrade",

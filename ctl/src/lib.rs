@@ -25,9 +25,11 @@ mod verb;
 mod waiting;
 
 use crate::exit::{Error, Exit};
+use crate::machine::planned_shutdown;
 use crate::session::Session;
 use clap::FromArgMatches;
 use groundstate_units::control::answer::Failure;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Runs `initctl`, from the command line to the exit status.
@@ -60,6 +62,12 @@ pub fn shim() -> ExitCode {
         "power-button" => recorded(
             machine::watch(&["initctl", "poweroff", "--yes"]).map_err(|e| ("/dev/input", e)),
         ),
+        planned_shutdown::UNIT => {
+            let word = |at: usize, default| words.get(at).map_or(default, String::as_str);
+            let file = word(0, planned_shutdown::FILE);
+            let nologin = Path::new(word(1, planned_shutdown::NOLOGIN));
+            recorded(planned_shutdown::carry_out(Path::new(file), nologin).map_err(|e| (file, e)))
+        }
         _ => systemctl::main(&called, &words),
     })
 }

@@ -2,7 +2,24 @@
 
 use clap::Args;
 
-/// `poweroff`, `reboot`, `halt`.
+/// `poweroff`, `reboot`, `halt`: now or later.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct PowerAt {
+    /// The options for the confirmation and the force.
+    #[command(flatten)]
+    pub(crate) power: Power,
+    /// Later: at HH:MM, or in M minutes (+M); logged-in users are warned
+    #[arg(long, value_name = "TIME", conflicts_with = "force")]
+    pub(crate) at: Option<String>,
+    /// With --at: a text for logged-in users
+    #[arg(long, value_name = "TEXT", requires = "at")]
+    pub(crate) message: Option<String>,
+    /// Cancel a shutdown that was planned with --at
+    #[arg(long, conflicts_with_all = ["at", "force"])]
+    pub(crate) cancel: bool,
+}
+
+/// The confirmation and the force of a shutdown.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Power {
     /// Do not ask for confirmation

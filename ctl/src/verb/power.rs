@@ -1,10 +1,12 @@
 //! `poweroff`, `reboot`, `halt`, `exit`, `upgrade`, `switch-root`: end or replace init.
 
-use crate::arguments::{ExitWith, Power, SwitchRoot, Upgrade};
+use crate::arguments::{ExitWith, Power, PowerAt, SwitchRoot, Upgrade};
 use crate::exit::{Error, Exit};
+use crate::machine::planned_shutdown::{self, Plan};
 use crate::session::{self, Session};
 use groundstate_units::control::answer::Pong;
 use groundstate_units::control::request::Verb;
+use groundstate_units::text::name::Name;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::reboot::{RebootMode, reboot as reboot_now};
@@ -12,24 +14,78 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{Read, stdin};
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Seconds in which a user at a terminal can cancel.
 const GRACE: u32 = 5;
 
 /// `poweroff`.
-pub(crate) fn poweroff(session: &Session, asked: Power) -> Result<Exit, Error> {
-    end(session, asked, Verb::Poweroff {}, "the machine powers off")
+pub(crate) fn poweroff(session: &Session, asked: &PowerAt) -> Result<Exit, Error> {
+    now_or_later(session, asked, Verb::Poweroff {}, "the machine powers off")
 }
 
 /// `reboot`.
-pub(crate) fn reboot(session: &Session, asked: Power) -> Result<Exit, Error> {
-    end(session, asked, Verb::Reboot {}, "the machine reboots")
+pub(crate) fn reboot(session: &Session, asked: &PowerAt) -> Result<Exit, Error> {
+    now_or_later(session, asked, Verb::Reboot {}, "the machine reboots")
 }
 
 /// `halt`.
-pub(crate) fn halt(session: &Session, asked: Power) -> Result<Exit, Error> {
-    end(session, asked, Verb::Halt {}, "the machine halts")
+pub(crate) fn halt(session: &Session, asked: &PowerAt) -> Result<Exit, Error> {
+    now_or_later(session, asked, Verb::Halt {}, "the machine halts")
+}
+
+fn now_or_later(session: &Session, asked: &PowerAt, verb: Verb, last: &str) -> Result<Exit, Error> {
+    match &asked.at {
+        Some(at) => plan(session, at, &verb, asked.message.as_deref().unwrap_or_default()),
+        None if asked.cancel => cancel(session),
+        None => end(session, asked.power, verb, last),
+    }
+}
+
+/// The unit that carries a plan out.
+fn unit() -> Result<Name, Error> {
+    Name::new(planned_shutdown::UNIT).map_err(|error| Error::local(error.to_string(), ""))
+}
+
+/// The file of the planned shutdown, beside the control socket.
+fn plan_file(session: &Session) -> PathBuf {
+    Path::new(&session.socket).with_file_name(planned_shutdown::UNIT)
+}
+
+/// Plans a shutdown, in place of one that was planned before.
+fn plan(session: &Session, at: &str, verb: &Verb, message: &str) -> Result<Exit, Error> {
+    let Some(at) = planned_shutdown::point(at, session::now()) else {
+        let hint = "a time is HH:MM, or +M for minutes from now, up to a year";
+        return Err(Error::usage(format!("`{at}` is no time for a shutdown"), hint));
+    };
+    let file = plan_file(session);
+    let fault = |error: std::io::Error| Error::file(&file.to_string_lossy(), &error);
+    let is_replaced = file.exists();
+    let plan = Plan { at, verb: verb.word().to_string(), message: message.to_string() };
+    plan.write(&file).map_err(fault)?;
+    let unit = unit()?;
+    let value = session.ask(Verb::Want { target: unit.clone(), for_ms: None });
+    let value = value.inspect_err(|_| _ = std::fs::remove_file(&file))?;
+    if is_replaced {
+        session.ask(Verb::Restart { targets: vec![unit] })?;
+    }
+    session.show(&value, || format!("{}\n`shutdown -c` cancels it.\n", plan.sentence()))?;
+    Ok(Exit::Done)
+}
+
+/// Cancels the planned shutdown.
+fn cancel(session: &Session) -> Result<Exit, Error> {
+    let file = plan_file(session);
+    let Ok(plan) = Plan::read(&file) else {
+        let hint = "`initctl poweroff --at +5` plans one";
+        return Err(Error::local("no shutdown is planned", hint));
+    };
+    std::fs::remove_file(&file).map_err(|error| Error::file(&file.to_string_lossy(), &error))?;
+    let value = session.ask(Verb::Unwant { target: unit()? })?;
+    planned_shutdown::open_logins(&plan);
+    planned_shutdown::tell_users("The planned shutdown is cancelled.");
+    session.show(&value, || "the planned shutdown is cancelled\n".to_string())?;
+    Ok(Exit::Done)
 }
 
 /// `exit`.

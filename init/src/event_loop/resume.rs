@@ -125,7 +125,7 @@ impl Init {
         })?;
         let (mut state, helpers) = state(&store).map_err(|why| execute_fallback(mode, why))?;
         if given.newer.is_none() {
-            state.is_written_by_this_version();
+            state.note_same_version();
         }
         let committed = state.components.pending.inputs;
         let found = Inbox::read(&bytes, committed);

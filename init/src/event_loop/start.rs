@@ -112,6 +112,8 @@ impl Init {
             init.say(Level::Error, format_args!("cannot start the logger: {error}"));
         }
         init.watch_logger();
+        // The next image needs a committed state.
+        init.commit();
         init.arm(0);
         Ok(init)
     }

@@ -280,7 +280,7 @@ impl State {
 impl State {
     /// Notes that the image that wrote the records is of this version. So they are not written
     /// again. Records of another version may have fields that this one does not know.
-    pub(crate) fn is_written_by_this_version(&mut self) {
+    pub(crate) fn note_same_version(&mut self) {
         self.machine.take_changes();
         self.runs.table().take_changes();
         let Components { orders, tracker, history, timings, .. } = &mut self.components;

@@ -79,6 +79,7 @@ mod pid_file_changes;
 #[cfg(target_arch = "x86_64")]
 mod pid_reuse;
 mod pipe;
+mod planned_shutdown;
 mod prefix;
 mod process;
 mod process_endings;

@@ -1,0 +1,80 @@
+//! `shutdown +5`: the plan is a unit, users are told, `shutdown -c` cancels, and the time comes.
+
+use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::deadline::until;
+use groundstate_tests::sandbox::{Sandbox, program};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Starts an init with the unit of contrib/debian.d/machine/logins.yaml, whose wall(1) writes to a
+/// file.
+fn begin() -> Init {
+    let files = Sandbox::new();
+    let initctl = program("GROUNDSTATE_INITCTL", "initctl");
+    let programs = Path::new(&initctl);
+    for (name, of) in
+        [("planned-shutdown", "systemctl"), ("shutdown", "initctl"), ("initctl", "initctl")]
+    {
+        symlink(programs.with_file_name(of), files.path(name)).expect("a new link");
+    }
+    files.put("wall", "#!/bin/sh\ncat >>\"${0%/*}/told\"\n");
+    Command::new("chmod").arg("+x").arg(files.path("wall")).status().expect("chmod runs");
+    files.unit(
+        "planned-shutdown",
+        "exec-start: DIR/planned-shutdown DIR/run/planned-shutdown DIR/nologin\nrestart: never\n\
+         success-status: [0]\nenv:\n  PATH: DIR:/usr/bin:/bin\n  GROUNDSTATE_SOCKET: DIR/run/control.sock",
+    );
+    files.unit("all", "type: virtual");
+    let init = Boot::new(files).start("all");
+    init.when_system("running");
+    init
+}
+
+fn shutdown(init: &Init, words: &[&str]) -> Output {
+    let path = format!("{}:/usr/bin:/bin", init.sandbox.dir().display());
+    let mut command = Command::new(init.sandbox.path("shutdown"));
+    command
+        .args(words)
+        .env("PATH", path)
+        .env("GROUNDSTATE_SOCKET", init.sandbox.at("run/control.sock"));
+    command.output().expect("it runs")
+}
+
+#[test]
+fn planned_shutdown_is_a_unit_and_a_later_plan_replaces_it_until_it_is_cancelled() {
+    let init = begin();
+    let done = shutdown(&init, &["-r", "+10", "a", "new", "kernel"]);
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(done.status.success() && text.contains("reboots at"), "{done:?}");
+    init.when_state("planned-shutdown", "running");
+    let told = |text: &str| {
+        until("users are told", || init.sandbox.read("told").contains(text).then_some(()))
+    };
+    told("a new kernel");
+    assert!(shutdown(&init, &["+20"]).status.success());
+    told("powers off at");
+    init.when_state("planned-shutdown", "running");
+    assert!(!init.sandbox.path("nologin").exists(), "others may log in until five minutes before");
+    assert!(shutdown(&init, &["-c"]).status.success());
+    told("cancelled");
+    init.when_state("planned-shutdown", "disabled");
+    let again = shutdown(&init, &["-c"]);
+    assert!(String::from_utf8_lossy(&again.stderr).contains("no shutdown is planned"), "{again:?}");
+    let wrong = shutdown(&init, &["25:00"]);
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("HH:MM"), "{wrong:?}");
+}
+
+#[test]
+fn planned_shutdown_closes_logins_and_ends_init_at_its_time() {
+    let mut init = begin();
+    let soon =
+        SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970") + Duration::from_secs(2);
+    let plan = format!("{{\"at\":{},\"verb\":\"poweroff\"}}", soon.as_secs());
+    init.sandbox.put("run/planned-shutdown", &plan);
+    init.tell("want", &serde_json::json!({"target": "planned-shutdown"}));
+    assert!(init.ended().success(), "{}", init.output());
+    assert!(init.sandbox.read("nologin").contains("powers off at"));
+    assert!(!init.sandbox.path("run/planned-shutdown").exists());
+}
