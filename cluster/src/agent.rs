@@ -107,8 +107,9 @@ pub fn complaint<'a>(
     all.get(&Shape::of(name, wanted).file).map(String::as_str)
 }
 
-/// Returns true if each of init's files under this unit's names is the present file of another of
-/// our units. A new file that is not exclusive counts as another unit, even under the same name.
+/// Returns true if init no longer has the file with which this unit ran under a claim. Another of
+/// our units may now have a file under one of its names. A new file of the unit itself counts as
+/// such a file, if it is not exclusive.
 pub fn is_file_of_another(put: &SourceSet, goal: &Goal, name: &UnitName) -> bool {
     let own = files(name);
     let runs = goal.iter().filter(|(_, one)| one.refusal.is_none());

@@ -276,7 +276,8 @@ impl Engine {
         self.astray = self.snapshot.astray();
     }
 
-    /// Keeps a machine that stops answering on the scheduler until its grace has expired.
+    /// Updates a machine in the scheduler. A machine that is gone stays there until its grace has
+    /// expired.
     fn look_at(&mut self, id: &MachineId, now: Duration) {
         let known = self.snapshot.machine(id).filter(|_| !self.snapshot.is_unreadable(id));
         if let Some(machine) = known {

@@ -20,7 +20,7 @@ const WATCHES: u32 = 3;
 /// Default stop timeout of a service, as in the importer.
 const STOP_OF_SERVICES: Duration = Duration::from_secs(90);
 /// Default stop timeout of a native unit.
-const AS_ITS_MACHINE_HAS_IT: &str = "as long as init.yaml on its machine says";
+const STOP_OF_NATIVE_UNITS: &str = "as long as init.yaml on its machine says";
 /// The key that lets a stop ignore dependents.
 const PROMPTLY: &str = "stop-promptly";
 /// SIGKILL.
@@ -227,7 +227,7 @@ impl Said<'_> {
         let (key, stop) = match self.native {
             Some(native) => {
                 let said = native.scalar("stop-timeout");
-                ("stop-timeout", said.map_or(Err(AS_ITS_MACHINE_HAS_IT), |word| span(&word)))
+                ("stop-timeout", said.map_or(Err(STOP_OF_NATIVE_UNITS), |word| span(&word)))
             }
             None => {
                 let last = |name| self.file.values("Service", name).last();

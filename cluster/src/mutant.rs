@@ -31,7 +31,7 @@ pub enum Mutant {
     /// A rebooted machine takes over the claims of its previous run, whose lease has not expired.
     HeirClaims,
     /// A machine renews its lease after a long silence before it has confirmed its key.
-    SignBeforeKey,
+    RenewalBeforeKey,
     /// Claims of other machines are ignored.
     ClaimStolen,
     /// An exclusive unit is started before it is claimed.
@@ -121,7 +121,7 @@ pub enum Mutant {
     /// A change of desired state with unknown result is taken for done when its unit is gone.
     GoneIsDone,
     /// A machine that resumes after a pause does not wait for its lease renewal.
-    SignNotAwaited,
+    RenewalNotAwaited,
     /// A machine whose lease may have expired renews it before it gives up its exclusive units.
     EndedLeaseAsked,
     /// A claim whose release failed is kept.
@@ -176,7 +176,7 @@ pub const ALL: &[Mutant] = &[
     Mutant::TwinLetIn,
     Mutant::HeirImpatient,
     Mutant::HeirClaims,
-    Mutant::SignBeforeKey,
+    Mutant::RenewalBeforeKey,
     Mutant::ClaimStolen,
     Mutant::ClaimNotAwaited,
     Mutant::ReleasedWhileUp,
@@ -221,7 +221,7 @@ pub const ALL: &[Mutant] = &[
     Mutant::SpinsOnDeadline,
     Mutant::DeafForEver,
     Mutant::GoneIsDone,
-    Mutant::SignNotAwaited,
+    Mutant::RenewalNotAwaited,
     Mutant::EndedLeaseAsked,
     Mutant::ReleasedOnce,
     Mutant::ClaimedUnproven,
@@ -270,12 +270,12 @@ const RARER: &[(Mutant, u64)] = &[
     (Mutant::GivenUpForGood, 2_000),
     (Mutant::LostReasonUntold, 1_000),
     (Mutant::SpinsOnDeadline, 1_000),
-    (Mutant::SignNotAwaited, 3_000),
+    (Mutant::RenewalNotAwaited, 3_000),
     (Mutant::EndedLeaseAsked, 4_500),
     (Mutant::ReleasedOnce, 4_000),
     (Mutant::ClaimedUnproven, 60_000),
     (Mutant::GivenBackCounts, 8_000),
-    (Mutant::SignBeforeKey, 60_000),
+    (Mutant::RenewalBeforeKey, 60_000),
     (Mutant::RestartForgets, 1_000),
     (Mutant::HeldForgotten, 3_000),
     (Mutant::WithheldForgotten, 4_000),

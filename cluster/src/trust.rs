@@ -213,7 +213,7 @@ mod tests {
             let keys = Keys::under("/p");
             let mut snapshot = Snapshot::new(keys.clone());
             let mut trust = Trust::new("c", trusted.clone(), Serials::default());
-            // Reference model: everything that a key holder has signed, newest first seen.
+            // Reference model: the newest serial of each name that the trusted key has signed.
             let mut newest: BTreeMap<usize, u64> = BTreeMap::new();
             for (at, deed) in all.iter().enumerate() {
                 let (name, text) = deed.written;

@@ -8,12 +8,12 @@
     reason = "a panic fails the test"
 )]
 
-mod lone;
 mod original;
+mod real_machine;
 mod trust;
 
-use lone::{Manner, Node, Running, until};
 use original::Original;
+use real_machine::{Manner, Node, Running, until};
 use std::time::{Duration, Instant};
 
 #[test]

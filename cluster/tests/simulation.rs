@@ -46,7 +46,7 @@ fn exclusive_unit_survives_a_pause_shorter_than_its_lease() {
         let pause = Deed::Pause { machine: Some(1), time: Duration::from_millis(tenths * 100) };
         plan(2, vec![(2_000, put(3, asks)), (30_000, pause)])
     };
-    one_shows((60..80).map(plan), Mutant::SignNotAwaited);
+    one_shows((60..80).map(plan), Mutant::RenewalNotAwaited);
 }
 
 #[test]
@@ -163,8 +163,8 @@ fn random_schedules_pass_and_repeat_identically() {
 }
 
 /// Schedules that could not be shrunk, because they depend on close timing. Example, 55673: a
-/// restarted fleetd renews its claims while cut off. It must know its lease, and receives the
-/// renewal of that lease meanwhile.
+/// restarted fleetd requests its claims while it is cut off. A renewal of its lease arrives
+/// meanwhile. fleetd must know which lease the claims are bound to.
 #[test]
 fn random_schedules_that_once_failed_pass() {
     for seed in [

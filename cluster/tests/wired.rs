@@ -8,12 +8,11 @@
     reason = "a panic fails the test"
 )]
 
-mod busy;
 mod fake_init;
 mod member;
+mod overloaded_etcd;
 mod wire;
 
-use busy::Busy;
 use cluster::clock::Clock;
 use cluster::desired::Desired;
 use cluster::fleetd::saved_state::Recalled;
@@ -30,6 +29,7 @@ use fake_init::{FakeInit, Fleetd};
 use groundstate_units::control::source_set::SourceSet;
 use member::{Etcd, PATIENCE, run, when_there};
 use nix::sys::signal::Signal;
+use overloaded_etcd::Busy;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;

@@ -94,7 +94,7 @@ pub struct Config {
     pub etcd: EtcdConfig,
     /// Prefix of all keys.
     pub etcd_key_prefix: String,
-    /// A fifth of the leader's lease, unless two thirds of `agent_ttl` is less.
+    /// The leader's lease is five times this, or two thirds of `agent_ttl` if that is less.
     pub engine_reconcile_interval: Duration,
     /// The address for other machines; empty to detect it.
     pub public_ip: String,

@@ -36,7 +36,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// The leader's lease in reconcile intervals, as in fleet.
 const LEASE: u32 = 5;
 /// Renewals per lease.
-const SIGNS: u32 = 3;
+const RENEWALS: u32 = 3;
 /// Reconcile intervals between full readings.
 const PROOF: u32 = 15;
 
@@ -225,7 +225,7 @@ impl Candidate {
         drop(reading);
         let mut engine = engine.with_room_for(self.room);
         self.etcd_silence().tell(&mut engine, clock.now());
-        let signed = clock.now();
+        let renewed = clock.now();
         let term = Term {
             cache: self.cache.clone(),
             engine,
@@ -236,7 +236,7 @@ impl Candidate {
             etcd_silence: self.etcd_silence(),
             behind: false,
             ttl: lease.ttl,
-            signed,
+            renewed,
             again: None,
             refusal: String::new(),
             seen,
@@ -276,7 +276,7 @@ struct Term {
     behind: bool,
     ttl: Duration,
     /// The time at which the last successful renewal was requested.
-    signed: Duration,
+    renewed: Duration,
     /// The time to retry a rejected write.
     again: Option<Duration>,
     /// The last logged reason.
@@ -302,7 +302,7 @@ impl Term {
         }
         let mut watch = store.watch(keys.root(), self.engine.snapshot().revision).await?;
         let clock = self.clock.clone();
-        let mut signs = clock.every(self.ttl / SIGNS);
+        let mut renewals = clock.every(self.ttl / RENEWALS);
         let mut proofs = clock.every(proof);
         proofs.reset();
         let mut turn = store.turn();
@@ -327,11 +327,11 @@ impl Term {
                         watch = store.watch(keys.root(), self.engine.snapshot().revision).await?;
                     }
                 },
-                () = signs.tick() => {
-                    let before = self.signed;
+                () = renewals.tick() => {
+                    let before = self.renewed;
                     self.show_life().await?;
-                    if self.signed == before {
-                        signs.reset_after(AGAIN);
+                    if self.renewed == before {
+                        renewals.reset_after(AGAIN);
                     } else if store.turn() != turn {
                         turn = store.turn();
                         self.read_again().await?;
@@ -355,11 +355,11 @@ impl Term {
         let began = self.clock.now();
         match self.cache.store().keep_alive(self.lease).await {
             Ok(true) => {
-                self.signed = began;
+                self.renewed = began;
                 self.metrics.leads_until(began + self.ttl);
             }
             Ok(false) => return Err(Over::Lost),
-            Err(fault) if self.clock.since(self.signed) > self.ttl => return Err(fault.into()),
+            Err(fault) if self.clock.since(self.renewed) > self.ttl => return Err(fault.into()),
             Err(_) => {}
         }
         Ok(())

@@ -36,7 +36,7 @@ use tokio::sync::watch;
 /// Timeout for requests to etcd and init at exit.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 /// Keepalives per watchdog interval of init.
-const SIGNS: u32 = 3;
+const KEEPALIVES: u32 = 3;
 
 /// How the daemon ends.
 #[derive(Debug)]
@@ -296,7 +296,7 @@ async fn show_life(clock: Clock, ttl: Duration, mut guarded: watch::Receiver<Opt
                 let micros = u32::try_from(watch.as_micros()).unwrap_or(u32::MAX);
                 let every = NotifyState::WatchdogUsec(micros);
                 let _ = sd_notify::notify(&[every, NotifyState::Watchdog]);
-                watch / SIGNS
+                watch / KEEPALIVES
             }
             None => ttl,
         };

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 /// Delay between attempts to register.
 const AGAIN: Duration = Duration::from_millis(500);
 /// Renewals per lease.
-const SIGNS: u32 = 3;
+const RENEWALS: u32 = 3;
 
 /// Error when other clients write the same key.
 const CONTENDED: &str = "other clients write the same key";
@@ -229,7 +229,7 @@ impl Sentry {
         let clock = self.cache.clock();
         let proof = self.machine_lease.borrow().proof.unwrap_or_default();
         let was_long_silent = clock.since(proof) > fence::could_be_succeeded(self.ttl);
-        let stirs = was_long_silent && !planted(Mutant::SignBeforeKey);
+        let stirs = was_long_silent && !planted(Mutant::RenewalBeforeKey);
         let asked = clock.now();
         if stirs && !self.rewrite_key(lease, since).await? {
             return Ok(None);
@@ -259,7 +259,7 @@ impl Sentry {
             }
             registry::register(snapshot, id, &record, lease).map(Some)
         });
-        match self.cache.clock().within(self.ttl / SIGNS, written).await {
+        match self.cache.clock().within(self.ttl / RENEWALS, written).await {
             Some(Ok(_)) => Ok(true),
             Some(Err(WriteFault::Refused(_))) => Ok(false),
             Some(Err(WriteFault::Store(fault))) => Err(fault.to_string()),
@@ -272,14 +272,14 @@ impl Sentry {
     /// registration.
     async fn stay(&mut self, lease: i64, since: i64) {
         let clock = self.cache.clock().clone();
-        let mut signs = clock.every(self.ttl / SIGNS);
+        let mut renewals = clock.every(self.ttl / RENEWALS);
         // True if the last write of the record failed.
         let mut unsaid = false;
         let mut snapshots = self.cache.changes();
         loop {
             tokio::select! {
                 biased;
-                () = signs.tick() => {
+                () = renewals.tick() => {
                     match self.show(lease, since).await {
                         Ok(Some(began)) => {
                             let now = clock.now();
@@ -295,7 +295,7 @@ impl Sentry {
                         Ok(None) => return,
                         Err(why) => {
                             log::debug(format_args!("cannot renew the lease: {why}"));
-                            signs.reset_after(AGAIN);
+                            renewals.reset_after(AGAIN);
                         }
                     }
                 }

@@ -1,5 +1,5 @@
-//! Returns freed memory to the kernel. malloc(3) keeps freed memory for later requests. Otherwise a
-//! leader that once held 10,000 units would keep their memory until it exits.
+//! Returns freed memory to the kernel, because malloc(3) keeps it for later requests: a leader that
+//! once held 10,000 units would keep their memory until it exits.
 
 use crate::clock::Clock;
 use std::time::Duration;

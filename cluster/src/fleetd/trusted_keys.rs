@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn file_before_a_rollout_starts_only_if_its_signature_is_not_outdated() {
+    fn previous_file_of_a_rollout_runs_only_if_its_signature_is_not_outdated() {
         let global = |text: &str| format!("{text}\n[X-Fleet]\nGlobal=true");
         let me = MachineId::new("m1").unwrap();
         for (serial, text) in [(Some(8), "/new"), (None, "/old")] {

@@ -3,8 +3,8 @@
 
 use crate::desired::Desired;
 use crate::fleetd::saved_state::{Keep, Recalled};
+use crate::sim::lease_proof::LeaseProof;
 use crate::sim::local_init::{Phase, Run, is_exclusive};
-use crate::sim::sign::Sign;
 use crate::sim::world::{Shared, World, lock};
 use crate::unit_name::UnitName;
 use std::time::Duration;
@@ -57,9 +57,9 @@ impl World {
         let lives = |name: &String| {
             let unit = UnitName::new(name).ok();
             let claim = unit.and_then(|unit| self.truth.claim_of(&unit, &one.id));
-            let sign = claim.and_then(|kept| self.etcd.signs.get(&(machine, kept.lease)));
-            let known = |sign: &Sign| sign.known_at(one.down_until.saturating_sub(KEPT));
-            sign.is_some_and(|sign| known(sign) + patience > self.now)
+            let proof = claim.and_then(|kept| self.etcd.proofs.get(&(machine, kept.lease)));
+            let known = |proof: &LeaseProof| proof.known_at(one.down_until.saturating_sub(KEPT));
+            proof.is_some_and(|proof| known(proof) + patience > self.now)
         };
         let mut exclusive = one.init.runs.iter().filter(|(_, run)| is_exclusive(&run.text));
         // If init's answers may be lost, the put is repeated and takes longer.

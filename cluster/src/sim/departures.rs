@@ -28,8 +28,8 @@ pub struct Departures {
     went: BTreeMap<MachineId, Vec<Departure>>,
     /// The revision up to which a task has received everything, by its watch or a reading.
     heard: BTreeMap<TaskId, i64>,
-    /// Ranges of revisions that a task saw only as a result: from the end of its watch to its next
-    /// reading.
+    /// Ranges of revisions of which a task saw only the final state: from the end of its watch to
+    /// its next reading.
     unheard: BTreeMap<TaskId, Vec<(i64, i64)>>,
     /// The task that last wrote as leader on a machine, and what it had received by then.
     leads: BTreeMap<usize, (TaskId, i64)>,
@@ -47,8 +47,8 @@ impl Departures {
         self.went.entry(id.clone()).or_default().push(Departure { came, went, at });
     }
 
-    /// Records a reading by a task. The reading shows only the result of the changes since the
-    /// task's last event, even if a watch reports them later.
+    /// Records a reading by a task. The reading shows only the final state after the changes since
+    /// the task's last event, even if a watch reports them later.
     pub fn read_again(&mut self, task: TaskId, read: i64) {
         let heard = self.heard.get(&task).copied();
         self.has_heard(task, read);

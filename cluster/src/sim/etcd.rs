@@ -5,8 +5,8 @@
 
 use crate::memory_store::MemoryStore;
 use crate::sim::invariant::Moment;
+pub use crate::sim::lease_proof::LeaseProof;
 use crate::sim::members::{FOREIGN, MEMBERS, OURS, members};
-pub use crate::sim::sign::Sign;
 use crate::sim::watch::{Watched, Watching};
 use crate::sim::world::{Event, Shared, World, lock};
 use crate::store::driven::{Answered, Call, Driven, DrivenWatch, Reply};
@@ -41,7 +41,7 @@ pub struct Etcd {
     /// When each lease was last granted or renewed.
     pub shown: BTreeMap<i64, Duration>,
     /// The last proof of each lease that a machine has received.
-    pub signs: BTreeMap<(usize, i64), Sign>,
+    pub proofs: BTreeMap<(usize, i64), LeaseProof>,
     flights: BTreeMap<u64, Flight>,
     pub(super) watches: BTreeMap<u64, Watched>,
     parked: Vec<u64>,
@@ -68,7 +68,7 @@ impl Default for Etcd {
             no_quorum_until: Duration::ZERO,
             leases: BTreeMap::new(),
             shown: BTreeMap::new(),
-            signs: BTreeMap::new(),
+            proofs: BTreeMap::new(),
             flights: BTreeMap::new(),
             watches: BTreeMap::new(),
             parked: Vec::new(),
@@ -189,15 +189,15 @@ impl World {
         if let Some(waker) = flight.waker.take() {
             waker.wake();
         }
-        let sign = match (&flight.call, &flight.reply) {
+        let proof = match (&flight.call, &flight.reply) {
             (Call::KeepAlive(lease), Some(Ok(Reply::Alive(true)))) => Some(*lease),
             (Call::Grant(_), Some(Ok(Reply::Granted(lease)))) => Some(lease.id),
             _ => None,
         };
-        if let Some(lease) = sign.filter(|_| !flight.lost) {
+        if let Some(lease) = proof.filter(|_| !flight.lost) {
             let heard = self.now;
-            let sign = self.etcd.signs.entry((flight.machine, lease)).or_default();
-            *sign = Sign { asked, heard, before: sign.asked };
+            let proof = self.etcd.proofs.entry((flight.machine, lease)).or_default();
+            *proof = LeaseProof { asked, heard, before: proof.asked };
         }
     }
 

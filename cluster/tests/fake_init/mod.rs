@@ -36,8 +36,8 @@ const SOON: Duration = Duration::from_secs(60);
 /// An init that holds the last source, and may not answer.
 pub(crate) struct FakeInit {
     pub(crate) set: watch::Sender<(u64, SourceSet)>,
-    /// Number of rejected puts, while all are rejected.
-    pub(crate) refused: watch::Sender<Option<u32>>,
+    /// Number of unanswered puts, while none is answered.
+    pub(crate) unanswered_puts: watch::Sender<Option<u32>>,
     /// Maximum number of files it accepts.
     pub(crate) most: watch::Sender<usize>,
     /// Number of puts refused for their size.
@@ -63,12 +63,12 @@ pub(crate) struct FakeInit {
 impl FakeInit {
     pub(crate) fn new() -> Arc<FakeInit> {
         let set = watch::channel((0, SourceSet::default())).0;
-        let (refused, most) = (watch::channel(None).0, watch::channel(usize::MAX).0);
+        let (unanswered_puts, most) = (watch::channel(None).0, watch::channel(usize::MAX).0);
         let (noes, stale) = (watch::channel(0).0, watch::channel(false).0);
         let (says, looks) = (watch::channel(Vec::new()).0, watch::channel(0).0);
         Arc::new(FakeInit {
             set,
-            refused,
+            unanswered_puts,
             most,
             noes,
             knows_us: watch::channel(true).0,
@@ -116,9 +116,8 @@ impl DrivenInit for FakeInit {
     }
 
     fn put(&self, set: &SourceSet) -> Answered<Put> {
-        let refuses = self.refused.borrow().is_some();
-        if refuses {
-            self.refused.send_modify(|refused| *refused = refused.map(|count| count + 1));
+        if self.unanswered_puts.borrow().is_some() {
+            self.unanswered_puts.send_modify(|puts| *puts = puts.map(|count| count + 1));
             return Box::pin(async { Err(InitFault::Gone("away".to_string())) });
         }
         if !*self.knows_us.borrow() {

@@ -102,7 +102,7 @@ fn each_instance_of_a_native_template_has_its_own_file() {
 }
 
 #[test]
-fn unit_that_is_no_longer_exclusive_counts_as_another_once_init_has_its_file() {
+fn file_that_is_no_longer_exclusive_counts_as_that_of_another_unit() {
     let own = name("a.service");
     let told = |text: &str| {
         let mut cluster = Cluster::new();
@@ -212,7 +212,7 @@ fn file_not_yet_rolled_out_to_a_machine_keeps_the_running_one_there() {
         file(1),
         "a machine that has just booted gets the file from before the rollout"
     );
-    // A change of the desired state ends the list of machines.
+    // A change of the desired state keeps the list of machines; `spread` to all ends the rollout.
     let wish = registry::set_desired(&cluster.snapshot(), &own, Desired::Loaded).unwrap();
     cluster.commit(&wish);
     assert_eq!(runs(&cluster, "m2", &before), file(1));
@@ -359,7 +359,8 @@ fn newer_global_unit_does_not_displace_an_older_one_in_conflict() {
     let mut cluster = Cluster::new();
     cluster.launch("logger.service", "Global=true");
     let before = cluster.goal(&Goal::new());
-    // The new unit is first by name and names the other one. Neither displaces the incumbent.
+    // The new unit is first by name, and its Conflicts names the older unit. It does not displace
+    // the older unit for either reason.
     cluster.launch("app.service", "Global=true\nConflicts=logger.service");
     let goal = cluster.goal(&before);
     assert_eq!(names(&goal), ["logger.service"]);

@@ -30,25 +30,25 @@ async fn runs(store: &Store, init: &Arc<FakeInit>) -> Fleetd {
 }
 
 /// Checks that a cut-off machine gives its exclusive unit up, with or without a restart of fleetd
-/// (`restarts`), and if init refuses at first (`refuses`).
-async fn is_given_up(restarts: bool, refuses: bool) {
+/// (`restarts`), and if init does not answer at first (`is_silent`).
+async fn is_given_up(restarts: bool, is_silent: bool) {
     let (store, init) = (Store::memory(), FakeInit::new());
     let mut fleetd = runs(&store, &init).await;
     let puts = init.set.borrow().0;
     store.set_reachable(false);
-    if refuses {
-        init.refused.send_replace(Some(0));
+    if is_silent {
+        init.unanswered_puts.send_replace(Some(0));
     }
     if restarts {
         let recalled = fleetd.crash();
         assert_eq!(recalled.held.units.len(), 1, "{recalled:?}");
         fleetd = Fleetd::begin(&store, &init, recalled);
     }
-    if refuses {
-        let again = |refused: &Option<u32>| refused.is_some_and(|count| count > 1);
-        init.refused.subscribe().wait_for(again).await.unwrap();
+    if is_silent {
+        let again = |puts: &Option<u32>| puts.is_some_and(|count| count > 1);
+        init.unanswered_puts.subscribe().wait_for(again).await.unwrap();
         assert_eq!(init.set.borrow().0, puts);
-        init.refused.send_replace(None);
+        init.unanswered_puts.send_replace(None);
     }
     init.has(&["a.service", "l.service"]).await;
     let (now, set) = init.set.borrow().clone();
@@ -61,27 +61,27 @@ async fn is_given_up(restarts: bool, refuses: bool) {
     fleetd.crash();
 }
 
-/// Stops fleetd permanently while it is cut off; its machine stays registered. With `refuses`, init
-/// has not yet accepted that the exclusive unit stops.
-async fn leaves_the_rest(restarts: bool, refuses: bool) {
+/// Stops fleetd permanently while it is cut off; its machine stays registered. With `is_silent`,
+/// init has not yet answered the put that stops the exclusive unit.
+async fn leaves_the_rest(restarts: bool, is_silent: bool) {
     let (store, init) = (Store::memory(), FakeInit::new());
     let mut fleetd = runs(&store, &init).await;
     store.set_reachable(false);
-    if refuses {
-        init.refused.send_replace(Some(0));
-        let once = |refused: &Option<u32>| refused.is_some_and(|count| count > 0);
-        init.refused.subscribe().wait_for(once).await.unwrap();
+    if is_silent {
+        init.unanswered_puts.send_replace(Some(0));
+        let once = |puts: &Option<u32>| puts.is_some_and(|count| count > 0);
+        init.unanswered_puts.subscribe().wait_for(once).await.unwrap();
     }
     if restarts {
         fleetd = Fleetd::begin(&store, &init, fleetd.crash());
     }
     let left = tokio::spawn(daemon::stop_units(fleetd.leave.clone(), Stops::Exclusive));
-    if refuses {
-        let again = |refused: &Option<u32>| refused.is_some_and(|count| count > 2);
-        init.refused.subscribe().wait_for(again).await.unwrap();
+    if is_silent {
+        let again = |puts: &Option<u32>| puts.is_some_and(|count| count > 2);
+        init.unanswered_puts.subscribe().wait_for(again).await.unwrap();
         let kept = fleetd.kept.lock().unwrap().held.units.len();
         assert_eq!(kept, 1, "a fleetd restarted now still has to give it up");
-        init.refused.send_replace(None);
+        init.unanswered_puts.send_replace(None);
     }
     left.await.unwrap();
     let set = init.set.borrow().1.clone();
@@ -109,8 +109,8 @@ fn exclusive_unit_is_given_up_although_init_refuses_other_units() {
     });
 }
 
-/// Init refuses permanently, and failed to answer once or has no source of this fleetd. fleetd
-/// knows what init has all the same.
+/// Init refuses a source permanently. Then it does not answer one put, or fleetd restarts
+/// (`restarts`). fleetd still knows which source init has, and removes only the exclusive unit.
 fn is_stopped_though_the_rest_is_refused(restarts: bool) {
     soon(async move {
         let (store, init) = (Store::memory(), FakeInit::new());
@@ -121,10 +121,10 @@ fn is_stopped_though_the_rest_is_refused(restarts: bool) {
         if restarts {
             fleetd = Fleetd::begin(&store, &init, fleetd.crash());
         } else {
-            init.refused.send_replace(Some(0));
-            let once = |refused: &Option<u32>| refused.is_some_and(|count| count > 0);
-            init.refused.subscribe().wait_for(once).await.unwrap();
-            init.refused.send_replace(None);
+            init.unanswered_puts.send_replace(Some(0));
+            let once = |puts: &Option<u32>| puts.is_some_and(|count| count > 0);
+            init.unanswered_puts.subscribe().wait_for(once).await.unwrap();
+            init.unanswered_puts.send_replace(None);
         }
         let noes = *init.noes.borrow();
         init.noes.subscribe().wait_for(|now| *now > noes).await.unwrap();
@@ -142,38 +142,38 @@ fn is_stopped_though_the_rest_is_refused(restarts: bool) {
 }
 
 #[test]
-fn exclusive_unit_stops_by_the_previous_source_while_init_does_not_answer() {
+fn exclusive_unit_is_removed_from_the_previous_source_after_an_unanswered_put() {
     is_stopped_though_the_rest_is_refused(false);
 }
 
 #[test]
-fn exclusive_unit_stops_by_the_source_of_the_previous_fleetd() {
+fn exclusive_unit_is_removed_from_the_source_of_the_previous_fleetd() {
     is_stopped_though_the_rest_is_refused(true);
 }
 
 #[test]
-fn next_fleetd_gives_up_a_unit_whose_removal_init_refused() {
+fn next_fleetd_gives_up_a_unit_whose_removal_init_did_not_answer() {
     soon(async {
         let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = runs(&store, &init).await;
-        init.refused.send_replace(Some(0));
+        init.unanswered_puts.send_replace(Some(0));
         let name = UnitName::new("x.service").unwrap();
         let write = registry::destroy(&fleetd.cache.snapshot(), &name).unwrap();
         store.commit(&write).await.unwrap().unwrap();
-        let once = |refused: &Option<u32>| refused.is_some_and(|count| count > 0);
-        init.refused.subscribe().wait_for(once).await.unwrap();
+        let once = |puts: &Option<u32>| puts.is_some_and(|count| count > 0);
+        init.unanswered_puts.subscribe().wait_for(once).await.unwrap();
         store.set_reachable(false);
         let recalled = fleetd.crash();
         assert!(recalled.held.units.contains(&name) && !recalled.ran.contains_key(&name));
-        init.refused.send_replace(None);
+        init.unanswered_puts.send_replace(None);
         let fleetd = Fleetd::begin(&store, &init, recalled);
         init.has(&["a.service", "l.service"]).await;
         fleetd.crash();
     });
 }
 
-fn shows(restarts: bool, refuses: bool) {
-    soon(is_given_up(restarts, refuses));
+fn shows(restarts: bool, is_silent: bool) {
+    soon(is_given_up(restarts, is_silent));
 }
 
 #[test]
@@ -291,7 +291,8 @@ fn process_with_a_claim_stops_before_a_file_of_another_unit_could_keep_it() {
     });
 }
 
-/// The second unit's name at init is the name that the first unit would have there as a fleet unit.
+/// At init the native unit with the claim is `a`, and the other one is `a.service`. A fleet unit
+/// `a.service` would have the latter name, so a new fleetd could take it for the claimed unit.
 #[test]
 fn unit_kept_by_init_beside_a_claim_survives_a_restart_of_fleetd() {
     soon(async {
@@ -350,7 +351,7 @@ fn withheld_unit_destroyed_while_fleetd_was_down_is_stopped_by_the_next_fleetd()
 }
 
 #[test]
-fn giving_a_unit_up_is_repeated_until_init_accepts_it() {
+fn giving_a_unit_up_is_repeated_until_init_answers() {
     shows(false, true);
 }
 

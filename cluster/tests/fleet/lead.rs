@@ -104,7 +104,8 @@ fn leader_key_without_a_lease_does_not_prevent_an_election() {
     runtime.block_on(async {
         let shown = async {
             for value in [b"garbage".to_vec(), dead] {
-                // It existed before, as after copying all keys to another etcd.
+                // The key exists before the first election, because an operator has copied all
+                // keys to another etcd.
                 let machine = Machine::new().await;
                 machine.write_leader(value.clone()).await;
                 machine.stand();

@@ -67,14 +67,14 @@ fn exclusive_unit_waiting_for_its_retry_is_given_up() {
         let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = runs(&store, &init).await;
         init.says.send_replace(vec![waits()]);
-        init.refused.send_replace(Some(0));
+        init.unanswered_puts.send_replace(Some(0));
         destroy(&fleetd, &store).await;
-        let once = |refused: &Option<u32>| refused.is_some_and(|count| count > 0);
-        init.refused.subscribe().wait_for(once).await.unwrap();
+        let once = |puts: &Option<u32>| puts.is_some_and(|count| count > 0);
+        init.unanswered_puts.subscribe().wait_for(once).await.unwrap();
         store.set_reachable(false);
         let fleetd = Fleetd::begin(&store, &init, fleetd.crash());
         init.is_asked(3).await;
-        init.refused.send_replace(None);
+        init.unanswered_puts.send_replace(None);
         init.has(&["a.service"]).await;
         fleetd.crash();
     });
@@ -157,7 +157,7 @@ fn exit_does_not_wait_if_init_is_absent_and_never_accepted_a_source() {
     soon(async {
         let (store, init) = (Store::memory(), FakeInit::new());
         init.mute.send_replace(Some(0));
-        init.refused.send_replace(Some(0));
+        init.unanswered_puts.send_replace(Some(0));
         let fleetd = Fleetd::begin(&store, &init, Recalled::default());
         fleetd.cache.changes().wait_for(|snapshot| snapshot.machines.len() == 1).await.unwrap();
         fleetd.submit("a.service", "", Desired::Launched).await;
@@ -176,13 +176,13 @@ fn exit_waits_for_an_absent_init_that_had_accepted_a_source() {
         let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = runs(&store, &init).await;
         init.mute.send_replace(Some(0));
-        init.refused.send_replace(Some(0));
+        init.unanswered_puts.send_replace(Some(0));
         init.absent.send_replace(true);
         let left = tokio::spawn(daemon::stop_units(fleetd.leave.clone(), Stops::All));
         init.is_asked(3).await;
         assert!(!left.is_finished(), "init may still have the source of this fleetd");
         init.mute.send_replace(None);
-        init.refused.send_replace(None);
+        init.unanswered_puts.send_replace(None);
         init.absent.send_replace(false);
         assert!(left.await.unwrap());
         fleetd.crash();

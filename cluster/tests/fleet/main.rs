@@ -23,11 +23,11 @@ mod original;
 #[path = "../stand/mod.rs"]
 mod stand;
 
+mod from_text;
 mod led;
 mod placed;
 mod proxy;
 mod rolled;
-mod written;
 
 // The tests.
 mod agent;

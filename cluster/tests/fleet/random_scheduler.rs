@@ -1,6 +1,6 @@
 //! The scheduler on random clusters, against a naive restatement of the rules.
 
-use crate::written::{id, machine, name, unit};
+use crate::from_text::{id, machine, name, unit};
 use cluster::desired::Desired;
 use cluster::machine::Machine;
 use cluster::move_order::{Cause, Move};

@@ -65,7 +65,7 @@ fn machines_that_only_the_second_rollout_reached_get_their_file_back() {
 }
 
 #[test]
-fn rollback_returns_an_instance_to_the_middle_of_its_other_rollout() {
+fn rollback_restores_both_files_of_an_instance_in_an_interrupted_rollout() {
     let stand = running("web@.service", &everywhere(), &["web@1", "web@2"], 6);
     let file = UnitFile::parse(&everywhere().replace("1000", "3000")).unwrap();
     let half = serde_json::json!({

@@ -1,6 +1,6 @@
 //! The scheduler's decisions: the cases of fleet's own tests.
 
-use crate::written::{id, machine, name, unit};
+use crate::from_text::{id, machine, name, unit};
 use cluster::desired::Desired;
 use cluster::machine::Machine;
 use cluster::move_order::Cause;
@@ -197,7 +197,7 @@ fn changed_metadata_moves_units_that_no_longer_fit() {
 }
 
 #[test]
-fn global_units_are_load_peers_and_obstacles() {
+fn global_units_count_as_load_as_peers_and_in_conflicts() {
     let mut scheduler = scheduler(2);
     launch(&mut scheduler, "agent.service", "Global=true");
     launch(&mut scheduler, "rival.service", "Global=true\nConflicts=agent.service");

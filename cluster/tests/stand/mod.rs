@@ -155,7 +155,7 @@ impl Stand {
 }
 
 pub(crate) fn fleetctl(folder: &Path, endpoint: &str, words: &[&str]) -> Output {
-    // `rollout_health.rs` covers the health of units over time.
+    // `tests/machine.rs` covers the health of units over time.
     let rolls = words.contains(&"rollout") && !words.iter().any(|word| word.contains("healthy"));
     Command::new(env!("CARGO_BIN_EXE_fleetctl"))
         .args(words)

@@ -1,6 +1,6 @@
 //! A machine without an engine for a while, on an etcd without authentication.
 
-use crate::lone::{Manner, Node, until};
+use crate::real_machine::{Manner, Node, until};
 use cluster::store::standing::Standing;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

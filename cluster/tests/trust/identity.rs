@@ -1,6 +1,6 @@
 //! The identity of a machine: independent of its address, its disk and its boots.
 
-use crate::lone::{Manner, Node, Running, until};
+use crate::real_machine::{Manner, Node, Running, until};
 
 fn restart_fleetd(node: &Node, fleetd: &mut Running, conf: &str) {
     fleetd.kill();

@@ -2,7 +2,7 @@
 //! units run without an engine.
 
 mod engine;
-mod held;
+mod foreign_etcd;
 mod identity;
 mod rights;
 mod secrets;

@@ -1,7 +1,7 @@
 //! A compromised machine, on an etcd with users and the roles of contrib/etcd-roles: it can only
 //! write its own keys.
 
-use crate::lone::{Manner, Node, called, until};
+use crate::real_machine::{Manner, Node, called, until};
 use cluster::key::{Keys, Subject};
 use cluster::machine::MachineId;
 use cluster::unit_name::UnitName;

@@ -1,7 +1,7 @@
 //! Secrets are never shown: the test plants words where secrets belong, and searches everything
 //! that others can read.
 
-use crate::lone::{Manner, Node, Running, called, until};
+use crate::real_machine::{Manner, Node, Running, called, until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::os::unix::fs::MetadataExt;

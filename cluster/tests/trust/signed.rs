@@ -1,7 +1,7 @@
 //! A machine that requires signatures, with an attacker who may write to etcd. Only files signed by
 //! a trusted key run, for this cluster and name, with the newest signature.
 
-use crate::lone::{Manner, Node, called, until};
+use crate::real_machine::{Manner, Node, called, until};
 use cluster::record::{UnitRecord, decode, encode};
 use cluster::signature::SigningKey;
 use cluster::unit_name::UnitName;

@@ -37,12 +37,12 @@ impl Rolling<'_> {
         Err(Trouble::said())
     }
 
-    /// Restores a unit. A unit that was in another rollout had two files. Then the machines that
-    /// the other rollout had not reached get the older file back first. Returns false if the unit
-    /// already has its old file.
+    /// Restores a unit. An unfinished earlier rollout left two files: `old` on its machines, and an
+    /// older one on the rest. Then the rest get the older file back first. Returns false if the
+    /// unit already has its old file.
     async fn restore(&mut self, Done { old, made }: &Done) -> Result<bool, Trouble> {
         let (limit, mut new) = (self.patience(), self.file.hash());
-        if let Some((older, machines)) = self.other_rollout(old, &new).await? {
+        if let Some((older, machines)) = self.unfinished_rollout(old, &new).await? {
             let client = &mut self.session.client;
             let give = async || give_back(client, &older, machines.clone(), &new, *made).await;
             answered(limit, give).await?;
@@ -54,10 +54,10 @@ impl Rolling<'_> {
         answered(limit, give).await
     }
 
-    /// For a unit that was in another rollout: returns the unit before that rollout, and the
-    /// machines that the other rollout had not reached: only this rollout replaced their file.
-    /// `None` in place of the machines means all.
-    async fn other_rollout(
+    /// If an earlier rollout of the unit is unfinished, returns the unit before that rollout, and
+    /// the machines that only the present rollout has reached. `None` in place of the machines
+    /// means all. Returns `None` if no machine needs the older file.
+    async fn unfinished_rollout(
         &mut self,
         old: &Unit,
         new: &str,

@@ -1,7 +1,7 @@
 //! Sends the writes of a leading engine one after the other. [`crate::engine`] decides what is
 //! written.
 
-use super::{AGAIN, Over, SIGNS, Term};
+use super::{AGAIN, Over, RENEWALS, Term};
 use crate::engine::Task;
 use crate::log;
 use crate::mutant::{Mutant, planted};
@@ -28,7 +28,7 @@ impl Term {
         }
         let mut tasks = tasks.into_iter();
         while let Some(task) = tasks.next() {
-            if self.clock.since(self.signed) > self.ttl / SIGNS {
+            if self.clock.since(self.renewed) > self.ttl / RENEWALS {
                 // Thousands of writes may take longer than the leader lease.
                 self.show_life().await?;
             }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 impl UnitRunner {
     /// Takes the claims of exclusive units that belong here, and releases the others. Returns false
-    /// while it is unknown whether a claim of ours is still valid.
+    /// while it is unknown whether a claim of ours is still valid; then init gets no new source.
     pub(super) async fn claim(&mut self, snapshot: &Snapshot, lease: i64) -> bool {
         let there = |name: &UnitName| snapshot.claim_of(name, &self.me).map(|kept| kept.modified);
         self.released.retain(|name, revision| there(name) == Some(*revision));
@@ -50,8 +50,8 @@ impl UnitRunner {
             self.again = true;
             return false;
         }
-        // A fleetd without saved state finds its claims in etcd, and their units may run. A lost
-        // answer must not stop them.
+        // A fleetd without saved state finds its claims in etcd, and their units may run. A source
+        // without these units would stop them, so it waits for etcd's answer.
         answered || !open || self.is_overdue()
     }
 
@@ -244,7 +244,7 @@ impl UnitRunner {
         let mut machine_lease = self.machine_lease.clone();
         // A renewal does not help claims under an earlier lease.
         let present = self.held.iter().any(|name| !self.earlier.contains_key(name));
-        let (until, waits) = (clock.now() + left, present && !planted(Mutant::SignNotAwaited));
+        let (until, waits) = (clock.now() + left, present && !planted(Mutant::RenewalNotAwaited));
         self.take_proof();
         while waits && self.is_overdue() {
             let left = until.saturating_sub(clock.now());

@@ -120,18 +120,18 @@ fn may_be_lost(world: &World, machine: usize, name: &UnitName) -> bool {
     }
     // The lease of the claim counts, which may be older than the machine's present lease.
     let lease = lease_it_knows(world, machine, name);
-    let sign = lease.and_then(|lease| world.etcd.signs.get(&(machine, lease))).copied();
+    let proof = lease.and_then(|lease| world.etcd.proofs.get(&(machine, lease))).copied();
     // Two thirds of the lease by its own clock, which may be 1% fast.
     let patience = world.plan.ttl * 2 / 3 * 98 / 100;
     // A twin whose own lease is over knows nothing about the lease of the present claim.
-    let its_own = sign.is_some();
+    let its_own = proof.is_some();
     // A proof that arrived while the message to init was in flight came too late.
-    let sign = sign.unwrap_or_default();
-    let known = sign.known_at(world.now.saturating_sub(WAY_TO_INIT));
+    let proof = proof.unwrap_or_default();
+    let known = proof.known_at(world.now.saturating_sub(WAY_TO_INIT));
     // A fleetd may not have saved its last proof before a restart.
     let restarted = one.down_until + world.plan.ttl > world.now;
-    let sign = if restarted { sign.before.min(known) } else { known };
-    let silent = world.now.saturating_sub(sign) >= patience;
+    let proof = if restarted { proof.before.min(known) } else { known };
+    let silent = world.now.saturating_sub(proof) >= patience;
     let quorum = world.now >= world.etcd.no_quorum_until;
     // A foreign etcd's members say nothing about our etcd.
     let lost = one.requests_lost_until.max(one.answers_lost_until).max(one.foreign_until);
@@ -150,7 +150,7 @@ fn may_be_lost(world: &World, machine: usize, name: &UnitName) -> bool {
     let rates = &world.plan.rates;
     let lossy = rates.lost + rates.refused + rates.late + rates.init > 0;
     let stood = lossy && world.now < one.paused_until + AFTER_A_PAUSE;
-    let heard = lease.is_some_and(|lease| is_about_to_hear(world, machine, lease, sign));
+    let heard = lease.is_some_and(|lease| is_about_to_hear(world, machine, lease, proof));
     (silent || stood) && !(known && long) && !heard
 }
 
@@ -177,8 +177,8 @@ fn lease_it_knows(world: &World, machine: usize, name: &UnitName) -> Option<i64>
 
 /// Returns true if the machine resumes after a pause longer than its lease and can reach etcd. Then
 /// it waits for etcd's answer while the lease cannot have expired by its clock, which may be 1%
-/// fast. `sign` is a time at which the lease certainly existed.
-fn is_about_to_hear(world: &World, machine: usize, lease: i64, sign: Duration) -> bool {
+/// fast. `proof` is a time at which the lease certainly existed.
+fn is_about_to_hear(world: &World, machine: usize, lease: i64, proof: Duration) -> bool {
     let one = &world.machines[machine];
     let rates = &world.plan.rates;
     let wrongs = [
@@ -201,7 +201,7 @@ fn is_about_to_hear(world: &World, machine: usize, lease: i64, sign: Duration) -
         && is_member(world, machine)
         && world.etcd.leases.contains_key(&lease)
         && world.now < one.paused_until + waits
-        && world.now < sign + lives
+        && world.now < proof + lives
 }
 
 /// A machine stops a unit only for a reason that it knows.

@@ -106,13 +106,13 @@ pub(super) fn c02_claim_first(world: &World, moment: &Moment<'_>) -> Verdict {
         let others = world.truth.is_claimed_by_others(name, &machine.id);
         must(!others, || format!("{name} starts on machine {number} beside another claim"))?;
         must(ours.is_some(), || format!("{name} starts on machine {number} without a claim"))?;
-        let sign = ours.and_then(|kept| world.etcd.signs.get(&(*number, kept.lease))).copied();
-        let sign = sign.map(|sign| sign.asked);
-        let proved = sign.is_some_and(|at| at + PROVED * world.plan.ttl / 100 > world.now);
+        let proof = ours.and_then(|kept| world.etcd.proofs.get(&(*number, kept.lease))).copied();
+        let proof = proof.map(|proof| proof.asked);
+        let proved = proof.is_some_and(|at| at + PROVED * world.plan.ttl / 100 > world.now);
         // All members may have said that they have no leader, which is an equivalent proof.
         let leaderless = world.etcd.no_quorum_until + world.plan.ttl > world.now;
         must(proved || leaderless, || {
-            format!("{name} starts on machine {number} with a claim last proved at {sign:?}")
+            format!("{name} starts on machine {number} with a claim last proved at {proof:?}")
         })?;
     }
     Ok(())

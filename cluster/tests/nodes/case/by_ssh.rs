@@ -39,7 +39,7 @@ fn to_the_unit(cluster: &mut Cluster) {
     let (code, out, err) = ssh.fleetctl(cluster, at, &["journal", "--sudo", "hello.service"]);
     assert!(code == 0 && out.contains("Hello, World!"), "{code} {out} {err}");
     assert!(ssh.raised().starts_with("journalctl --unit hello.service "), "{}", ssh.raised());
-    // A unit started by another unit: its machine reports it so, whatever its desired state is.
+    // Another unit starts this one. Its machine reports it as active, although it is only loaded.
     let wanted = "[Install]\nWantedBy=goes.service\n\n[X-Fleet]\nMachineOf=goes.service\n";
     cluster.file("goes.service", SLEEPS);
     cluster.file("along.service", &format!("{SLEEPS}\n{wanted}"));

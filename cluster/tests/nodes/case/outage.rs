@@ -141,7 +141,7 @@ fn exclusive(cluster: &mut Cluster) {
     cluster.file("many.service", &many);
     cluster.node(1).fleetctl(&["start", "many.service"]);
     let pid = cluster.node(old).main_pid("many.service");
-    // The same for a unit that must stop before it, by ordinary ordering.
+    // By ordinary ordering this unit would stop before only.service. It must not delay that stop.
     let stays = "ExecStart=/bin/sh -c 'trap \"\" TERM; while :; do sleep 1; done'";
     let held = format!("[Unit]\nRequires=only.service\nAfter=only.service\n[Service]\n{stays}\n");
     let fleet = "[X-Fleet]\nMachineOf=only.service\nExclusive=true\n";

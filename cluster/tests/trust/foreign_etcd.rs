@@ -1,7 +1,7 @@
 //! A machine with units whose etcd shows something else than its cluster. No unit stops, also after
 //! a restart of fleetd, until an operator accepts the contents.
 
-use crate::lone::{Manner, Node, Running, until};
+use crate::real_machine::{Manner, Node, Running, until};
 
 /// Restarts fleetd; `conf` has extra lines.
 fn restart_fleetd(node: &Node, fleetd: &mut Running, conf: &str) {

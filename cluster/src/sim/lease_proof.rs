@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// A proof that a lease existed: the time of the request, of the answer, and of the previous proof.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sign {
+pub struct LeaseProof {
     /// The lease existed at this time.
     pub asked: Duration,
     /// The machine knows that since this time.
@@ -13,7 +13,7 @@ pub struct Sign {
     pub before: Duration,
 }
 
-impl Sign {
+impl LeaseProof {
     /// The proof known at a moment.
     pub fn known_at(&self, moment: Duration) -> Duration {
         if self.heard <= moment { self.asked } else { self.before }
