@@ -67,8 +67,8 @@ impl Lateness {
         self.ticks().late(Instant::now()) + now.saturating_sub(self.waited_before)
     }
 
-    /// Checks that something that started after this value was made, and took this long, was within
-    /// its limit.
+    /// Checks that an action was within its limit, extended by the lateness so far. It took `took`,
+    /// and started after this value was made.
     ///
     /// # Panics
     /// If it took longer; the message starts with `what`.

@@ -1,6 +1,6 @@
 //! A test without its prerequisites (no root, no FUSE, no loop device) passes for libtest but shows
 //! nothing. It reports that with [`not_run!`](crate::not_run), and `tests/run` counts it as not
-//! run: a promise that a table bases on it is not shown.
+//! run. A table that names the test for a promise then fails, because the promise is not proven.
 
 use std::io::Write;
 

@@ -53,7 +53,7 @@ fn starts(init: &Init) -> [usize; 4] {
 }
 
 /// Checks that the unit has one main process and no other.
-fn is_alone(init: &Init, unit: &str) {
+fn assert_one_process(init: &Init, unit: &str) {
     init.when_state(unit, "running");
     until(&format!("{unit} has one process"), || {
         (init.processes_of(unit) == [init.main_of(unit)]).then_some(())
@@ -90,8 +90,8 @@ pub fn round(init: &Init, number: usize, calls: usize) -> Duration {
     until("init has recovered", || (crashes(init) == survived + 1).then_some(()));
     let gap = crashed.elapsed();
     until("it was replaced", || (starts(init)[0] > before[0]).then_some(()));
-    is_alone(init, "killed");
-    is_alone(init, "replaced");
+    assert_one_process(init, "killed");
+    assert_one_process(init, "replaced");
     init.when("the status is received", |s| s.unit("talker")["status"] == status.as_str());
     let answered = asked.map(|mut client| client.answer().is_some_and(|answer| answer.is_ok()));
     if answered[1] {
@@ -100,7 +100,7 @@ pub fn round(init: &Init, number: usize, calls: usize) -> Duration {
     // Refused if the request was lost with its connection.
     let _ = init.ask("unwant", &json!({"target": "wanted"}));
     init.when_state("wanted", "disabled");
-    is_alone(init, "replaced");
+    assert_one_process(init, "replaced");
     let after = starts(init);
     let more = [0, 1, 2, 3].map(|at| after[at] - before[at]);
     assert_eq!((more[0], more[2]), (1, 0), "killed and talker, after {calls} calls");

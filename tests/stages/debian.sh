@@ -69,7 +69,7 @@ within() { # COMMAND…: runs it in the booted system
     DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 "$@"
 }
 
-debian_halt() { # and away with it
+debian_halt() { # powers the system off and removes it; fails if it has to be killed
   within initctl poweroff --yes >/dev/null 2>&1
   local status=0
   until_it 60 is_over || { kill -KILL "$OUTER_PID" && status=1; }

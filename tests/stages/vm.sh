@@ -76,7 +76,7 @@ except TimeoutError:
     pass' "$RUN/$1" "$2"
 }
 
-shows() { grep -qF -- "$1" "$RUN/console"; } # TEXT: waits for it on the console
+shows() { grep -qF -- "$1" "$RUN/console"; } # TEXT: true once it is on the console
 is_on() { kill -0 "$QEMU" 2>/dev/null; }
 is_off() { ! is_on; }
 answers() { inside true; }

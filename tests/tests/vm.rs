@@ -165,7 +165,7 @@ say lowered $(cat /run/low/lowered)
 initctl poweroff
 "#;
 
-/// The unit files of the services are systemd's own.
+/// Writes the units of the test. The services are systemd unit files, which init imports.
 fn limited(root: &Path) {
     let write = |path: &str, text: &str| fs::write(root.join(path), text).unwrap();
     write("limits", LIMITS);

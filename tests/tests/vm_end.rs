@@ -114,8 +114,8 @@ fn missing_reboot_system_call_falls_back_to_sysrq() {
     is_refused("@strace -D -qq -o /trace -e trace=reboot -e inject=reboot:error=ENOSYS", "ENOSYS");
 }
 
-/// Only init may run, and it is kept from running, so the watchdog expires. Before that the loop
-/// runs, with no event for longer than the watchdog's timeout.
+/// First the loop has no event for longer than the watchdog's timeout, and feeds it nevertheless.
+/// Then a real-time process keeps init from running, so the watchdog expires.
 const STARVED: &str = r#"
 read now rest </proc/uptime
 end=$((${now%.*} + 9))

@@ -207,8 +207,8 @@ until writer=$(pidof dd) && grep -q '^State:.D' /proc/$writer/status; do :; done
 say $(cat /proc/$writer/wchan)
 "#;
 
-/// Units of every kind that use the server. Each blocks by itself, and init answers; a load that
-/// sees their paths works too.
+/// Starts units of every kind that use the server. Each blocks only itself, and init answers. A
+/// load that sees their paths works too.
 const ASKED: &str = r#"
 for unit in UNITS; do
   initctl want $unit >/dev/null && until initctl status $unit | grep -q starting; do :; done && say $unit waits

@@ -88,8 +88,8 @@ impl Init {
         if given.in_root {
             init.begin_in_new_root(old_root);
         }
-        // Starts a load that waited for the upgrade. The exit of a loader would start it, but no
-        // loader may be in flight.
+        // Starts a load that waited for the upgrade. Otherwise only the exit of a loader starts the
+        // next load, and perhaps no loader is in flight.
         init.next_load();
         Ok(init)
     }

@@ -1,5 +1,5 @@
 //! The transfer of the loader's result: a memfd that the child seals. PID 1 reads it once, after
-//! the child has exited, and decodes it totally.
+//! the child has exited. Any bytes decode to a result or an error.
 
 use crate::state::carried::KeptFd;
 use crate::sys::memfd;
@@ -27,7 +27,7 @@ pub(crate) struct LoadResult {
     pub(crate) refused: bool,
     /// The refusal of a request: nothing changes.
     pub(crate) refusal: Option<Refusal>,
-    /// The loaded generation, which has its own encoding with a proof.
+    /// The loaded generation, in its own encoding, whose decoder validates it.
     #[serde(with = "proven")]
     pub(crate) generation: Generation,
     /// The memfd that it came in.
@@ -35,7 +35,7 @@ pub(crate) struct LoadResult {
     pub(crate) memory: Option<OwnedFd>,
 }
 
-/// Encodes a generation with its proof, and checks the proof.
+/// Encodes a generation. Decodes and validates it.
 mod proven {
     use super::{Deserializer, Error, Generation, Serializer, bytes};
 

@@ -143,7 +143,7 @@ impl Clients {
     }
 
     /// Notes that connections wait to be accepted.
-    pub(crate) fn has_callers(&mut self) {
+    pub(crate) fn note_callers(&mut self) {
         self.accepts = true;
     }
 
@@ -160,7 +160,7 @@ impl Clients {
     }
 
     /// Notes that the client may have sent a request or can read more of its answer.
-    pub(crate) fn is_due(&mut self, token: usize) {
+    pub(crate) fn note_due(&mut self, token: usize) {
         if self.by_token.contains_key(&token) {
             self.due.insert(token);
         }
@@ -608,7 +608,7 @@ mod tests {
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         let mut clients = Clients::new(Token(1), Readers::new(""));
         clients.listen(poll.registry(), listener.into()).unwrap();
-        clients.has_callers();
+        clients.note_callers();
         let caller = with_the_longest_path(&directory);
         connect(caller.as_raw_fd(), &UnixAddr::new(&path).unwrap()).unwrap();
         clients.accept(poll.registry());

@@ -158,8 +158,8 @@ impl Logger {
                 match event.token() {
                     ORDERS => self.take_orders(),
                     LANES => self.clients.readers_are_due(),
-                    LISTENER => self.clients.has_callers(),
-                    token if token.0 < FIRST_PIPE => self.clients.is_due(token.0),
+                    LISTENER => self.clients.note_callers(),
+                    token if token.0 < FIRST_PIPE => self.clients.note_due(token.0),
                     token => self.may_read(token.0),
                 }
             }
@@ -303,7 +303,7 @@ impl Logger {
     }
 
     /// Notes that the pipe has no unfinished line.
-    pub(super) fn is_finished(&mut self, number: usize) {
+    pub(super) fn note_finished(&mut self, number: usize) {
         self.unfinished.remove(&number);
     }
 
@@ -427,15 +427,15 @@ impl Logger {
         send_reports(&self.orders, &mut self.reports);
     }
 
-    /// Reads the whole lines in a pipe whose lines go to a log file. Returns `None` if it must be
-    /// read in the other way.
+    /// Reads the whole lines in a pipe whose lines go to a log file, by the pending buffer. Returns
+    /// `None` if the pipe must be read directly.
     pub(super) fn read_staged(&mut self, number: usize) -> Option<bool> {
         let (pipe, intake) = (self.pipes.get_mut(&number)?, self.intake.as_mut()?);
         let seen = match intake.look(&pipe.fd, &mut self.buffer) {
             Ok(0) => return None,
             Ok(seen) => seen,
             Err(Errno::EAGAIN) => {
-                self.is_finished(number);
+                self.note_finished(number);
                 return Some(false);
             }
             Err(_) => return None,
@@ -446,7 +446,7 @@ impl Logger {
         if whole == 0 && !last {
             // The rest of the line follows, unless the pipe has no room for it.
             if is_full(&pipe.fd, seen) {
-                self.is_finished(number);
+                self.note_finished(number);
                 return None;
             }
             self.look_again(number, seen);
@@ -470,7 +470,7 @@ impl Logger {
             Err(_) => drop(nix::unistd::read(&pipe.fd, self.buffer.get_mut(..count)?)),
         }
         let (unit, log) = (pipe.unit, pipe.log);
-        self.is_finished(number);
+        self.note_finished(number);
         self.send(unit, log, lines);
         Some(true)
     }

@@ -57,7 +57,7 @@ fn serve(log: &mut Context<'_>, client: usize) {
             answers.error(id, failure);
         }
     }
-    log.clients.is_due(client);
+    log.clients.note_due(client);
 }
 
 fn logs(log: &mut Context<'_>, client: usize, query: LogQuery) -> Result<(), Failure> {

@@ -474,7 +474,8 @@ fn size(log: &RunLog) -> usize {
 // Each takes descriptors of the logger. So their number is limited for each unit, and the oldest
 // are closed.
 
-/// The bit of a helper pipe's log id that is cleared for a stream of a start.
+/// A bit of the log ids of helper pipes. It is clear for an output of a start, and set for that of
+/// a helper command.
 const OF_A_START: u64 = 1 << 62;
 
 /// The log id of a helper pipe, from a number that is counted down.
@@ -529,8 +530,9 @@ impl Handle {
 
     /// The oldest runs of each unit that has too many.
     pub(super) fn surplus(&self) -> Vec<(Name, Vec<RunId>)> {
-        // Ids of helper pipes are counted down. They are of two kinds, because otherwise the
-        // streams of a running main process would count as its oldest helpers.
+        // Ids of helper pipes are counted down, so the highest is the oldest. The outputs of starts
+        // are counted apart from those of helper commands. Otherwise the output of a main process
+        // that still runs would be the oldest, and be closed.
         let kind = |run: RunId| (run.0 > u64::MAX / 2, run.0 & OF_A_START);
         let mut of_unit: BTreeMap<(&Name, (bool, u64)), Vec<RunId>> = BTreeMap::new();
         for log in self.runs.values() {

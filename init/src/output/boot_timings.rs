@@ -20,7 +20,8 @@ pub(crate) struct Start {
     started: Option<Time>,
     ready: Option<Time>,
     after: Option<Name>,
-    /// The time of a failure before it was ever ready, after which waiting units continued.
+    /// The time of the first failure before the unit was ready. The units that waited for it
+    /// continued then.
     failed: Option<Time>,
 }
 

@@ -64,8 +64,8 @@ fn present() -> io::Result<i16> {
     text.trim().parse().map_err(io::Error::other)
 }
 
-/// Makes this process the OOM killer's last victim, if permitted: a child of init with its own
-/// memory that runs init's own code.
+/// Makes this process the OOM killer's last victim, if permitted. Only for children of init that
+/// run init's own code and have their own memory.
 pub(crate) fn protect_from_oom() {
     let _ = std::fs::write(FILE, LOWEST_SCORE.to_string());
 }

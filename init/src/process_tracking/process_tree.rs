@@ -101,8 +101,8 @@ impl ProcessTree {
         members.into_iter().map(|pid| (pid, began(pid))).collect()
     }
 
-    /// Returns true if a process is still one of them, when looked up again. A process with the
-    /// same start time that is now init's child has lost its parent meanwhile.
+    /// Returns true if a process is still one of them, when looked up again. A process whose parent
+    /// has exited meanwhile is init's child now: it still counts if its start time is the same.
     fn is_still(&self, pid: i32, members: &BTreeMap<i32, u64>) -> bool {
         let stat = procfs::stat(Pid::from_raw(pid));
         self.is_head(stat.as_ref(), pid)

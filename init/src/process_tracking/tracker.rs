@@ -190,7 +190,7 @@ impl Tracker {
         if let Some(name) = known {
             match group::open(parent, &name) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    self.is_removed(run, &name)
+                    self.note_removed_cgroup(run, &name)
                 }
                 opened => return Ok((opened?, name)),
             }
@@ -201,7 +201,7 @@ impl Tracker {
     }
 
     /// Notes that the run's cgroup does not exist any more.
-    fn is_removed(&mut self, run: RunId, name: &str) {
+    fn note_removed_cgroup(&mut self, run: RunId, name: &str) {
         if let Some(tracked) = self.runs.get_mut(&run) {
             (tracked.cgroup, tracked.entered, tracked.killed) = (None, false, false);
         }
@@ -213,7 +213,7 @@ impl Tracker {
         let tracked = self.runs.get_or_default(run);
         tracked.children.push(pid.as_raw());
         self.children.insert(pid.as_raw(), run);
-        self.has_cloned(run, pid);
+        self.note_cloned(run, pid);
     }
 
     /// Notes that a child was reaped; must be called before the next clone. Returns its run if it
@@ -316,7 +316,7 @@ impl Tracker {
         if group::remove_leaf(hierarchy.as_fd(), name) {
             // It is created again if another process needs it.
             let name = name.clone();
-            self.is_removed(run, &name);
+            self.note_removed_cgroup(run, &name);
             return true;
         }
         group::is_populated(hierarchy.as_fd(), name).is_ok_and(|populated| !populated)
@@ -553,7 +553,7 @@ impl Tracker {
 
     /// Notes that a child was cloned for this run, so that its pid no longer belongs to an earlier
     /// process.
-    pub(in crate::process_tracking) fn has_cloned(&mut self, run: RunId, pid: Pid) {
+    pub(in crate::process_tracking) fn note_cloned(&mut self, run: RunId, pid: Pid) {
         if self.hierarchy.is_some() {
             return;
         }

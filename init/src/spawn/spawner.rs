@@ -90,7 +90,7 @@ impl Spawner {
         let spawner = Spawner::on(board, orphans, Way::of_kernel());
         let ground = &spawner.ground;
         reports.into_iter().for_each(|report| report.ground = Some(ground.clone()));
-        spawner.dumpable.iter().for_each(|file| inherit::is_new(file.as_fd()));
+        spawner.dumpable.iter().for_each(|file| inherit::mark_as_new(file.as_fd()));
         Ok(spawner)
     }
 
@@ -374,7 +374,8 @@ impl Report {
             (None, Step::Execve) => Ok(()),
             // Killed before its exec.
             (None, step) => {
-                // If it shared a memory limit, the OOM killer may have killed it.
+                // Without a memory limit the OOM killer has not killed it; the kernel did, because
+                // it was cloned into its cgroup.
                 if step == Step::Begin && self.joins {
                     launch::died_at_birth();
                 }

@@ -132,7 +132,7 @@ pub(crate) fn take_same(number: RawFd, identity_then: u64) -> io::Result<OwnedFd
         return take(number);
     }
     let stand_in = stand_in()?;
-    is_new(stand_in.as_fd());
+    mark_as_new(stand_in.as_fd());
     Ok(stand_in)
 }
 
@@ -152,7 +152,7 @@ pub(crate) fn take_sockets(is_it: impl Fn(BorrowedFd<'_>) -> bool) -> Vec<OwnedF
 }
 
 /// Marks a descriptor that this image opened, so that [`rest`] skips it.
-pub(crate) fn is_new(fd: BorrowedFd<'_>) {
+pub(crate) fn mark_as_new(fd: BorrowedFd<'_>) {
     TAKEN.lock().unwrap_or_else(PoisonError::into_inner).insert(fd.as_raw_fd());
 }
 
@@ -198,7 +198,7 @@ mod tests {
             let taken = take(kept).unwrap();
             let twice = take(kept).unwrap();
             let (new, forgotten) = (File::open("/dev/null").unwrap(), opened());
-            is_new(std::os::fd::AsFd::as_fd(&new));
+            mark_as_new(std::os::fd::AsFd::as_fd(&new));
             drop(rest());
             let refused = take(other).is_err() && take(2).is_err() && take(9999).is_err();
             let refused = refused && take(forgotten).is_err();

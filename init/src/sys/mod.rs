@@ -13,7 +13,7 @@
 //! | [`launch`] | clone3 clone fork | no wrapper has CLONE_INTO_CGROUP or CLONE_CLEAR_SIGHAND |
 //! | [`spawn_slots`] | mmap munmap | memory shared with children: slots, stacks |
 //! | [`wait`] | waitid | `nix` refuses exits by real-time signals |
-//! | [`signal`] | kill pidfd_open pidfd_send_signal rt_sigaction rt_sigprocmask rt_sigaction (by signal-hook) write | the same; and PID 1's dispositions are recorded for its children; a handler must be async-signal-safe, so signal-hook's registration is unsafe |
+//! | [`signal`] | kill pidfd_open pidfd_send_signal rt_sigaction rt_sigprocmask sigtimedwait write | `nix` cannot name real-time signals; PID 1's dispositions are recorded for its children; a handler must be async-signal-safe, so signal-hook's registration is unsafe |
 //! | [`socket`] | socket accept4 recvmsg recvmmsg getsockopt setsockopt ioctl | received descriptors must become owned at once; SO_PEERGROUPS; options by number |
 //! | [`memfd`] | memfd_create fcntl(F_ADD_SEALS) | MFD_NOEXEC_SEAL and its fallback |
 //! | [`fault`] | sigaltstack rt_sigaction execveat | a handler that executes the next image |
@@ -21,7 +21,7 @@
 //! | [`inherit`] | fcntl getdents64 close_range | a descriptor inherited over an exec is a number that becomes owned |
 //! | [`listing`] | getdents64 | std's reader may panic |
 //! | [`inbox`] | fallocate mmap madvise | the kernel writes inputs into memory that survives a crash |
-//! | [`shared_memory`] | – | malloc_trim(3) |
+//! | [`shared_memory`] | mmap madvise munmap | a mapping that survives an exec, as safe bytes; malloc_trim(3) |
 //! | [`process`] | fork clone close setpriority ioprio_set sched_setscheduler sched_setaffinity | a fork that continues in Rust code (the loader); `nix` lacks them or wraps them differently |
 //! | [`device`] | swapoff ioctl pututxline | devices released at the end, and the watchdog; TIOCSCTTY, TIOCVHANGUP, KDSIGACCEPT, SIOCSIFFLAGS; utmp(5) is the C library's own format |
 //!

@@ -2,8 +2,9 @@
 //!
 //! A child opens the new binary, passes its descriptor to init, and executes it with a copy of the
 //! state (`--check-resume`). A dead disk blocks the child, not init. A binary that cannot read the
-//! state, or crashes, is refused and nothing has changed. Then init commits its state, blocks
-//! signals and executes the binary (`--resume`). If the exec fails, the event loop continues.
+//! state, or crashes, is refused and nothing has changed. If the binary can read it, init commits
+//! its state, blocks signals and executes the binary (`--resume`). If the exec fails, the event
+//! loop continues.
 
 pub(crate) mod switch_root;
 
@@ -254,7 +255,7 @@ impl Images {
         Rescue { crashes, row, .. }: Rescue,
     ) -> Images {
         let (store, inbox, binary) = (Some(store), Some(inbox), own_binary());
-        binary.iter().for_each(|binary| inherit::is_new(binary.as_fd()));
+        binary.iter().for_each(|binary| inherit::mark_as_new(binary.as_fd()));
         let images = Images { binary, store, inbox, row, ..Images::default() };
         // A failure is reported when init arms again.
         let _ = images.arm(crashes);

@@ -45,8 +45,9 @@ fn place(init: &Init, unit: &str) -> String {
     said.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default().to_owned()
 }
 
-/// Starts the units with such calls failing. Each start is refused at that step with that error;
-/// with `None`, each unit runs in its cgroup.
+/// Starts the units while strace runs with these arguments, which select the calls that fail. With
+/// `refused`, each start is refused at that step with that error. With `None`, each unit runs in
+/// its cgroup.
 fn assert_told(init: &Init, units: &[&str], arguments: &[&str], refused: Option<(&str, i32)>) {
     let (status, lines) = begin(init, units, "trace", arguments);
     assert!(arguments.len() < 3 || injected(&lines) > 0, "{arguments:?}: {lines:?}");

@@ -150,7 +150,7 @@ fn nice_io_class_cpu_policy_and_affinity_are_set_as_asked() {
     files.unit("all", "type: virtual\nwants: meek, quick");
     let init = Boot::new(files).start("all");
     let (meek, quick) = (past_exec(&init, "meek"), past_exec(&init, "quick"));
-    // Fields of proc(5): 19 nice, 41 policy, 40 rt_priority; the first that is counted is 3.
+    // Fields of proc(5): 19 nice, 41 policy, 40 rt_priority. `stat_field(0)` is field 3.
     assert_eq!(meek.stat_field(16), Some(7));
     assert_eq!(meek.stat_field(38), Some(3), "SCHED_BATCH");
     assert_eq!(meek.read("oom_score_adj").unwrap().trim(), "321");

@@ -386,7 +386,7 @@ fn init_in_a_cgroup_of_its_own_does_not_kill_itself_after_a_crash() {
     };
     let mounts = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
     let aside = mounts.map(|root| format!("{root}{ours}/init"));
-    // Where the kernel requires it, as for controllers, init does so by itself.
+    // If controllers require it, init itself moves to such a cgroup. Here the test moves it.
     let aside = aside.iter().find(|path| std::fs::create_dir(path).is_ok()).expect("it is free");
     let of_init = cgroup(init.process());
     for helper in init.process().neighbours().into_iter().filter(|one| cgroup(*one) == of_init) {

@@ -1,6 +1,7 @@
-//! A unit exits and starts again before a crash, in ways that init learns from another process.
-//! After the crash the running process belongs to the unit and no second one is started. Processes
-//! that init starts itself are in [`super::crash_mid_spawn`].
+//! A unit exits and starts again before a crash. Init has learnt of that from another process, such
+//! as the logger, a helper or the launcher of a daemon. After the crash the running process belongs
+//! to the unit and no second one is started. Processes that init starts itself are in
+//! [`super::crash_mid_spawn`].
 
 use super::crash::{has_survived, starts};
 use super::crash_after_change::limit_files;
@@ -106,7 +107,7 @@ const NAMED: &str =
     "type: foreground-notified\nnotify-access: all\nexec-start: /bin/sh DIR/main.sh DIR DAEMON";
 
 /// Makes the child of the process that init started the main process.
-fn is_named(init: &Init) {
+fn make_child_main(init: &Init) {
     let pid = || init.sandbox.read("main").trim().parse::<i32>().ok();
     until("it is the main process", || {
         init.sandbox.order("web", &format!("notify MAINPID={}", pid()?));
@@ -119,10 +120,10 @@ fn restart_after_the_exit_of_a_foreign_main_process_happens_once_despite_a_crash
     for wrapper in BOTH {
         let init = at_work(NAMED, wrapper);
         init.when_state("web", "running");
-        is_named(&init);
+        make_child_main(&init);
         wait_for_commit(&init);
         begins_again(&init, "running", kill_main);
-        is_named(&init);
+        make_child_main(&init);
         survives_a_crash_unchanged(&init, 1);
         assert_work_completes(init, "running");
     }
@@ -131,7 +132,7 @@ fn restart_after_the_exit_of_a_foreign_main_process_happens_once_despite_a_crash
 #[test]
 fn exit_of_a_named_main_process_before_a_crash_is_remembered() {
     for wrapper in BOTH {
-        comes_and_goes(NAMED, wrapper, 1, is_named);
+        comes_and_goes(NAMED, wrapper, 1, make_child_main);
     }
 }
 
@@ -255,7 +256,7 @@ fn named_main_process_is_signalled_after_a_crash() {
     );
     init.when_state("web", "running");
     wait_for_commit(&init);
-    is_named(&init);
+    make_child_main(&init);
     init.sandbox.put("go", "");
     until("one process of the unit is left", || {
         (init.processes_of("web").len() == 1).then_some(())

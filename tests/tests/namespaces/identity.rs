@@ -92,7 +92,7 @@ fn root_is_root_in_every_namespace_except_another_user_namespace() {
     let init = one_unit();
     let jail = init.sandbox.at("jail");
     std::fs::create_dir(&jail).unwrap();
-    // From outside init's pid namespace the mapped root is seen as root; these callers are inside.
+    // These callers are inside init's pid namespace; those of the next test are outside.
     let pid = init.process().0.to_string();
     let inside = ["nsenter", "-t", &pid, "-p", "-m"];
     let script = format!("mount --rbind / {jail} && exec chroot {jail} \"$0\" \"$@\"");

@@ -127,7 +127,7 @@ fn orphan_of_a_service_survives_repeated_crashes() {
     init.finish_after_crash();
 }
 
-/// One round of reaping takes the main process and then the loader, whose units it starts. At the
+/// In one round init reaps the main process and then the loader, and starts the new unit. At the
 /// crash the exit of the main process is committed, and no image has looked for its orphans.
 #[test]
 fn orphan_of_a_process_reaped_just_before_a_crash_belongs_to_its_unit() {

@@ -42,7 +42,8 @@ fn output_of_a_reload_command_is_read_across_a_crash_and_hides_no_other_output()
         let found = || init.output().lines().filter(|said| *said == line).count();
         until(line, || (found() >= times).then_some(()));
     };
-    // Its pipe was not sent yet; the logger has it; the pipe keeper has it.
+    // Init crashes before it has sent the pipe, once the logger has it, or once the pipe keeper has
+    // it too.
     for (round, sent) in [0, 1, 2].into_iter().enumerate() {
         wait_for_commit(&init);
         let (cloned, count) = (Cell::new(false), Cell::new(0));

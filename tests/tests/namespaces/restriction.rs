@@ -174,8 +174,9 @@ const STEPS: [(&str, &[&str]); 16] = [
     ("execve", &["execve"]),
 ];
 
-/// Calls that may fail without harm: they cannot fail, have a fallback, or only query; without
-/// keyrings the child has none.
+/// Calls whose failure has no consequence for the program: the child has a fallback or ends anyway,
+/// or the call only queries or cannot fail in reality. Without its own keyring, the child keeps the
+/// keyring of init's parent.
 const OF_NO_WEIGHT: [&str; 11] = [
     "keyctl",
     "rt_sigaction",

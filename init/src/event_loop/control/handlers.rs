@@ -24,7 +24,8 @@ use std::time::Duration;
 const TERM: u8 = 15;
 
 impl Init {
-    /// Before the first load no target has a provider. Such a request is early, not wrong.
+    /// Turns an unknown target into `busy` before the first load. No target has a provider then, so
+    /// the name may be right.
     pub(crate) fn too_early(&self, failure: Failure) -> Failure {
         if failure.kind != Failure::UNKNOWN_TARGET || self.machine.generation().number > 0 {
             return failure;
@@ -282,8 +283,8 @@ impl Init {
 // planned, init drops that generation.
 
 impl Init {
-    /// Returns true if the request names an instance that no loader has made. Also true for one
-    /// that a loader in flight does not know, because a generation without it may be on its way.
+    /// Returns true if the request needs a load: it names an instance that does not exist, or one
+    /// that the load in flight does not make. That load would install a generation without it.
     fn needs_instances(&self, wish: &Event) -> bool {
         let (generation, graph) = (self.machine.generation(), self.machine.graph());
         let (present, policy) = (self.machine.wish(), self.machine.policy());

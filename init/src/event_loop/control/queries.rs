@@ -144,7 +144,7 @@ impl Init {
         Ok(status)
     }
 
-    /// Facts for the views that the machine does not know.
+    /// The facts that the views need and the machine does not know.
     pub(crate) fn shown_by(&self) -> Facts {
         // Before its exec the process is a copy of init, so its pid is not shown.
         let main = |running: &Running| {

@@ -159,7 +159,8 @@ impl Init {
         };
         let ours = ours.unwrap_or_else(|| {
             let (own, of) = (nix::unistd::getpid().as_raw(), Pid::from_raw(pid));
-            // A pidfd that was lost in a crash cannot report a running process.
+            // If the pidfd was lost in a crash, its stand-in does not tell whether the process has
+            // exited. Then a running child is left to the reaper too.
             let tells = inherit::pid_of(number).is_some();
             let is_left = |stat: procfs::Stat| stat.parent == own && (stat.ended || !tells);
             !wait::is_made(of) && procfs::stat(of).is_some_and(is_left)

@@ -18,7 +18,7 @@ impl Init {
         for _ in 0..limit::REAPS_A_TURN {
             // A process that the committed state does not name must not be reaped. After a crash
             // its exit would belong to no run, and its run would wait for ever. The exit of the
-            // loader may have started some.
+            // loader, handled in this loop, may have started such processes.
             if self.pending.effects.is_ahead {
                 self.commit();
             }

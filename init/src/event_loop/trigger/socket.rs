@@ -53,8 +53,8 @@ impl Init {
                 self.unwatch(&mut listening);
             } else if let Err(failure) = self.watch(&mut listening) {
                 if !failure.is_transient() {
-                    // This fails the run: a service that opened the sockets again would find no
-                    // data.
+                    // The error is permanent, so the run fails. Its next run opens new sockets, and
+                    // the data that waits in these is lost.
                     self.pending.facts.push_back(Event::StartFailed(run, failure));
                     self.close_sockets(listening);
                     continue;

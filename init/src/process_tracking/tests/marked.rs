@@ -33,8 +33,8 @@ fn kill(tracker: &mut Tracker, pid: Pid) {
 }
 
 #[test]
-fn mark_of_an_active_run_counts_and_session_counts_beside_the_mark_of_an_ended_run() {
-    let own = "process_tracking::tests::marked::mark_of_an_active_run_counts_and_session_counts_beside_the_mark_of_an_ended_run";
+fn orphan_belongs_to_the_active_run_of_its_mark_or_else_to_the_run_of_its_session() {
+    let own = "process_tracking::tests::marked::orphan_belongs_to_the_active_run_of_its_mark_or_else_to_the_run_of_its_session";
     if !is_alone(own) {
         return;
     }

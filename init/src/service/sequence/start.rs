@@ -270,7 +270,8 @@ impl CommandSequence {
         }
     }
 
-    /// Without a main process, the stop has waited for this command.
+    /// Handles the end of an exec-start-post during a stop. Without a main process, the stop has
+    /// waited for that command.
     fn stopped_beside_post(&mut self) -> Effects {
         let was_awaited = self.step == Step::StopMain && !self.main_alive;
         if was_awaited { self.stop_rest() } else { vec![Effect::Look] }

@@ -98,7 +98,7 @@ pub(in crate::sys) unsafe fn pretended(plan: *mut Plan) -> Vec<raw::pretended::C
                 programs += 1;
                 if programs == 1 { libc::EACCES } else { libc::ENOENT }
             }
-            // The root, its `/`, and the missing directory.
+            // The first one follows the chroot; the second enters the missing working directory.
             libc::SYS_chdir if told.borrow().iter().filter(|it| it.0 == call.0).count() == 2 => {
                 libc::ENOENT
             }

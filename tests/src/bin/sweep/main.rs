@@ -5,8 +5,8 @@
 //!
 //! `sweep --sample N --seed HEX`: N faults: those that did harm once, and others chosen by the
 //! seed. `sweep --ledger FILE --commit C`: all faults that are not in the file, with a line for
-//! each call with each error. `--threads N`, `--only CALL[,ERROR]`. Only faults that were met
-//! count. Prints `FAIL WHAT` for each failure, the faults met, and last `N passed, N failed`.
+//! each pair of a call and an error. `--threads N`, `--only CALL[,ERROR]`. Only faults that were
+//! met count. Prints `FAIL WHAT` for each failure, the faults met, and last `N passed, N failed`.
 #![allow(
     clippy::print_stdout,
     clippy::expect_used,
@@ -42,7 +42,7 @@ mod sweep {
     const AT_WORK: usize = 3;
     /// … and faults of one end.
     const AT_END: usize = 2;
-    /// Calls with an error that are run together, with their faults mixed in the same lives.
+    /// The number of pairs of a call and an error whose faults share lives.
     const TOGETHER: usize = 8;
     /// At least one in this many faults of the sample must be met.
     const MET: usize = 2;
@@ -178,8 +178,8 @@ mod sweep {
         hasher.finish()
     }
 
-    /// All work, in pieces: calls with an error and the faults of each. The faults of one life are
-    /// chosen at random.
+    /// All work, in pieces: pairs of a call and an error, and the faults of each pair. The faults
+    /// of one life are chosen at random.
     fn work(options: &Options, counts: &BTreeMap<(Part, i64), usize>) -> Vec<Piece> {
         let known = options.ledger.as_deref().map(std::fs::read_to_string);
         let known = known.and_then(Result::ok).unwrap_or_default();
