@@ -317,7 +317,7 @@ fn missing_hint(
 ) -> String {
     let unit = generation.find_unit(name).and_then(|unit| generation.unit(unit));
     if let Some(target) = unit.and_then(|unit| generation.target(*unit.provides.first()?)) {
-        return format!("the unit of that name provides `{}`: name that", target.name);
+        return format!("`{name}` is a unit; write its target `{}`", target.name);
     }
     if let Some(hint) = template_hint(name) {
         return hint;
