@@ -299,7 +299,7 @@ fn report_missing(generation: &Generation, missing: Vec<Missing>, faults: &mut V
         let message =
             format!("no unit provides `{}`, named in {key} of {}", target.name, unit.name);
         // A systemd file may name a service that is masked by a link to /dev/null.
-        let diagnostic = match (kind, unit.is_one) {
+        let diagnostic = match (kind, unit.has_synonyms) {
             (None, true) => Diagnostic::warning("missing-target", at, message),
             (Some(_), _) | (None, false) => Diagnostic::error("missing-target", at, message),
         };
