@@ -57,9 +57,9 @@ pub fn shim() -> ExitCode {
     ExitCode::from(match called.as_str() {
         "journalctl" => journalctl::main(&words),
         "shutdown" | "telinit" | "init" | "runlevel" => return initctl(),
-        "record-boot" => recorded(machine::write(machine::Record::Boot)),
-        "record-shutdown" => recorded(machine::write(machine::Record::Shutdown)),
-        "power-button" => recorded(
+        "record-boot" => conclude(machine::write(machine::Record::Boot)),
+        "record-shutdown" => conclude(machine::write(machine::Record::Shutdown)),
+        "power-button" => conclude(
             machine::watch(&["initctl", "poweroff", "--yes"]).map_err(|e| ("/dev/input", e)),
         ),
         planned_shutdown::UNIT => {
@@ -72,8 +72,8 @@ pub fn shim() -> ExitCode {
     })
 }
 
-/// Prints the error of a program of [`machine`].
-fn recorded(result: Result<(), (&str, std::io::Error)>) -> u8 {
+/// Prints the error of a program of [`machine`]. Returns the exit status.
+fn conclude(result: Result<(), (&str, std::io::Error)>) -> u8 {
     let failure =
         result.err().map(|(path, error)| Failure::new("local", format!("{path}: {error}"), ""));
     failure.iter().for_each(|failure| session::complain(failure, false));

@@ -254,8 +254,8 @@ fn blockers(session: &Session) -> Result<(), Error> {
         matches!(unit.state, State::Starting | State::Stopping | State::Waiting)
     };
     let text = match status.units.iter().any(|unit| moving(&unit)) {
-        true => "timed out; still moving:",
-        false => "timed out; no unit is moving now",
+        true => "timed out; still starting, stopping or waiting:",
+        false => "timed out; by now no unit is starting, stopping or waiting",
     };
     session.remark(&session.style.paint(Tone::Bad, text));
     for unit in status.units.iter().filter(moving).take(2 * SHOWN) {

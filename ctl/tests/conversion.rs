@@ -38,7 +38,7 @@ fn convert_selects_the_importer_by_file_name_or_else_first_line() {
     assert!(text.contains(&format!("\nexec-reload: {} reload\n", program.display())), "{text}");
     assert_eq!(err(&said), "web: directives dropped: 1; the output says which\n");
     let report = out(&initctl(&["convert", "--report", "web"]));
-    assert!(report.starts_with("web: 1 of 2 directives (50 %)\n"), "{report}");
+    assert!(report.starts_with("web: 1 of 2 directives honoured (50 %)\n"), "{report}");
     let said = initctl(&["convert", "init.d/gentle"]);
     let text = out(&said);
     assert!(said.status.success(), "{}", err(&said));

@@ -169,7 +169,7 @@ impl Loader<'_> {
         set.name_doubles(&mut self.found);
         let Set { parsed, mut drafts, mut records, mut roots, mut revisions, .. } = set;
         if drafts.len() > limit::UNITS {
-            let message = format!("{} units; the first 65536 by name count", drafts.len());
+            let message = format!("{} units; only the first 65536 by name are used", drafts.len());
             self.complain(Diagnostic::of_file(Severity::Error, "too-large", "units", message));
             drafts.sort_by(|a, b| a.name.cmp(&b.name));
             drafts.truncate(limit::UNITS);

@@ -248,7 +248,7 @@ const TOLD: &[(&str, &str, &[&str])] = &[
     (
         "t /a\\000 tmpfs\nt /\u{e4} tmpfs\n",
         "\\xc3\\xa4.mount",
-        &["1:3 error: an escape is not text"],
+        &["1:3 error: an octal escape that is not UTF-8"],
     ),
     (
         "/dev/a /x ext4 ro\n /dev/b  /x// ext4\n",

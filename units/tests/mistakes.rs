@@ -127,5 +127,5 @@ fn unit_name_in_place_of_a_target_is_reported_with_the_target() {
     memory.put(&format!("{UNITS}/goal.yaml"), "unit: multi-user\ndepends-on: web\n");
     let loaded = memory.load(None);
     let hints: Vec<&str> = loaded.generation.diagnostics.iter().map(|d| d.hint.as_str()).collect();
-    assert!(hints.contains(&"the unit of that name provides `http`: name that"), "{hints:?}");
+    assert!(hints.contains(&"`web` is a unit; write its target `http`"), "{hints:?}");
 }

@@ -206,7 +206,7 @@ fn unit_of_a_later_source_never_replaces_one_of_an_earlier_source() {
         let target = both.find_target("web").unwrap();
         assert_eq!(graph.provider(target), Provider::Unit(both.find_unit("web").unwrap()));
         assert_eq!(graph.broken(both.find_unit("web").unwrap()), None, "{theirs}");
-        assert_ne!(told(&both), [""; 0], "the other one is told");
+        assert_ne!(told(&both), [""; 0], "the conflict is reported");
     }
 }
 

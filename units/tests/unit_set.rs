@@ -138,7 +138,7 @@ fn only_changed_files_are_parsed_again() {
     assert_eq!(first.parsed, 4);
     let second = memory.load(Some(&first.generation));
     assert_eq!(second.generation, first.generation);
-    assert_eq!(second.parsed, 1, "what is missing outside may have come: d");
+    assert_eq!(second.parsed, 1, "d is parsed again, because its program may exist now");
     memory.put("/etc/groundstate/units/b.yaml", "unit: b\n");
     memory.program("/bin/absent");
     let third = memory.load(Some(&second.generation));

@@ -66,7 +66,7 @@ fn options(session: &Session, paths: &[PathBuf]) -> Result<Options, Error> {
 pub(crate) fn configured(session: &Session, uid: u32) -> Options {
     let places = &session.places;
     if let Ok(Some(Pong { paths, .. })) = session.init() {
-        // A missing directory is not an error: init knows it anyway.
+        // The loader reports a missing directory of `units`, but init accepts missing ones.
         let there = paths.unit_dirs.into_iter().filter(|dir| Path::new(dir).is_dir());
         return Options {
             settings: Some(paths.config),

@@ -91,7 +91,7 @@ fn left_out(one: &Converted) -> String {
     };
     let lost = count(|outcome| matches!(outcome, Outcome::Lost(_)));
     let weaker = count(|outcome| matches!(outcome, Outcome::Weaker(_)));
-    let words = [(lost, "dropped"), (weaker, "run with less isolation than requested")];
+    let words = [(lost, "dropped"), (weaker, "without the requested isolation")];
     let words: Vec<String> = words
         .iter()
         .filter(|(count, _)| *count > 0)
@@ -274,7 +274,7 @@ fn outcome(outcome: &Outcome) -> (&'static str, &str, Tone) {
 fn outcomes(one: &Converted, style: &Style) -> String {
     let score = Score::of(&one.imported.outcomes);
     let mut text = format!(
-        "{}: {} of {} directives ({} %)\n",
+        "{}: {} of {} directives honoured ({} %)\n",
         one.file,
         score.honoured,
         score.all,

@@ -134,7 +134,7 @@ impl Known {
             .units
             .iter()
             .map(|unit| (unit.name.to_string(), unit.provides.iter().filter_map(name).collect()));
-        let one = generation.units.iter().filter(|unit| unit.is_one);
+        let one = generation.units.iter().filter(|unit| unit.has_synonyms);
         let as_one = one.map(|unit| unit.name.to_string()).collect();
         Ok(Known { units: units.collect(), as_one, dropped: BTreeSet::new() })
     }

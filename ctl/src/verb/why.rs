@@ -171,7 +171,7 @@ fn because(why: &Why) -> Option<String> {
                 return Some(match why.activated_by.first() {
                     Some(trigger) => format!("{} activated it", trigger.unit),
                     None if why.detail.as_ref()?.needed => {
-                        "its trigger has ended; it may finish".to_string()
+                        "init lets it finish, although its trigger has ended".to_string()
                     }
                     None => return None,
                 });

@@ -299,7 +299,7 @@ fn report_missing(generation: &Generation, missing: Vec<Missing>, faults: &mut V
         let message =
             format!("no unit provides `{}`, named in {key} of {}", target.name, unit.name);
         // A systemd file may name a service that is masked by a link to /dev/null.
-        let diagnostic = match (kind, unit.is_one) {
+        let diagnostic = match (kind, unit.has_synonyms) {
             (None, true) => Diagnostic::warning("missing-target", at, message),
             (Some(_), _) | (None, false) => Diagnostic::error("missing-target", at, message),
         };
@@ -317,7 +317,7 @@ fn missing_hint(
 ) -> String {
     let unit = generation.find_unit(name).and_then(|unit| generation.unit(unit));
     if let Some(target) = unit.and_then(|unit| generation.target(*unit.provides.first()?)) {
-        return format!("the unit of that name provides `{}`: name that", target.name);
+        return format!("`{name}` is a unit; write its target `{}`", target.name);
     }
     if let Some(hint) = template_hint(name) {
         return hint;

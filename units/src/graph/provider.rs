@@ -42,7 +42,7 @@ pub(super) fn select(
 fn is_masked(generation: &Generation, policy: &Policy, id: UnitId) -> bool {
     let Some(unit) = generation.unit(id) else { return false };
     let names = || unit.provides.iter().filter_map(|target| generation.target(*target));
-    if unit.is_one && names().any(|target| policy.mask.contains(&target.name)) {
+    if unit.has_synonyms && names().any(|target| policy.mask.contains(&target.name)) {
         return true;
     }
     if policy.mask.contains(&unit.name) {

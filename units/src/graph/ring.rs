@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, VecDeque};
 /// One ordering link: the unit it leads to, and its number.
 type Step = (UnitId, u32);
 
-/// Drops imported order-only links, the last by file name and line first, until no ring is left,
-/// and breaks the units on rings that remain.
+/// Drops imported order-only links on rings, from the last by file name and line to the first, until
+/// no such link is on a ring. Breaks the units on the remaining rings.
 pub(super) fn break_rings(
     generation: &Generation,
     links: &mut Vec<Link>,

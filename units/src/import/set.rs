@@ -21,7 +21,7 @@ const GOAL: &str = "multi-user";
 pub(crate) fn settle(drafts: &mut Vec<Draft>, settings: &Settings) {
     if drafts.iter().any(is_imported) {
         for draft in drafts.iter_mut().filter(|draft| is_imported(draft)) {
-            draft.is_one = true;
+            draft.has_synonyms = true;
             pulled_by(draft);
         }
         short_names(drafts);

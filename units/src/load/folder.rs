@@ -183,7 +183,7 @@ fn list_drop_ins(
         known.entry(name).or_insert(path);
     }
     if known.len() > limit::DROP_INS {
-        let message = format!("{} drop-ins for `{unit}`; the first 64 count", known.len());
+        let message = format!("{} drop-ins for `{unit}`; only the first 64 are used", known.len());
         folders.diagnostics.push(Diagnostic::of_file(
             Severity::Error,
             "too-large",

@@ -75,7 +75,8 @@ impl Set {
         most
     }
 
-    /// A connection lasts as long as its peers want, so a new definition is for the next one.
+    /// Makes the units that take the connections of sockets keep their runs at a reload. A connection
+    /// lasts as long as its peers want, so a new definition applies to the next connection.
     fn settle_places(&mut self) {
         let edges = self.drafts.iter().flat_map(|draft| &draft.dependencies);
         let accepts = edges.filter(|edge| edge.kind == DependencyKind::Accepts);

@@ -123,8 +123,8 @@ impl Machine {
         }
     }
 
-    /// Handles a final failure while the verdict of an earlier one still counts. Units that
-    /// `on-failure` made needed and that have exited since run again.
+    /// Handles a final failure while the verdict of an earlier one still counts. The units of
+    /// `on-failure` that have exited run again.
     fn alarm_again(&mut self, ix: Ix) {
         let graph = Arc::clone(&self.graph);
         let edges = graph.edges(UnitId(ix)).iter();

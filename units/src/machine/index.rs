@@ -10,7 +10,7 @@ use crate::text::time::Time;
 use crate::unit::generation::{Unit, UnitId};
 
 impl Machine {
-    // --- places ---------------------------------------------------------------
+    // --- cells ----------------------------------------------------------------
 
     pub(super) fn cell(&self, ix: Ix) -> &Cell {
         self.cells.get(ix as usize).unwrap_or(&self.empty)

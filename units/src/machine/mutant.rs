@@ -6,16 +6,16 @@
 use super::Machine;
 
 /// Declares the mutants, and the fields of records for [`Mutant::NotRecorded`]. The comment of a
-/// mutant is the rule that it breaks.
+/// mutant names the part of the rules, and then the bug.
 macro_rules! mutants {
     (
-        mutants { $($(#[doc = $rule:literal])+ $mutant:ident,)+ }
+        mutants { $($(#[doc = $bug:literal])+ $mutant:ident,)+ }
         fields { $($(#[$doc:meta])+ $field:ident,)+ }
     ) => {
         /// A planted bug.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Mutant {
-            $($(#[doc = $rule])+ $mutant,)+
+            $($(#[doc = $bug])+ $mutant,)+
             /// records: this field is left out.
             NotRecorded(Field),
         }
@@ -24,10 +24,10 @@ macro_rules! mutants {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Field { $($(#[$doc])+ $field,)+ }
 
-        /// Every mutant with the rule that it breaks.
+        /// Every mutant with its comment.
         #[cfg(feature = "sim")]
         pub const ALL: &[(Mutant, &str)] = &[
-            $((Mutant::$mutant, concat!($($rule),+)),)+
+            $((Mutant::$mutant, concat!($($bug),+)),)+
             $((Mutant::NotRecorded(Field::$field), " records: this field is left out."),)+
         ];
     };

@@ -9,7 +9,8 @@
 //! reboot. The generation is not recorded; its number is, and the caller supplies it.
 //!
 //! To add a field: add it to a record here, set it in `records` and in `from_records` (the
-//! compiler asks for both), and add a [`Field`] that the simulator must miss when it is left out.
+//! compiler asks for both), and add a [`Field`]: the simulator must detect
+//! the mutant that leaves it out.
 
 use super::Machine;
 use super::cell::Cell;
@@ -324,7 +325,9 @@ impl Machine {
             let RunId(number) = run.id;
             if number >= next_run || !seen.insert(number) {
                 let name = self.name(ix);
-                return Err(format!("run {number} of {name}: the number is not its own"));
+                return Err(format!(
+                    "run {number} of {name}: another run has this number, or it was not given out yet"
+                ));
             }
         }
         Ok(())

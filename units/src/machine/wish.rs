@@ -57,7 +57,7 @@ impl Machine {
         }
         let mut other = Generation::clone(generation);
         for unit in &mut other.units {
-            unit.is_one &= !apart;
+            unit.has_synonyms &= !apart;
             if !apart {
                 let pulled = std::mem::take(&mut unit.pulled_by);
                 let named = unit.wanted_by.iter().chain(pulled.iter().filter(|_| waits));

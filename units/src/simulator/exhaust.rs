@@ -127,7 +127,7 @@ fn model(types: &[usize], matrix: &[Vec<usize>], kinds: &[D], of: &[Kind]) -> Un
             has_exec_reload: kind == Kind::ForegroundNotified,
             run_hash: 1,
             broken: false,
-            is_one: false,
+            has_synonyms: false,
         }
     };
     UnitModel {

@@ -8,7 +8,7 @@ use crate::simulator::unit_model::UnitModel;
 pub fn draw(model: &mut UnitModel, numbers: &[usize], rng: &mut Rng) {
     let count = numbers.len();
     for entry in model.units.values_mut() {
-        entry.is_one = rng.percent(50);
+        entry.has_synonyms = rng.percent(50);
     }
     for _ in 0..count / 4 + 1 {
         let (Some(unit), Some(by)) = (rng.pick(numbers), rng.pick(numbers)) else { return };

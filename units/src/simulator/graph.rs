@@ -92,7 +92,8 @@ impl Graph {
         let seen = |unit: &Unit| {
             let mut targets = unit.provides.iter().map(|t| &universe.targets[t.index()]);
             let hidden = targets.clone().filter(|target| is_masked(target)).count();
-            let seen = if unit.is_one { hidden == 0 } else { targets.any(|it| !is_masked(it)) };
+            let seen =
+                if unit.has_synonyms { hidden == 0 } else { targets.any(|it| !is_masked(it)) };
             !is_masked(&unit.name) && seen
         };
         let unmasked: Set = each().filter(|(_, unit)| seen(unit)).map(|(me, _)| me).collect();

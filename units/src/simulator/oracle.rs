@@ -328,7 +328,7 @@ impl Oracle {
     }
 
     /// Returns units that are failed (dependency).
-    fn starved(&self) -> Set {
+    fn failed_by_dependency(&self) -> Set {
         let (failed, active, over) = (self.failed(), self.active(), self.over_and_done());
         let candidates = self.needed.less(self.whose(|_| true)).less(failed);
         let spoilt = |unit: usize, bad: Set| {
@@ -351,7 +351,7 @@ impl Oracle {
     pub(crate) fn start_order(&self) -> Vec<usize> {
         let (stop, active, up) = (self.must_stop(), self.active(), self.whose(|_| true));
         let (skipped, immortal) = (self.whose(|run| run.skipped), self.whose(|run| run.unkillable));
-        let over = active.or(self.failed()).or(self.starved());
+        let over = active.or(self.failed()).or(self.failed_by_dependency());
         let done = self.over_and_done();
         // The units that provide the target, or hold it until they are gone.
         let holding = |edge: &crate::simulator::graph::Edge| {
@@ -390,7 +390,8 @@ impl Oracle {
 
     /// Returns the states: the first row of the state table that fits.
     pub(crate) fn states(&self) -> Vec<State> {
-        let (stop, failed, starved) = (self.must_stop(), self.failed(), self.starved());
+        let (stop, failed, starved) =
+            (self.must_stop(), self.failed(), self.failed_by_dependency());
         let state = |unit: usize| match self.run(unit) {
             Some(run) if run.unkillable => State::Failed,
             Some(_) if stop.has(unit) => State::Stopping,
@@ -406,7 +407,7 @@ impl Oracle {
     /// Returns needed units that are in their first start.
     fn first_start(&self) -> Set {
         let fresh = self.needed.filter(|unit| !self.stored[unit].tried);
-        fresh.less(self.starved()).less(self.failed())
+        fresh.less(self.failed_by_dependency()).less(self.failed())
     }
 
     /// Returns degraded units.

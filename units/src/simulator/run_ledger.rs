@@ -67,7 +67,7 @@ pub struct RunLedger {
     /// Units that failed by themselves and were not active since.
     pub failing: Set,
     /// Units whose last run ended with an exit in their restart-except. A restart, a retry or a
-    /// reload of the set empties this.
+    /// reload removes the units that it concerns.
     pub barred: Set,
     /// Units whose run stops promptly.
     pub prompt: Set,

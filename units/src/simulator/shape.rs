@@ -169,7 +169,7 @@ pub fn entry(rng: &mut Rng, unit: usize, top: bool) -> Entry {
         has_exec_reload: process && kind != Kind::Oneshot && rng.percent(30),
         run_hash: rng.draw() | 1,
         broken: false,
-        is_one: false,
+        has_synonyms: false,
     }
 }
 

@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 
-/// A machine that has not booted.
+/// The machine under test, with the faults of the mutant that is planted in it.
 #[derive(Clone, Debug)]
 pub struct Subject {
     machine: Machine,

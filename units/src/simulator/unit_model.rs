@@ -55,7 +55,7 @@ pub struct Entry {
     /// The text is no unit.
     pub broken: bool,
     /// The targets are names of one thing.
-    pub is_one: bool,
+    pub has_synonyms: bool,
 }
 
 /// A set of units with settings and policy.
@@ -136,7 +136,7 @@ impl UnitModel {
             fault: entry.broken.then(|| Box::new(drawn_broken(place(*unit)))),
             source: None,
             opt_in: false,
-            is_one: entry.is_one,
+            has_synonyms: entry.has_synonyms,
         });
         let units = units.collect();
         let names = universe.targets.iter().zip(candidates);

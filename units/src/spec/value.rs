@@ -244,7 +244,7 @@ pub fn path(text: &str) -> Result<String, Mistake> {
 mod tests {
     use super::*;
 
-    /// Refuses numbers that other programs read differently.
+    /// Numbers that other programs read differently; every parser refuses them.
     const ODD: [&str; 22] = [
         "",
         " ",

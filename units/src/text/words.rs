@@ -1,6 +1,7 @@
 //! Enums whose values are words of a unit file, of JSON or of a message.
 
-/// An enum of [`words`], for a reader of any of them.
+/// The values and words of an enum that [`words`] declares. Code that reads such a word is generic
+/// over this trait.
 pub(crate) trait Words: Copy + 'static {
     /// All values.
     const VALUES: &'static [Self];

@@ -77,8 +77,8 @@ pub struct Draft {
     pub source: Option<Name>,
     /// See [`Unit::opt_in`].
     pub opt_in: bool,
-    /// See [`Unit::is_one`].
-    pub is_one: bool,
+    /// See [`Unit::has_synonyms`].
+    pub has_synonyms: bool,
     /// The place of its `ready-grep`, if that is expensive to compile and not compiled yet.
     pub expensive_pattern: Option<Place>,
 }
@@ -143,7 +143,7 @@ impl Draft {
             fault: None,
             source: None,
             opt_in: false,
-            is_one: false,
+            has_synonyms: false,
             expensive_pattern: None,
         }
     }
@@ -199,7 +199,7 @@ impl Draft {
             fault: unit.fault.as_deref().cloned(),
             source: unit.source.clone(),
             opt_in: unit.opt_in,
-            is_one: unit.is_one,
+            has_synonyms: unit.has_synonyms,
             expensive_pattern: None,
         }
     }
@@ -295,7 +295,7 @@ fn numbered(mut draft: Draft, ids: &BTreeMap<Name, TargetId>) -> Unit {
         fault: draft.fault.map(Box::new),
         source: draft.source,
         opt_in: draft.opt_in,
-        is_one: draft.is_one,
+        has_synonyms: draft.has_synonyms,
     }
 }
 

@@ -125,7 +125,7 @@ fn check_program(program: &str) -> Result<(), Mistake> {
         return mistake(format!("the program `{program}` is not an absolute path"), hint);
     }
     if program.starts_with(['-', '@', '+', '!', ':', '|']) {
-        let hint = "known before the program are `- + ! @ :`";
+        let hint = "the prefixes of a program are `- + ! @ :`";
         return mistake(format!("the program cannot start with `{program:.1}`"), hint);
     }
     Ok(())

@@ -134,7 +134,8 @@ pub struct Unit {
     pub opt_in: bool,
     /// The targets are names of one thing, as those of a systemd unit are: masking one of them
     /// masks the unit.
-    pub is_one: bool,
+    #[serde(rename = "is_one")]
+    pub has_synonyms: bool,
 }
 
 impl Unit {

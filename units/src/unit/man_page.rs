@@ -72,9 +72,9 @@ Each exit of a process, each readiness message and each firing of a timer takes 
 The goal, temporary wishes, the policy, failure counts, restart delays, stored descriptors,
 listening sockets, logs and the event history are as before.
 .IP \(bu 2
-A change that
+A change that init has confirmed to
 .BR initctl (1)
-was told is done is still done.
+is kept.
 .PP
 These may be lost or repeated:
 .IP \(bu 2

@@ -112,7 +112,8 @@ impl View<'_> {
         generation.roots.iter().filter_map(of_one).collect()
     }
 
-    /// Returns needed dependents, direct or indirect, that are amiss while this unit is.
+    /// Returns the direct and indirect dependents that are not active or are degraded, if this unit
+    /// is not active or is degraded.
     pub(super) fn affects(&self, unit: UnitId) -> Vec<Affected> {
         if self.machine.state(unit).is_active() && !self.degraded.contains(&unit) {
             return Vec::new();

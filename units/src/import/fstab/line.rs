@@ -15,7 +15,7 @@ const TAGS: [(&str, &str); 5] = [
     ("PARTLABEL=", "by-partlabel"),
     ("ID=", "by-id"),
 ];
-const NO_TEXT: &str = "an escape is not text";
+const NO_TEXT: &str = "an octal escape that is not UTF-8";
 const SHAPE: &str = "write `DEVICE MOUNTPOINT TYPE OPTIONS 0 0`; a space in a path is \\040";
 
 /// A diagnostic with its place and hint.

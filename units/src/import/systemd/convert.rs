@@ -100,7 +100,9 @@ impl Conversion<'_> {
             Suffix::Automount => {
                 self.refuse_unit("nothing is mounted at the first access; use a .mount unit");
             }
-            Suffix::Device => self.refuse_unit("devices are the device manager's, not units"),
+            Suffix::Device => {
+                self.refuse_unit("a device is no unit here: the device manager creates it")
+            }
             Suffix::Scope => {
                 self.refuse_unit("a scope is made while a system runs, never by a file")
             }

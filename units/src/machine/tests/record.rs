@@ -88,5 +88,5 @@ fn records_of_different_machines_are_refused() {
     // An older record of the unit, whose run number now belongs to another run.
     let (fresh, _) = boot(vec![service("web", &[])], "web");
     let stale = refused(&|records| records.units[2] = fresh.records().units[0].clone());
-    assert!(stale.contains("the number is not its own"), "{stale}");
+    assert!(stale.contains("another run has this number"), "{stale}");
 }

@@ -41,7 +41,7 @@ pub const ALL: &[(&str, Check)] = &[
     ("L24 time", bound::l24_time),
     ("L25 run limit", bound::l25_run_limit),
     ("L26 restart-except", bound::l26_barred),
-    ("L27 ends bring in", state::l27_ends_bring_in),
+    ("L27 outcome pulls in", state::l27_outcome_pulls_in),
     ("L28 reload-with", run::l28_reload_with),
     ("L29 one run a connection", start::l29_one_run_a_connection),
     ("L30 one thing masked", start::l30_one_thing_masked),

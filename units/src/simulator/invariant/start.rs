@@ -106,7 +106,9 @@ pub fn l29_one_run_a_connection(view: &View) -> Verdict {
 /// L30: a unit that is one thing under many names does not start while one of these is masked.
 pub fn l30_one_thing_masked(view: &View) -> Verdict {
     for unit in view.started() {
-        let Some(definition) = view.is.unit(unit).filter(|unit| unit.is_one) else { continue };
+        let Some(definition) = view.is.unit(unit).filter(|unit| unit.has_synonyms) else {
+            continue;
+        };
         let mut names = definition.provides.iter().map(|t| &view.is.universe.targets[t.index()]);
         if let Some(name) = names.find(|name| view.is.is_masked(name)) {
             return Err(format!("{} is started and {name} is masked", view.name(unit)));

@@ -118,7 +118,7 @@ pub fn l09_cause(view: &View) -> Verdict {
 
 /// L27: while a unit has a verdict, its on-failure targets are needed; while it is exited, its
 /// on-success targets are.
-pub fn l27_ends_bring_in(view: &View) -> Verdict {
+pub fn l27_outcome_pulls_in(view: &View) -> Verdict {
     for (from, edge) in view.is.graph.all().filter(|(_, edge)| edge.kind.pulls_in_at_end()) {
         let (_, verdict, needed) = view.after.row(from);
         let skipped = view.is.run(from).is_some_and(|run| run.skipped);

@@ -107,7 +107,7 @@ impl Oracle {
             self.goal = vec![default.clone()];
         }
         self.apply_generation(generation, false);
-        let lost = self.graph.broken.or(self.starved());
+        let lost = self.graph.broken.or(self.failed_by_dependency());
         let dead = |name: &Name| self.provider(name).is_none_or(|unit| lost.has(unit));
         if self.goal.iter().all(dead) && !dead(emergency) {
             self.goal = vec![emergency.clone()];

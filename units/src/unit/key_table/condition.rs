@@ -45,7 +45,7 @@ conditions! {
     "user" "init runs as this user, by name, number, or `@system`." "root";
     "group" "init runs in this group, by name or number." "0";
     "cpus" "This number of processors can be used. It may have a prefix `<`, `<=`, `=`, `!=`, `>=` or `>`." "\">= 2\"";
-    "memory" "The machine has this amount of memory, compared as cpus." "\">= 512M\"";
+    "memory" "The machine has this amount of memory, with the prefixes of condition-cpus." "\">= 512M\"";
     "kernel-version" "The kernel's release satisfies all these comparisons and patterns." "\">= 5.10\"";
     "environment" "init's own environment has this variable or `NAME=value`." "container";
 }

@@ -60,7 +60,7 @@ pub(super) const KEYS: &[Key] = &[
         "The facility of its lines in syslog and the kernel log (`log: syslog`, `log: kmsg`).",
         "log-facility: mail"),
     key("log-overflow", Shape::Choice(&["drop", "block"]), Run, PROCESS, NONE, "drop",
-        "The effect of a destination that accepts no output: a disk that hangs, a stopped console or reader. drop: its processes wait for two seconds at most; then lines are dropped and counted. block: no line is dropped; a process with a full pipe waits. A full disk drops and counts lines with both.",
+        "The effect of a destination that accepts no output: a disk that hangs, a stopped console or reader. drop: its processes wait for two seconds at most; then lines are dropped and counted. block: no line is dropped; a process with a full pipe waits. On a full disk, lines are dropped and counted with either value.",
         "log-overflow: block"),
     key("utmp-id", Shape::Text, Run, PROCESS, NONE, "none",
         "The utmp(5) id under which the process waits for a login; its last four characters count. The entry is removed at its end. A getty needs this.",

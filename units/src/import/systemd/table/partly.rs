@@ -63,7 +63,7 @@ const AT_STOP: &str = "the named unit starts only after a success of this unit, 
      unit remains active; a stop does not start it, nor does a success of a unit activated by a \
      timer, socket or path";
 pub(in super::super) const ACCEPTED: &str =
-    "beside a datagram socket, a FIFO or the like the unit is refused";
+    "a unit that also has a datagram socket, a FIFO or the like is refused";
 pub(in super::super) const GROWS: &str =
     "the delay doubles with each failure up to RestartMaxDelaySec=";
 pub(in super::super) const NOT_WOKEN: &str = "a sleeping machine is not woken";

@@ -13,7 +13,6 @@ const NOTIFY_ACCESS: &[(&str, &str)] =
 const OOM: &[(&str, &str)] = &[("continue", "continue"), ("stop", "stop"), ("kill", "kill")];
 const DISK: &str = "init cannot mount a disk image as the root directory";
 const OLD: &str = "control groups of the first version are not used";
-const GOAL: &str = "the goal's units decide the effect of a failure on the goal";
 const ACCOUNTING: &str = "the kernel counts it anyway";
 const CREDENTIALS: &str = "credentials are not passed";
 const NETWORK: &str = "addresses are not filtered";
@@ -186,7 +185,7 @@ pub(super) const ROWS: &[Directive] = &[
     out("Process", "AllowedMemoryNodes", Lost("memory nodes are not chosen")),
     out("Process", "IODeviceWeight", Lost("devices have no weight of their own")),
     out("Process", "IODeviceLatencyTargetSec", Lost("init sets no latency target")),
-    out("Process", "ManagedOOMSwap", Lost(GOAL)),
+    out("Process", "ManagedOOMSwap", Lost("swap usage kills nothing")),
     out("Process", "ManagedOOMMemoryPressure", Lost("memory pressure kills nothing")),
     out("Process", "ManagedOOMMemoryPressureLimit", Lost("memory pressure kills nothing")),
     out("Process", "ManagedOOMPreference", Lost("memory pressure kills nothing")),
