@@ -276,6 +276,7 @@ packages_of() { # STAGE: prints lines "PACKAGE proof-that-it-is-installed"
     import) printf '%s\n' "systemd /lib/systemd/systemd" "util-linux setpriv" ;;
     two-services) printf '%s\n' "debootstrap debootstrap" "runc runc" ;;
     daemons | apt) printf '%s\n' "debootstrap debootstrap" "util-linux nsenter" "procps pgrep" ;;
+    guide) printf '%s\n' "debootstrap debootstrap" "util-linux nsenter" "procps pgrep" "python3 python3" ;;
     bench-smoke) printf '%s\n' "musl-tools musl-gcc" "util-linux unshare" ;;
   esac
 }
