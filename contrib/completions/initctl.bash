@@ -631,12 +631,20 @@ _initctl() {
             return 0
             ;;
         initctl__subcmd__halt)
-            opts="-y -f -h --yes --force --socket --json --color --help"
+            opts="-y -f -h --yes --force --at --message --cancel --socket --json --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --at)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --message)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --socket)
                     local oldifs
                     if [ -n "${IFS+x}" ]; then
@@ -923,12 +931,20 @@ _initctl() {
             return 0
             ;;
         initctl__subcmd__poweroff)
-            opts="-y -f -h --yes --force --socket --json --color --help"
+            opts="-y -f -h --yes --force --at --message --cancel --socket --json --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --at)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --message)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --socket)
                     local oldifs
                     if [ -n "${IFS+x}" ]; then
@@ -989,12 +1005,20 @@ _initctl() {
             return 0
             ;;
         initctl__subcmd__reboot)
-            opts="-y -f -h --yes --force --socket --json --color --help"
+            opts="-y -f -h --yes --force --at --message --cancel --socket --json --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --at)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --message)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --socket)
                     local oldifs
                     if [ -n "${IFS+x}" ]; then

@@ -355,28 +355,37 @@ always\t'Colours on any output'
 never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand stats" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand stats" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -l at -d 'Later: at HH:MM, or in M minutes (+M); logged-in users are warned' -r
+complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -l message -d 'With --at: a text for logged-in users' -r
 complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
 complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
 always\t'Colours on any output'
 never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -s y -l yes -d 'Do not ask for confirmation'
 complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -s f -l force -d 'Do not wait for units: kill all processes, then sync and unmount; twice: skip even that'
+complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -l cancel -d 'Cancel a shutdown that was planned with --at'
 complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -s h -l help -d 'Print help'
+complete -c initctl -n "__fish_initctl_using_subcommand reboot" -l at -d 'Later: at HH:MM, or in M minutes (+M); logged-in users are warned' -r
+complete -c initctl -n "__fish_initctl_using_subcommand reboot" -l message -d 'With --at: a text for logged-in users' -r
 complete -c initctl -n "__fish_initctl_using_subcommand reboot" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
 complete -c initctl -n "__fish_initctl_using_subcommand reboot" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
 always\t'Colours on any output'
 never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand reboot" -s y -l yes -d 'Do not ask for confirmation'
 complete -c initctl -n "__fish_initctl_using_subcommand reboot" -s f -l force -d 'Do not wait for units: kill all processes, then sync and unmount; twice: skip even that'
+complete -c initctl -n "__fish_initctl_using_subcommand reboot" -l cancel -d 'Cancel a shutdown that was planned with --at'
 complete -c initctl -n "__fish_initctl_using_subcommand reboot" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand reboot" -s h -l help -d 'Print help'
+complete -c initctl -n "__fish_initctl_using_subcommand halt" -l at -d 'Later: at HH:MM, or in M minutes (+M); logged-in users are warned' -r
+complete -c initctl -n "__fish_initctl_using_subcommand halt" -l message -d 'With --at: a text for logged-in users' -r
 complete -c initctl -n "__fish_initctl_using_subcommand halt" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
 complete -c initctl -n "__fish_initctl_using_subcommand halt" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
 always\t'Colours on any output'
 never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand halt" -s y -l yes -d 'Do not ask for confirmation'
 complete -c initctl -n "__fish_initctl_using_subcommand halt" -s f -l force -d 'Do not wait for units: kill all processes, then sync and unmount; twice: skip even that'
+complete -c initctl -n "__fish_initctl_using_subcommand halt" -l cancel -d 'Cancel a shutdown that was planned with --at'
 complete -c initctl -n "__fish_initctl_using_subcommand halt" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand halt" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand exit" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F

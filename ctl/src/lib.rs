@@ -66,7 +66,13 @@ pub fn shim() -> ExitCode {
             let word = |at: usize, default| words.get(at).map_or(default, String::as_str);
             let file = word(0, planned_shutdown::FILE);
             let nologin = Path::new(word(1, planned_shutdown::NOLOGIN));
-            conclude(planned_shutdown::carry_out(Path::new(file), nologin).map_err(|e| (file, e)))
+            let done = planned_shutdown::carry_out(
+                Path::new(file),
+                nologin,
+                session::now(),
+                session::warn,
+            );
+            conclude(done.map_err(|error| (file, error)))
         }
         _ => systemctl::main(&called, &words),
     })

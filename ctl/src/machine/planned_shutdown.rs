@@ -108,7 +108,7 @@ impl Plan {
     }
 }
 
-/// Writes the text to the terminals of logged-in users with wall(1), and to the log of the unit.
+/// Writes the text to the terminals of logged-in users with wall(1).
 pub(crate) fn tell_users(text: &str) {
     let wall = Command::new("wall").stdin(Stdio::piped()).stderr(Stdio::null()).spawn();
     // Without wall(1) the log has the text.
@@ -128,15 +128,21 @@ pub(crate) fn open_logins(plan: &Plan) {
 }
 
 /// Waits for the time of the plan in the file `path`, warns users on the way, and runs `initctl`.
+/// `log` gets the text once.
 ///
 /// # Errors
 ///
 /// The plan cannot be read, or initctl cannot be executed.
-pub(crate) fn carry_out(path: &Path, nologin: &Path) -> io::Result<()> {
+pub(crate) fn carry_out(
+    path: &Path,
+    nologin: &Path,
+    now: WallTime,
+    log: impl Fn(&str),
+) -> io::Result<()> {
     let plan = Plan::read(path)?;
     let text = plan.sentence();
-    crate::session::warn(&text);
-    for step in plan.steps(crate::session::now().as_millis() / 1000) {
+    log(&text);
+    for step in plan.steps(now.as_millis() / 1000) {
         wait_until(step);
         if step >= plan.at.saturating_sub(CLOSED * 60) {
             fs::write(nologin, format!("{text}\n"))?;
