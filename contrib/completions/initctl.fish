@@ -58,6 +58,7 @@ complete -c initctl -n "__fish_initctl_needs_command" -f -a "critical-chain" -d 
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "plot" -d 'Draw the starts as an SVG picture'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "cat" -d 'Print the file of a unit'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "whose" -d 'Show which unit a process belongs to'
+complete -c initctl -n "__fish_initctl_needs_command" -f -a "doctor" -d 'Show what this machine or an image lacks for a boot'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "check" -d 'Find the errors in unit files'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "convert" -d 'Translate unit files of systemd, or scripts of SysV or OpenRC'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "explain" -d 'Explain a key of a unit file'
@@ -279,6 +280,16 @@ always\t'Colours on any output'
 never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand whose" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand whose" -s h -l help -d 'Print help'
+complete -c initctl -n "__fish_initctl_using_subcommand doctor" -l root -d 'Examine the system in this directory instead of the running one' -r -f -a "(__fish_complete_directories)"
+complete -c initctl -n "__fish_initctl_using_subcommand doctor" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
+complete -c initctl -n "__fish_initctl_using_subcommand doctor" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
+complete -c initctl -n "__fish_initctl_using_subcommand doctor" -s a -l all -d 'Also show what is fine'
+complete -c initctl -n "__fish_initctl_using_subcommand doctor" -l strict -d 'Exit 1 on warnings too'
+complete -c initctl -n "__fish_initctl_using_subcommand doctor" -l json -d 'Print JSON; streams print one object per line'
+complete -c initctl -n "__fish_initctl_using_subcommand doctor" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c initctl -n "__fish_initctl_using_subcommand check" -l root -d 'Check the configured directories of the system in this directory' -r -f -a "(__fish_complete_directories)"
 complete -c initctl -n "__fish_initctl_using_subcommand check" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
 complete -c initctl -n "__fish_initctl_using_subcommand check" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
 always\t'Colours on any output'
@@ -355,28 +366,37 @@ always\t'Colours on any output'
 never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand stats" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand stats" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -l at -d 'Later: at HH:MM, or in M minutes (+M); logged-in users are warned' -r
+complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -l message -d 'With --at: a text for logged-in users' -r
 complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
 complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
 always\t'Colours on any output'
 never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -s y -l yes -d 'Do not ask for confirmation'
 complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -s f -l force -d 'Do not wait for units: kill all processes, then sync and unmount; twice: skip even that'
+complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -l cancel -d 'Cancel a shutdown that was planned with --at'
 complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -s h -l help -d 'Print help'
+complete -c initctl -n "__fish_initctl_using_subcommand reboot" -l at -d 'Later: at HH:MM, or in M minutes (+M); logged-in users are warned' -r
+complete -c initctl -n "__fish_initctl_using_subcommand reboot" -l message -d 'With --at: a text for logged-in users' -r
 complete -c initctl -n "__fish_initctl_using_subcommand reboot" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
 complete -c initctl -n "__fish_initctl_using_subcommand reboot" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
 always\t'Colours on any output'
 never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand reboot" -s y -l yes -d 'Do not ask for confirmation'
 complete -c initctl -n "__fish_initctl_using_subcommand reboot" -s f -l force -d 'Do not wait for units: kill all processes, then sync and unmount; twice: skip even that'
+complete -c initctl -n "__fish_initctl_using_subcommand reboot" -l cancel -d 'Cancel a shutdown that was planned with --at'
 complete -c initctl -n "__fish_initctl_using_subcommand reboot" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand reboot" -s h -l help -d 'Print help'
+complete -c initctl -n "__fish_initctl_using_subcommand halt" -l at -d 'Later: at HH:MM, or in M minutes (+M); logged-in users are warned' -r
+complete -c initctl -n "__fish_initctl_using_subcommand halt" -l message -d 'With --at: a text for logged-in users' -r
 complete -c initctl -n "__fish_initctl_using_subcommand halt" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
 complete -c initctl -n "__fish_initctl_using_subcommand halt" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
 always\t'Colours on any output'
 never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand halt" -s y -l yes -d 'Do not ask for confirmation'
 complete -c initctl -n "__fish_initctl_using_subcommand halt" -s f -l force -d 'Do not wait for units: kill all processes, then sync and unmount; twice: skip even that'
+complete -c initctl -n "__fish_initctl_using_subcommand halt" -l cancel -d 'Cancel a shutdown that was planned with --at'
 complete -c initctl -n "__fish_initctl_using_subcommand halt" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand halt" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand exit" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
