@@ -40,6 +40,9 @@ _initctl() {
             initctl,disable)
                 cmd="initctl__subcmd__disable"
                 ;;
+            initctl,doctor)
+                cmd="initctl__subcmd__doctor"
+                ;;
             initctl,enable)
                 cmd="initctl__subcmd__enable"
                 ;;
@@ -158,7 +161,7 @@ _initctl() {
 
     case "${cmd}" in
         initctl)
-            opts="-h -V --socket --json --color --help --version status set-target plan why want unwant mask unmask enable disable prefer reload restart reload-unit kill retry logs events tree graph timers sockets blame critical-chain plot cat whose check convert explain source upgrade switch-root ping stats poweroff reboot halt exit completions man __targets"
+            opts="-h -V --socket --json --color --help --version status set-target plan why want unwant mask unmask enable disable prefer reload restart reload-unit kill retry logs events tree graph timers sockets blame critical-chain plot cat whose doctor check convert explain source upgrade switch-root ping stats poweroff reboot halt exit completions man __targets"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -290,12 +293,19 @@ _initctl() {
             return 0
             ;;
         initctl__subcmd__check)
-            opts="-h --strict --socket --json --color --help"
+            opts="-h --root --strict --socket --json --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --root)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
                 --socket)
                     local oldifs
                     if [ -n "${IFS+x}" ]; then
@@ -428,6 +438,46 @@ _initctl() {
                 return 0
             fi
             case "${prev}" in
+                --socket)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        initctl__subcmd__doctor)
+            opts="-a -h --root --all --strict --socket --json --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --root)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
                 --socket)
                     local oldifs
                     if [ -n "${IFS+x}" ]; then

@@ -58,6 +58,7 @@ complete -c initctl -n "__fish_initctl_needs_command" -f -a "critical-chain" -d 
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "plot" -d 'Draw the starts as an SVG picture'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "cat" -d 'Print the file of a unit'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "whose" -d 'Show which unit a process belongs to'
+complete -c initctl -n "__fish_initctl_needs_command" -f -a "doctor" -d 'Show what this machine or an image lacks for a boot'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "check" -d 'Find the errors in unit files'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "convert" -d 'Translate unit files of systemd, or scripts of SysV or OpenRC'
 complete -c initctl -n "__fish_initctl_needs_command" -f -a "explain" -d 'Explain a key of a unit file'
@@ -279,6 +280,16 @@ always\t'Colours on any output'
 never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand whose" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand whose" -s h -l help -d 'Print help'
+complete -c initctl -n "__fish_initctl_using_subcommand doctor" -l root -d 'Examine the system in this directory instead of the running one' -r -f -a "(__fish_complete_directories)"
+complete -c initctl -n "__fish_initctl_using_subcommand doctor" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
+complete -c initctl -n "__fish_initctl_using_subcommand doctor" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
+always\t'Colours on any output'
+never\t'No colours'"
+complete -c initctl -n "__fish_initctl_using_subcommand doctor" -s a -l all -d 'Also show what is fine'
+complete -c initctl -n "__fish_initctl_using_subcommand doctor" -l strict -d 'Exit 1 on warnings too'
+complete -c initctl -n "__fish_initctl_using_subcommand doctor" -l json -d 'Print JSON; streams print one object per line'
+complete -c initctl -n "__fish_initctl_using_subcommand doctor" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c initctl -n "__fish_initctl_using_subcommand check" -l root -d 'Check the configured directories of the system in this directory' -r -f -a "(__fish_complete_directories)"
 complete -c initctl -n "__fish_initctl_using_subcommand check" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
 complete -c initctl -n "__fish_initctl_using_subcommand check" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
 always\t'Colours on any output'

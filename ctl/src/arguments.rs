@@ -126,6 +126,12 @@ pub(crate) enum Command {
     Cat(One),
     /// Show which unit a process belongs to
     Whose(Whose),
+    /// Show what this machine or an image lacks for a boot
+    ///
+    /// Needs no running init: it works before the first boot with Groundstate. With Groundstate as
+    /// PID 1, it also reports the state of the system and failed units. Exits 1 on errors; warnings
+    /// alone exit 0
+    Doctor(Doctor),
     /// Find the errors in unit files
     Check(Check),
     /// Translate unit files of systemd, or scripts of SysV or OpenRC
@@ -331,12 +337,29 @@ pub(crate) struct Whose {
     pub(crate) pid: i32,
 }
 
+/// `doctor`.
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Examine the system in this directory instead of the running one
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) root: Option<PathBuf>,
+    /// Also show what is fine
+    #[arg(short, long)]
+    pub(crate) all: bool,
+    /// Exit 1 on warnings too
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
 /// `check`.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     /// A directory is a whole set; files are checked alone [default: the configured directories]
     #[arg(value_name = "DIR|FILE", value_hint = clap::ValueHint::AnyPath)]
     pub(crate) paths: Vec<PathBuf>,
+    /// Check the configured directories of the system in this directory
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath, conflicts_with = "paths")]
+    pub(crate) root: Option<PathBuf>,
     /// Exit 1 on warnings too
     #[arg(long)]
     pub(crate) strict: bool,

@@ -60,13 +60,47 @@ fn ask(mounts: &[(String, bool)], path: &str) -> Option<std::io::Result<Metadata
     }
 }
 
-/// The file system below another root, as far as no symbolic link leaves it.
+/// Limit of symbolic links on one path, as in Linux.
+const LINKS: usize = 40;
+
+/// The file system below another root. Symbolic links are followed within that root.
 pub(crate) struct Rooted<'a>(pub(crate) &'a str);
 
 impl Rooted<'_> {
+    /// Returns the path for the kernel. A link to /dev/null masks a unit although the tree of an
+    /// image has no devices, so that path is this system's own.
     fn at(&self, path: &str) -> String {
-        format!("{}{path}", self.0)
+        let mut left: Vec<String> = parts_from_the_end(path);
+        let (mut done, mut links): (Vec<String>, usize) = (Vec::new(), 0);
+        while let Some(part) = left.pop() {
+            if part == ".." {
+                done.pop();
+                continue;
+            }
+            done.push(part);
+            let here = format!("{}/{}", self.0, done.join("/"));
+            let Ok(target) = std::fs::read_link(&here) else { continue };
+            links += 1;
+            if links > LINKS {
+                break;
+            }
+            let target = target.to_string_lossy();
+            if target == "/dev/null" && left.is_empty() {
+                return target.into_owned();
+            }
+            done.pop();
+            if target.starts_with('/') {
+                done.clear();
+            }
+            left.extend(parts_from_the_end(&target));
+        }
+        format!("{}/{}", self.0, done.join("/"))
     }
+}
+
+fn parts_from_the_end(path: &str) -> Vec<String> {
+    let parts = path.split('/').filter(|part| !matches!(*part, "" | "."));
+    parts.rev().map(str::to_string).collect()
 }
 
 impl Files for Rooted<'_> {
@@ -83,7 +117,8 @@ impl Files for Rooted<'_> {
     }
 
     fn link(&self, path: &str) -> Option<String> {
-        Disk.link(&self.at(path))
+        let (directory, name) = path.rsplit_once('/')?;
+        Disk.link(&format!("{}/{name}", self.at(directory)))
     }
 
     fn read(&self, path: &str, limit: usize) -> Result<(Vec<u8>, Stat), Problem> {
@@ -199,6 +234,28 @@ mod tests {
         assert_eq!(asked(&at("farther")), Some(false));
         assert_eq!(asked(&at("link/stat")), None, "a link may lead anywhere");
         assert_eq!(ask(&mounts()[..1], &at("link/stat")).map(|found| found.is_ok()), Some(true));
+        std::fs::remove_dir_all(here).unwrap();
+    }
+
+    #[test]
+    fn links_of_another_root_are_followed_within_it() {
+        use std::os::unix::fs::symlink;
+        let here = std::env::temp_dir().join(format!("groundstate-root-{}", std::process::id()));
+        std::fs::create_dir_all(here.join("usr/lib")).unwrap();
+        std::fs::write(here.join("usr/lib/x"), "x").unwrap();
+        symlink("usr/lib", here.join("lib")).unwrap();
+        symlink("/lib/../../lib/x", here.join("absolute")).unwrap();
+        symlink("/dev/null", here.join("mask")).unwrap();
+        symlink("ring", here.join("ring")).unwrap();
+        let root = here.to_string_lossy();
+        let root = Rooted(&root);
+        for path in ["/lib/x", "/absolute", "//usr/./lib/x"] {
+            assert_eq!(root.read(path, 10).map(|(bytes, _)| bytes), Ok(b"x".to_vec()), "{path}");
+        }
+        assert_eq!(root.stat("/mask").map(|stat| stat.kind), Ok(FileKind::Special));
+        assert!(root.stat("/ring").is_err() && root.stat("/lib/y") == Err(Problem::Missing));
+        assert_eq!(root.link("/absolute").as_deref(), Some("/lib/../../lib/x"));
+        assert_eq!(root.link("/lib/x"), None);
         std::fs::remove_dir_all(here).unwrap();
     }
 

@@ -184,6 +184,31 @@ fn warning_fails_only_a_strict_check() {
 }
 
 #[test]
+fn doctor_of_a_directory_exits_with_1_on_errors_and_prints_all_findings_as_json() {
+    let place = Place::new();
+    place.file("r/etc/groundstate/units/a.yaml", "unit: a\ntype: virtual\nprovides: multi-user\n");
+    let said = place.initctl(&["doctor", "--root", "r"]);
+    assert_eq!((said.status.code(), out(&said).as_str()), (Some(0), ""), "{}", err(&said));
+    let answer = json(&place.initctl(&["doctor", "--root", "r", "--json"]));
+    assert_eq!((&answer["schema"], &answer["errors"]), (&1.into(), &0.into()));
+    let first = &answer["findings"][0];
+    assert_eq!((&first["level"], &first["subject"]), (&"ok".into(), &"multi-user".into()));
+    assert!(first["message"].is_string() && first["hint"].is_string(), "{answer}");
+    place.file("r/etc/fstab", "/dev/vdb /srv ext4\n");
+    assert_eq!(place.initctl(&["doctor", "--root", "r"]).status.code(), Some(0));
+    assert_eq!(place.initctl(&["doctor", "--root", "r", "--strict"]).status.code(), Some(1));
+    place.file("r/etc/groundstate/units/a.yaml", "unit: a\nno-key: x\n");
+    assert_eq!(place.initctl(&["doctor", "--root", "r"]).status.code(), Some(1));
+    let said = place.initctl(&["check", "--root", "r"]);
+    assert_eq!(said.status.code(), Some(65));
+    let line = "/etc/groundstate/units/a.yaml:2:1: error: unknown key `no-key`";
+    assert!(out(&said).contains(line), "{}", out(&said));
+    for verb in ["doctor", "check"] {
+        assert_eq!(place.initctl(&[verb, "--root", "none"]).status.code(), Some(64), "{verb}");
+    }
+}
+
+#[test]
 fn graph_of_a_directory_needs_no_init() {
     let place = Place::new();
     place

@@ -490,3 +490,20 @@ fn nofail_line_above_a_required_line_is_required() {
         );
     }
 }
+
+#[test]
+fn entries_have_the_facts_of_each_readable_line() {
+    let text = "# c\nLABEL=a /a ext4 nofail 0 2\nhalf\nnas:/x /x nfs noauto\n";
+    let entries = fstab::entries(text.as_bytes());
+    let facts = entries.iter().map(|entry| {
+        let flags = (entry.check, entry.at_boot, entry.soft, entry.remote);
+        (entry.line, entry.place.as_str(), entry.kind.as_str(), flags)
+    });
+    let expected = [
+        (2, "/a", "ext4", (true, true, true, false)),
+        (4, "/x", "nfs", (false, false, false, true)),
+    ];
+    assert_eq!(facts.collect::<Vec<_>>(), expected);
+    let nodes: Vec<_> = entries.iter().map(|entry| entry.node.as_deref()).collect();
+    assert_eq!(nodes, [Some("/dev/disk/by-label/a"), None]);
+}

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 /// The groups of verbs, for the help and the man page.
 pub(crate) const GROUPS: [(&str, &[&str]); 8] = [
-    ("State", &["status", "why", "tree", "timers", "sockets", "whose"]),
+    ("State", &["status", "why", "tree", "timers", "sockets", "whose", "doctor"]),
     (
         "Goal and units",
         &["set-target", "want", "unwant", "plan", "restart", "reload-unit", "retry", "kill"],

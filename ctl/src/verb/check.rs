@@ -3,7 +3,7 @@
 
 use crate::arguments;
 use crate::exit::{Error, Exit};
-use crate::files::Disk;
+use crate::files::{Disk, Rooted};
 use crate::report;
 use crate::session::{self, Session};
 use crate::style::{self, Style};
@@ -17,8 +17,18 @@ use std::path::{Path, PathBuf};
 
 /// Checks the files and prints the result.
 pub(crate) fn run(session: &Session, asked: &arguments::Check) -> Result<Exit, Error> {
-    let options = options(session, &asked.paths)?;
-    let generation = load(&Disk, &options, None).generation;
+    let (options, generation) = match &asked.root {
+        Some(root) => {
+            let (root, options) = (tree(root)?, Options::system(geteuid().as_raw()));
+            let generation = load(&Rooted(&root), &options, None).generation;
+            (options, generation)
+        }
+        None => {
+            let options = options(session, &asked.paths)?;
+            let generation = load(&Disk, &options, None).generation;
+            (options, generation)
+        }
+    };
     let report = Report::new(&generation.diagnostics);
     if session.json {
         session::print_json(&report)?;
@@ -38,6 +48,21 @@ pub(crate) fn run(session: &Session, asked: &arguments::Check) -> Result<Exit, E
         (0, _) => Exit::Done,
         _ => Exit::Refused,
     })
+}
+
+/// Returns the path of a `--root` for [`Rooted`].
+///
+/// # Errors
+/// [`Exit::Usage`] if it is no directory.
+pub(super) fn tree(root: &Path) -> Result<String, Error> {
+    if !root.is_dir() {
+        let message = format!("{}: no such directory", root.display());
+        return Err(Error::usage(
+            message,
+            "--root DIR is the mount point of an image, or its tree",
+        ));
+    }
+    Ok(root.to_string_lossy().trim_end_matches('/').to_string())
 }
 
 fn options(session: &Session, paths: &[PathBuf]) -> Result<Options, Error> {

@@ -7,6 +7,7 @@ mod blame;
 mod cat;
 mod completions;
 mod convert;
+mod doctor;
 mod events;
 mod explain;
 mod goal;
@@ -61,6 +62,7 @@ pub(crate) fn run(session: &Session, command: Command) -> Result<Exit, Error> {
         Command::Plot => blame::plot(session),
         Command::Cat(asked) => cat::cat(session, asked),
         Command::Whose(asked) => cat::whose(session, &asked),
+        Command::Doctor(asked) => doctor::run(session, &asked),
         Command::Check(asked) => check::run(session, &asked),
         Command::Convert(asked) => convert::run(session, &asked),
         Command::Explain(asked) => explain::run(session, &asked),

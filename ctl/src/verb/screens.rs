@@ -1,7 +1,7 @@
 //! Golden screens: each text that `initctl` prints for a fixed answer, at 80 and 120 columns.
 //! `GROUNDSTATE_SCREENS=write cargo test` rewrites the files.
 
-use super::{blame, events, explain, plan, stats, status, tree, trigger, why};
+use super::{blame, doctor, events, explain, plan, stats, status, tree, trigger, why};
 use crate::arguments;
 use crate::connection;
 use crate::exit::Error;
@@ -63,6 +63,7 @@ fn screens(style: &Style) -> Vec<(&'static str, String)> {
         ("help", help("")),
         ("help-status", help("status")),
         ("help-set-target", help("set-target")),
+        ("help-doctor", help("doctor")),
         ("status", status::render(&answer("status"), now(), style, false, true)),
         ("status-all", status::render(&answer("status"), now(), style, true, true)),
         ("status-unit", status::details(&answer("status-unit"), now(), style, &tail)),
@@ -73,6 +74,8 @@ fn screens(style: &Style) -> Vec<(&'static str, String)> {
         ("plan", plan::render(&answer::<Plan>("plan"), style)),
         ("plan-reload", plan::render(&answer::<Plan>("plan-reload"), style)),
         ("check", report::render(&answer::<Report>("check"), style)),
+        ("doctor", doctor::render(&answer("doctor"), false, style)),
+        ("doctor-all", doctor::render(&answer("doctor"), true, style)),
         ("reload-refused", session::complaint(&refused, style)),
         ("no-init", session::complaint(&no_init, style)),
         ("explain-restart", key("restart")),

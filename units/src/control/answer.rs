@@ -6,6 +6,7 @@
 //! that an old `initctl` can read the answers of a newer init.
 
 mod blame;
+mod doctor;
 mod event;
 mod graph;
 mod init;
@@ -19,6 +20,7 @@ mod why;
 
 pub use crate::machine::reason::System;
 pub use blame::{Blame, Timing};
+pub use doctor::{Doctor, Finding, Level};
 pub use event::Event;
 pub use graph::{Edge, Graph, Node};
 pub use init::{

@@ -59,6 +59,49 @@ pub fn read(file: &Arc<str>, bytes: &[u8]) -> (Vec<Manifest>, Vec<Diagnostic>) {
     (table.units, table.found)
 }
 
+/// A line as a check of the machine needs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its number, from 1.
+    pub line: u32,
+    /// The first field as written.
+    pub spec: String,
+    /// The path of the file or device that the first field names.
+    pub node: Option<String>,
+    /// The mount point.
+    pub place: String,
+    /// The type of the file system.
+    pub kind: String,
+    /// The last field asks for a check.
+    pub check: bool,
+    /// A boot mounts it.
+    pub at_boot: bool,
+    /// The boot continues without it.
+    pub soft: bool,
+    /// The mount needs the network.
+    pub remote: bool,
+}
+
+/// Returns the readable lines. [`read`] has the diagnostics of the others.
+pub fn entries(bytes: &[u8]) -> Vec<Entry> {
+    let lines = (1u32..).zip(bytes.split(|byte| *byte == b'\n'));
+    let entry = |(number, bytes)| {
+        let line = Line::read(number, bytes).ok()??;
+        Some(Entry {
+            line: number,
+            node: line.node(),
+            check: line.check,
+            at_boot: line.is_at_boot(),
+            soft: line.is_soft(),
+            remote: line.is_remote(),
+            spec: line.spec.text,
+            place: line.place.text,
+            kind: line.kind.text,
+        })
+    };
+    lines.filter_map(entry).collect()
+}
+
 struct Table<'a> {
     file: &'a Arc<str>,
     units: Vec<Manifest>,
