@@ -73,7 +73,7 @@ fn request_is_not_answered_as_done_from_a_stale_snapshot() {
 
 #[test]
 fn given_up_exclusive_unit_starts_again_after_the_next_renewal() {
-    // Longer than the machine keeps the unit without a claim, and shorter than its lease.
+    // Longer than the machine keeps the unit without a renewal, and shorter than its lease.
     let time = Duration::from_millis(7_000);
     let cut = |at| (at, Deed::Cut { machine: 0, requests: true, answers: true, time });
     let deeds = vec![(2_000, put(0, "Exclusive=true\n")), cut(12_100), cut(24_700), cut(36_300)];

@@ -29,8 +29,9 @@ pub fn read(all: &[Value]) -> Result<BTreeSet<MachineId>, String> {
 
 /// Allows `machines` only for a unit that is global before and after the write; otherwise the unit
 /// would stop on the machines that keep the old file. `new` has the file and the desired state of
-/// the request, if that file differs from the stored one. A new file without a desired state is
-/// refused: the request continues a rollout, but another client has replaced the file.
+/// the request, if that file differs from the stored one. A request without a desired state
+/// continues a rollout. If its file differs, another client has replaced the file, and the request
+/// is refused.
 ///
 /// # Errors
 /// The refusal for the client.

@@ -93,7 +93,7 @@ fn vouch(
                 session.client.may_go_back(&old, unit.signature.is_some())?;
             }
             false => {
-                // A unit in another rollout has two files.
+                // In an unfinished rollout a unit has two files, and both must be restorable.
                 for old in std::iter::once(unit.clone()).chain(as_before(unit)) {
                     session.client.may_go_back(&old, session.client.signs.is_some())?;
                 }

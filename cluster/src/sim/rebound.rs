@@ -50,7 +50,8 @@ impl World {
         for ((_, name), rebound) in
             self.book.rebound.iter_mut().filter(|((id, _), _)| *id == one.id)
         {
-            // It saves nothing during a sequence of requests.
+            // fleetd saves nothing while it sends a sequence of requests, so a claim that was
+            // renewed a moment ago may not be saved.
             let in_time = rebound.at + KEPT <= now;
             rebound.heard |= in_time && lease(&snapshot, name) == lease(&self.truth, name);
         }

@@ -1,5 +1,5 @@
 //! Units that keep running, or may run again, although they must stop. Their claim stays. fleetd
-//! gives them up until init has none of them.
+//! repeats the stop until init has none of them.
 
 use crate::fake_init::{FakeInit, Fleetd, soon};
 use cluster::desired::Desired;

@@ -98,8 +98,8 @@ async fn runs(store: &Store, init: &Arc<FakeInit>, time: &PausingClock) -> Fleet
     fleetd
 }
 
-/// A resuming machine has no network, maybe never again. Nothing it could wait for arrives, because
-/// its clock does not move.
+/// A resuming machine may have no network. Its clock is stopped, so no timeout ends a wait: fleetd
+/// must give the units up without waiting for any answer.
 #[test]
 fn machine_paused_beyond_its_lease_first_gives_up_exclusive_units() {
     assert!(

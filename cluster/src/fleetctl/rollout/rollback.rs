@@ -74,8 +74,8 @@ impl Rolling<'_> {
         Ok(further.then_some((older, others)))
     }
 
-    /// Waits until the machines have the older file. The next change of the unit would otherwise
-    /// leave them with the file that they have at that time.
+    /// Waits until all machines but `named` have the older file. The next change restores another
+    /// file on `named`, and every other machine keeps the file that it has by then.
     async fn wait_for_older_file(&mut self, older: &Unit, named: &[String]) -> Result<(), Trouble> {
         let (began, hash, name) = (Instant::now(), hash_of(older), &older.name);
         let mut outage = Outage::default();

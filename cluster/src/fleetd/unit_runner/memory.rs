@@ -132,8 +132,9 @@ impl UnitRunner {
         if self.kept.as_ref().is_none_or(|(_, at)| clock.since(*at) < PAUSE) {
             return;
         }
-        // An unregistered machine acts on no change: its units keep running, also under a restarted
-        // fleetd that gives up exclusive ones.
+        // An unregistered machine acts on no change, so its saved goal stays, too. A restarted
+        // fleetd puts that goal without the exclusive units when it gives them up. A goal of a
+        // newer snapshot would stop other units.
         let (snapshot, lease) = (self.cache.snapshot(), self.machine_lease.borrow().lease);
         if lease.is_some_and(|lease| self.is_in(&snapshot, lease)) {
             self.remember(Recalled::later(&snapshot, &self.me, &self.goal));

@@ -52,8 +52,9 @@ impl UnitRunner {
     }
 
     /// Returns true if init has this file. While the source at init is unknown, returns true if
-    /// init's unit was made from the same kind of file. Otherwise a restart of fleetd or init would
-    /// stop another unit with the same stem.
+    /// init's unit was made from the same kind of file. Otherwise, after a restart of fleetd or
+    /// init, the claim would guard both names of the unit, and [`Self::set`] would leave out
+    /// another unit that has the second name.
     fn init_has(&self, name: &UnitName, wanted: &Wanted) -> bool {
         if let Some(put) = &self.put {
             return agent::is_put(put, name, wanted);

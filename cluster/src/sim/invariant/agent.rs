@@ -195,7 +195,7 @@ fn is_about_to_hear(world: &World, machine: usize, lease: i64, proof: Duration) 
     let ours = world.truth.machines.get(&one.id).is_some_and(|kept| kept.lease == lease);
     let waits = world.plan.ttl / 12 * 98 / 100;
     let lives = fence::life(world.plan.ttl) * 98 / 100;
-    // Two requests are delayed: the machine writes its key before it renews.
+    // Two requests must succeed one after the other: the machine writes its key, and then renews.
     calm && rates.lost + rates.refused + rates.late + rates.init == 0
         && ours
         && is_member(world, machine)

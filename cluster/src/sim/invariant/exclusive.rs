@@ -18,7 +18,8 @@ pub const AFTER_A_LEASE: Duration = Duration::from_millis(STOP + 100);
 /// drift and the way to init.
 const PROVED: u32 = 70;
 
-/// Maximum age of the last leader lease, in intervals plus a constant.
+/// Maximum time until the lease of the last leader has expired: its duration in reconcile
+/// intervals, and the maximum delay of its expiry.
 const UNLED: (u32, Duration) = (5, Duration::from_millis(500));
 
 /// Returns true if the guarantees for exclusive units hold for the machine. Its fleetd has run

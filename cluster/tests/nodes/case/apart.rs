@@ -53,8 +53,9 @@ fn hung(cluster: &mut Cluster) {
     assert_eq!(cluster.read("twice"), "");
 }
 
-/// fleetd hangs within a third of the lease after its last proof, so that init's usual watchdog
-/// would fire after the lease.
+/// fleetd hangs almost a third of the lease after the cut, and so up to two thirds after its last
+/// proof. init's usual watchdog would fire up to a third of the lease later, and the slow stop of
+/// the unit would end after the lease.
 fn hung_apart(cluster: &mut Cluster) {
     for _ in 0..3 {
         put_slow_witness(cluster);

@@ -282,7 +282,7 @@ fn quorum(cluster: &mut Cluster) {
         let (code, _, said) = cluster.node(1).try_fleetctl(&["list-units"]);
         (code != 0 && said.contains("etcd")).then_some(())
     });
-    // A crashing unit is restarted by its own init on either side.
+    // Each init restarts a crashing unit itself, whether the etcd of its machine is paused or not.
     let before = [1, 2, 3].map(|number| {
         let node = cluster.node(number);
         node.signal("hello.service", "KILL");

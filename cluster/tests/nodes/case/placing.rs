@@ -113,7 +113,8 @@ fn replaces(cluster: &mut Cluster) {
     let pair = cluster.when_on_other(1, "replace.1.service", old);
     assert_eq!(cluster.when_on(1, "replace.2.service"), pair);
     let idle = 6 - old - pair;
-    // The less loaded of the two possible machines: the one of the unit that it replaces.
+    // kick.0 may go to `old`, which has one unit, or to `pair`, which has two. It goes to `old` and
+    // displaces the unit there.
     let two = format!("MachineMetadata=number={old}\nMachineMetadata=number={pair}");
     let kick = sleeps_with(&format!("{two}\nReplaces=replace.0.service"));
     cluster.file("kick.0.service", &kick);

@@ -1,5 +1,5 @@
 //! A network of namespaces: one with a bridge, and one per node with a veth. A sleeping process
-//! keeps each namespace, and nothing is in the stand's own.
+//! keeps each namespace. The namespace of the stand itself gets no interface.
 
 use super::program::{Running, call, until};
 use std::fs::File;
