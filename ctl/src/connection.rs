@@ -138,7 +138,8 @@ impl Connection {
         self.send(&line)
     }
 
-    /// Sends a line that is answered at once, whatever was requested before.
+    /// Sends a line that the server answers at once, such as a ping, and returns the answer. The
+    /// timeout of an earlier request does not apply.
     pub(crate) fn greet<T: DeserializeOwned>(&mut self, line: &[u8]) -> Result<T, Error> {
         self.patience(Some(SOON));
         self.send(line)?;

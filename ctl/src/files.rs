@@ -67,8 +67,8 @@ const LINKS: usize = 40;
 pub(crate) struct Rooted<'a>(pub(crate) &'a str);
 
 impl Rooted<'_> {
-    /// Returns the path for the kernel. A link to /dev/null masks a unit although the tree of an
-    /// image has no devices, so that path is this system's own.
+    /// Returns the path for the kernel. A link to /dev/null masks a unit. The tree of an image may
+    /// lack that device, so such a link leads to the /dev/null of the running system.
     fn at(&self, path: &str) -> String {
         let mut left: Vec<String> = parts_from_the_end(path);
         let (mut done, mut links): (Vec<String>, usize) = (Vec::new(), 0);
@@ -143,7 +143,8 @@ impl Files for Disk {
         std::fs::metadata(path).map(|found| stat(&found)).map_err(|error| problem(&error))
     }
 
-    /// A process that waits for a dead server cannot even be interrupted.
+    /// Asks no file system that a network server or another program serves. A process that waits
+    /// for a dead server cannot be interrupted.
     fn stat_outside(&self, path: &str) -> Option<Result<Stat, Problem>> {
         let found = ask(&mounts(), path)?;
         Some(found.map(|found| stat(&found)).map_err(|error| problem(&error)))

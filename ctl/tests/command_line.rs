@@ -343,7 +343,8 @@ fn completions_and_man_page_cover_every_verb() {
     assert!(place.initctl(&["__targets"]).status.success());
 }
 
-/// Returns bash's completions of this line, in which it replaces `word`, with a few targets.
+/// Returns bash's completions of this line. bash replaces `word`. A stand-in for `initctl` lists a
+/// few targets.
 fn offered(place: &Place, line: &str, word: &str) -> Vec<String> {
     let bash = format!(
         "{}

@@ -7,7 +7,7 @@
 //! machine decides whether a *broken unit* is needed.
 //!
 //! The units of sources ([`crate::load::delivered`]) are loaded beside these. [`put`] replaces one
-//! source and reads nothing else, so that edits of an operator take effect only with a reload.
+//! source and reads no other unit files, so that edits of these take effect only with a reload.
 //! [`mod@instances`] likewise changes only the instances of templates.
 
 pub mod command;

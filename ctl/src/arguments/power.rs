@@ -5,7 +5,7 @@ use clap::Args;
 /// `poweroff`, `reboot`, `halt`: now or later.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct PowerAt {
-    /// The options for the confirmation and the force.
+    /// `--yes` and `--force`.
     #[command(flatten)]
     pub(crate) power: Power,
     /// Later: at HH:MM, or in M minutes (+M); logged-in users are warned
@@ -19,7 +19,7 @@ pub(crate) struct PowerAt {
     pub(crate) cancel: bool,
 }
 
-/// The confirmation and the force of a shutdown.
+/// `--yes` and `--force` of a shutdown.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Power {
     /// Do not ask for confirmation
@@ -36,7 +36,7 @@ pub(crate) struct ExitWith {
     /// Exit status of init
     #[arg(default_value_t = 0)]
     pub(crate) code: u8,
-    /// Skips the confirmation.
+    /// `--yes` and `--force`.
     #[command(flatten)]
     pub(crate) power: Power,
 }

@@ -1,5 +1,5 @@
-//! Programs for the boot of a machine that no Debian package has. The units of contrib/debian.d run
-//! them through links to `systemctl`.
+//! Programs that the boot of a machine needs and that no Debian package has. The units of
+//! contrib/debian.d run them through links to `systemctl`.
 
 pub(crate) mod planned_shutdown;
 mod power_button;

@@ -64,7 +64,8 @@ pub(super) fn stopped(
 }
 
 /// Returns the units that stop with this one, as in systemd for PartOf=, Requires=, Requisite=,
-/// BindsTo= and StopPropagatedFrom=. Targets stay: only running units are stopped.
+/// BindsTo= and StopPropagatedFrom=. Leaves out units without a process, such as targets, and units
+/// that are not needed.
 pub(super) fn followers(session: &Session, now: &Status, unit: &str) -> Result<Vec<Name>, Error> {
     let (graph, _) = session.ask_as::<Graph>(Verb::Graph {})?;
     let edges = Edges { graph: &graph, now };

@@ -30,8 +30,9 @@ pub const USER_VENDOR_UNITS: &str = "/usr/lib/groundstate/user-units";
 pub const SYSTEM_RUNTIME: &str = "/run/groundstate";
 
 impl Places {
-    /// The defaults of PID 1 of a machine or container: those of root, whatever its uid. Other
-    /// users can rarely write there, so their logs and state stay in their own directories.
+    /// The defaults of PID 1 of a machine or container: those of root, whatever its uid. A PID 1
+    /// that is not root can rarely write to root's directories of logs and state, so these two stay
+    /// in the directories of its user.
     pub fn of_first(uid: u32, variable: impl Fn(&str) -> Option<String>) -> Places {
         let system = Places::of(0, &variable);
         if uid == 0 {

@@ -78,8 +78,8 @@ pub trait Files {
         None
     }
 
-    /// Calls `work`, which reads and interprets the unit file `what`. Returns the reason if it was
-    /// not called: the caller leaves this file out because an earlier load did not get past it.
+    /// Calls `work`, which reads and interprets the unit file `what`. An implementation may leave
+    /// out a file at which an earlier load stopped. It then returns the reason without a call.
     fn work_on(&self, _what: &str, work: &mut dyn FnMut()) -> Option<String> {
         work();
         None

@@ -14,8 +14,8 @@ use std::sync::Arc;
 pub struct Trust {
     /// The user of init; root is trusted too.
     pub uid: u32,
-    /// Refuse files that other users can write. Otherwise only warn, as `initctl check` does, and
-    /// containers whose files were made under other ids.
+    /// Refuse files that other users can write. Otherwise only warn. `initctl check DIR` only
+    /// warns, and so does init in a container: its files may have been made under other ids.
     pub strict: bool,
 }
 

@@ -25,7 +25,7 @@ pub struct Options {
     pub sources: Option<String>,
     /// Single files, instead of directories.
     pub only: Option<Vec<String>>,
-    /// A unit beside those of files.
+    /// The unit of `init -- CMD`. It is the only unit, because init then sets `only` to no files.
     pub command: Option<Command>,
     /// The path of passwd(5).
     pub passwd: String,

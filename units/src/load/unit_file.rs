@@ -79,7 +79,7 @@ pub(crate) fn read_still(
     Err(Box::new(Diagnostic::of_file(Severity::Error, "unstable", path, message)))
 }
 
-/// The code of a diagnostic about a file that the caller leaves out.
+/// The code of a diagnostic about a file that [`Files::work_on`] leaves out.
 pub(crate) const LEFT_OUT: &str = "left-out";
 
 /// Reads and interprets one file. `drop_ins` returns the files to lay over a unit.
@@ -103,7 +103,7 @@ pub(crate) fn load(
     })
 }
 
-/// The diagnostic of a file that the caller leaves out.
+/// The diagnostic of a file that [`Files::work_on`] leaves out.
 pub(crate) fn left_out(path: &str, why: Option<String>) -> Diagnostic {
     let why = why.unwrap_or_else(|| "it was not read".to_string());
     Diagnostic::of_file(Severity::Error, LEFT_OUT, path, format!("this file is left out: {why}"))

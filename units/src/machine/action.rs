@@ -62,9 +62,9 @@ pub enum Action {
 pub enum StopReason {
     /// No unit needs it.
     NotNeeded,
-    /// The unit's definition changed.
+    /// The unit's definition changed, or is broken now.
     Changed,
-    /// The operator asked for a restart, or a unit it restarts with stopped.
+    /// The operator asked for a restart, or a unit with which it restarts was told to stop.
     RestartAsked,
     /// The provider of this depends-on target left active.
     Lost(Name),

@@ -1,5 +1,6 @@
 //! Replaces the generation, or applies a new policy to the same one, in one step. First it records
-//! the promises of the old graph to each up run. Then it carries every unit over by name.
+//! the stop order, the held targets and the conflicts that the old graph gave to each up run. Then
+//! it carries every unit over by name.
 
 use super::Machine;
 use super::cell::Cell;

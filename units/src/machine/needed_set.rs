@@ -121,8 +121,8 @@ impl NeededSet {
             { provides }.any(|target| graph.provider(*target).unit() == Some(*unit))
         };
         let unfinished = generation.unit_ids().filter(|unit| stands(*unit, Occasion::Unfinished));
-        // Unfinished runs come last: a unit that another root needs too counts for that root, as
-        // before its run started.
+        // Unfinished runs come last. So a unit that another root needs too counts for that root, as
+        // it would without the run.
         let mut unfinished = unfinished.filter(is_provider);
         loop {
             let (unit, at_end) = match late.pop_first() {

@@ -1,5 +1,6 @@
-//! A run in the machine: the definition it was started with, the promises to it, and the decisions
-//! about it. [`super::phase`] has its phase; only init knows its processes.
+//! A run in the machine: the definition it was started with, the stop order and targets that it
+//! keeps from an earlier graph, and the decisions about it. [`super::phase`] has its phase; only
+//! init knows its processes.
 
 use crate::machine::event::RunId;
 use crate::spec::{Kind, Live, Readiness};

@@ -23,7 +23,8 @@ const SLOT: Duration = Duration::from_secs(60);
 
 impl Machine {
     /// Settles the machine. Each unit is told to stop at most once per run and started at most once
-    /// per idle phase, so the loop ends. The bound only contains a bug.
+    /// per idle phase, so the loop ends. The bound only limits the effect of a
+    /// bug.
     pub(super) fn settle(&mut self, now: Time, out: &mut Vec<Action>) {
         let mut bound = self.cells.len().saturating_mul(8).saturating_add(64);
         // Sweeps in the order of names. A unit that becomes free behind the cursor waits for the

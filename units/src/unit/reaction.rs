@@ -1,5 +1,6 @@
-//! Reactions to the keys that reach PID 1: settings of `init.yaml` (their texts are in
-//! [`crate::unit::settings_file`]). Init maps signals to keys.
+//! Reactions to keys of the keyboard and to the power key. `init.yaml` sets them;
+//! [`crate::unit::settings_file`] has the texts of these settings. PID 1 gets a signal for each
+//! key, and init maps the signal to the key.
 
 use crate::text::name::Name;
 use serde::{Deserialize, Serialize};

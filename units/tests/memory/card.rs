@@ -1,5 +1,5 @@
-//! The example units of the design card. Also loads a generation from one file, and returns its
-//! diagnostics and units.
+//! The example units of the design card (see `units/README.md`). Also loads a generation from one
+//! file, and returns its diagnostics and units.
 
 use super::{Memory, told};
 use groundstate_units::spec::Run;

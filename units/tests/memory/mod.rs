@@ -117,7 +117,7 @@ impl Memory {
             Look::Half(text) => (text, &text[..text.len() / 2]),
             Look::Gone => return Some(Err(Problem::Missing)),
         };
-        // The time is that of the first access in a row with the same text.
+        // The modification time is the number of the access since which the text is the same.
         let same = |look: &Look| matches!(look, Look::Is(it) | Look::Half(it) if *it == text);
         let since = looks[..now].iter().rposition(|look| !same(look)).map_or(0, |at| at + 1);
         let mut stat = self.files[path].stat;

@@ -54,8 +54,8 @@ pub(super) struct Facts<'a> {
     required: BTreeSet<UnitId>,
     /// The readable lines of fstab.
     pub(super) fstab: Vec<Entry>,
-    /// Init mounts file systems and starts devices. False for a container, and for a boot set of
-    /// which nothing is known.
+    /// The `import-dirs` have fstab, so init mounts file systems and starts devices. False for a
+    /// container.
     pub(super) is_machine: bool,
     /// The tree belongs to a container.
     pub(super) is_container: bool,

@@ -75,7 +75,8 @@ fn place(entry: &Entry) -> String {
     format!("{FSTAB}:{}", entry.line)
 }
 
-/// A boot waits for the devices of these lines only.
+/// Checks a device that a boot waits for: that of a line which is mounted at boot without the
+/// network.
 fn device(facts: &Facts<'_>, entry: &Entry) -> Option<Finding> {
     let path = entry.node.as_ref().filter(|_| entry.at_boot && !entry.remote)?;
     let in_dev = path.starts_with("/dev/");

@@ -165,8 +165,8 @@ pub fn is_own(name: &str) -> bool {
         || matches!(name, "udev.service" | "procps.service" | "x11-common.service")
 }
 
-/// Targets that pull in units installed into them if no unit here provides them; the boot's goal
-/// then pulls them in.
+/// Targets whose stand-in the boot's goal pulls in. A target gets a stand-in if no unit here
+/// provides it. The stand-in pulls in the units that are installed into the target.
 pub const GATHERING: [&str; 9] = [
     "basic.target",
     "getty.target",

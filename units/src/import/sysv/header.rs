@@ -1,6 +1,7 @@
 //! Reads the header comments of a script into a list of lines with their places. These are the
-//! block `INIT INFO`, and Red Hat's comments at the top of the file. This module interprets and
-//! loses nothing. It accepts any bytes; invalid UTF-8 is shown with replacement characters.
+//! block `INIT INFO`, and Red Hat's comments at the top of the file. This module does not
+//! interpret the lines and drops none. It accepts any bytes; invalid UTF-8 is shown with
+//! replacement characters.
 
 use super::table::{self, Word};
 use crate::limit;
