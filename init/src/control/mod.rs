@@ -78,7 +78,7 @@ pub(crate) struct Control {
     /// True if connections may be waiting. Always true in a new image.
     #[serde(skip)]
     ready: bool,
-    /// True until accept has reported twice that no connection waits.
+    /// True until accept has reported that no connection waits. A second report clears `ready`.
     #[serde(skip)]
     doubts: bool,
     /// Released when no descriptor is left, so that root can still connect, one client at a time.
@@ -400,7 +400,7 @@ pub(crate) fn failed(id: u64, failure: Failure) -> Vec<u8> {
     line(&Line::<()>::error(id, failure))
 }
 
-#[allow(clippy::unnecessary_wraps, reason = "the last word of most verbs")]
+#[allow(clippy::unnecessary_wraps, reason = "handlers of verbs end with it")]
 pub(crate) fn now(answer: impl Serialize + 'static) -> Answered {
     Ok(Some(Box::new(move |id| line(&Line::ok(id, answer)))))
 }
@@ -409,7 +409,7 @@ pub(crate) fn refused(refusal: Refusal) -> Failure {
     Failure::new(&refusal.kind, refusal.message, refusal.hint)
 }
 
-/// A line of the event log. `facts` need no processes here.
+/// A line of the event log. `main_pids` of `facts` may be empty.
 pub(crate) fn event(seq: u64, entry: &Entry, facts: &Facts) -> Shown {
     let (event, unit, change) = match &entry.said {
         Said::Own(event) => (event.as_ref(), None, None),

@@ -173,8 +173,8 @@ impl Foreign {
         all
     }
 
-    /// Marks it as kept for a unit. A kept socket is closed directly: its address must be free when
-    /// the unit has ended, and the unit has read its queue.
+    /// Marks it as kept for a unit. Init closes a kept socket directly, because its address must be
+    /// free when the unit has ended. This does not block: the unit has read the socket's messages.
     pub(crate) fn kept(mut self) -> Foreign {
         self.is_kept = true;
         self

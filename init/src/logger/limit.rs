@@ -75,8 +75,8 @@ pub(crate) const SYSLOG_RECORD: usize = 2048;
 /// When it exits, the logger waits for pending writes until nothing has moved for this long. PID 1
 /// limits the total time.
 pub(crate) const LAST_WRITES: Duration = Duration::from_secs(2);
-/// Open pipes of one unit's ended runs; beyond that, the oldest are closed. Init checks this after
-/// as many new pipes.
+/// Open pipes of one unit's ended runs; beyond that, the oldest are closed. Init checks all units
+/// whenever it has made this number of pipes.
 pub(crate) const PIPES_OF_A_UNIT: usize = 64;
 
 /// Connections to `log.sock`.

@@ -67,8 +67,8 @@ pub(crate) struct Tracker {
     /// Pids that were just reaped: a process with such a pid now is a new one.
     #[serde(skip)]
     pub(super) reaped: BTreeSet<i32>,
-    /// Without cgroups: killed runs, whose new processes are killed too as long as processes of
-    /// them exit.
+    /// Without cgroups: killed runs. At each exit of one of their processes, init kills them again,
+    /// because they may have forked.
     #[serde(skip)]
     pub(super) killed: BTreeSet<RunId>,
     #[serde(skip)]

@@ -74,7 +74,7 @@ impl Head<'_> {
     }
 }
 
-/// Small values that init uses as their record holds them.
+/// Small values. This type is also the form of their record.
 #[apply(_ => #[serde(default, skip_serializing_if = "is_default")])]
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Basics {
@@ -135,7 +135,7 @@ pub(crate) struct Pending {
     pub(crate) kept: u64,
 }
 
-/// The components that are used as their records hold them.
+/// The components whose own types are the forms of their records.
 #[derive(Default)]
 pub(crate) struct Components {
     pub(crate) head: Head<'static>,

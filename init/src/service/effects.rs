@@ -38,7 +38,8 @@ pub(crate) struct Effects {
     /// True after children of a crashed image were adopted: no pipe reports their exec.
     #[serde(skip_serializing_if = "is_default")]
     pub(crate) has_adopted: bool,
-    /// True while init may reap a process of a run that the committed state does not name.
+    /// True after a start until the next commit: the committed state does not name the started
+    /// process. Init commits before it reaps another process.
     #[serde(skip)]
     pub(crate) is_ahead: bool,
 }

@@ -68,8 +68,9 @@ fn accept_with(socket: BorrowedFd<'_>, flags: i32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The name of a unix socket. Returns `None` for other sockets and for a 108-byte path: the kernel
-/// reports a length beyond its buffer, to which `getsockname::<UnixAddr>` would write.
+/// The name of a unix socket. Returns `None` for other sockets and for a 108-byte path. For that
+/// path the kernel reports a length greater than the size of an address. `getsockname::<UnixAddr>`
+/// would copy that many bytes and write beyond its own address.
 pub(crate) fn unix_name(socket: impl AsFd) -> Option<UnixAddr> {
     let name = getsockname::<SockaddrStorage>(socket.as_fd().as_raw_fd()).ok()?;
     name.as_unix_addr().copied()

@@ -44,7 +44,7 @@ pub(super) struct Aimed {
     path: PathBuf,
     /// Its last seen state; `None` if it did not exist.
     print: Option<Print>,
-    /// The earliest time of that state.
+    /// The time just before that state was read.
     printed: Time,
     /// Its state from before the order to look, until it is compared with the present one.
     older: Option<Option<Print>>,
@@ -175,7 +175,7 @@ impl Aimed {
         let at = clock::now();
         let now = Print::of(&self.path);
         let before = std::mem::replace(&mut self.print, now);
-        // A state recorded before `since` may also have been changed before it.
+        // If the last look was before `since`, the change may have come before `since` too.
         let is_first = std::mem::replace(&mut self.printed, at) < since;
         if is_first {
             self.older.get_or_insert(before);
@@ -391,7 +391,8 @@ mod tests {
                 fs::write(&path, "").unwrap();
                 let mut aimed = Aimed::new(Look::Changed, path.display().to_string());
                 change();
-                // As if it had been checked long before the end, and the end had been long ago.
+                // As if the activated unit had exited long after the change or, with `is_after`,
+                // long before it. The first look at the path was before the exit.
                 let since = clock::now().after(LONG);
                 let (mut late, mut later) = (since, since.after(LONG));
                 if is_after {

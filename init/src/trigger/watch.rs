@@ -57,7 +57,7 @@ impl Watched {
         }
     }
 
-    /// Makes init send the order to look again.
+    /// Makes init send [`Order::Look`](super::message::Order::Look) once more.
     pub(super) fn look_again(&mut self) {
         if let Aim::Paths(_, looking) = &mut self.aim {
             *looking = false;

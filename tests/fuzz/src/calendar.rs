@@ -3,7 +3,8 @@
 //! - The normal form of a calendar expression is read back unchanged.
 //! - The next time is later and matches the expression. No match is skipped: a query just before it
 //!   gives the same.
-//! - In a time zone of a file or a rule, a second with a local time is found again from it.
+//! - In a time zone from a file or a rule, the conversion of a second to local time and back finds
+//!   that second.
 //!
 //! The first eight bytes are the start time; a NUL ends the expression, and a zone follows. If the
 //! expression would start with a byte above 127, bytes choose its parts.
@@ -55,7 +56,7 @@ fn composed(bytes: &[u8]) -> String {
     format!("{days}{year}-{month}{day} {hour}:{minute}:{second}{fraction}{zone}")
 }
 
-/// Where steps lead down from the last value: `is_down`.
+/// A field of the expression. With `is_down`, steps lead down from the last value.
 fn field(from: &mut Composed<'_>, is_odd: bool, range: (u32, u32), is_down: bool) -> String {
     let mut up_to = |most: u32| u32::from(from.byte()) % (most + 1);
     let (least, most) = range;

@@ -129,8 +129,8 @@ fn run(stored: &[u8]) -> Option<Run> {
     Some(run)
 }
 
-/// Lines that are plain assignments without any knowledge of the shell, up to the first that may be
-/// more than that.
+/// The numbers of lines that are certainly assignments, whatever the syntax of the shell. Stops at
+/// the first line that may be anything else.
 fn plain_assignments(script: &[u8]) -> BTreeSet<u32> {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_=/.-:+%".contains(byte);
     let is_plain = |line: &&[u8]| line.iter().all(plain) && !WORDS_OF_THE_SHELL.contains(line);
@@ -145,7 +145,8 @@ fn plain_assignments(script: &[u8]) -> BTreeSet<u32> {
     ones.map(|(_, number)| number).collect()
 }
 
-/// After these words no line is certainly an assignment at the top, or lines are no longer read.
+/// Words of compound commands. After one of them, an assignment is perhaps not at the top level, or
+/// the importer reads no further lines.
 const WORDS_OF_THE_SHELL: [&[u8]; 12] = [
     b"if", b"then", b"else", b"elif", b"fi", b"while", b"until", b"for", b"do", b"done", b"case",
     b"esac",

@@ -27,7 +27,7 @@ pub fn parcel(bytes: &[u8]) -> Option<bool> {
 /// gives the same.
 pub(crate) fn packed_again(delivery: LoadResult) -> bool {
     let taken = delivery.generation.clone();
-    // The files are packed when the delivery is taken.
+    // `unwrap` has packed the records of the files; the loader sends them unpacked.
     let delivery = LoadResult { generation: taken.unpacked(), ..delivery };
     let again = unwrap(wrapped(&delivery)).expect("what was taken is taken again");
     assert_eq!(again.generation, taken);

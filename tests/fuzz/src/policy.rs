@@ -16,7 +16,7 @@ pub fn policy(bytes: &[u8]) -> Option<Policy> {
     let (base, base_is_fine) = one(bytes.get(..at)?);
     let (over, over_is_fine) = one(bytes.get(at + 1..).unwrap_or_default());
     let both = base.overlaid(&over);
-    // A file that enables and disables the same name takes nothing back.
+    // A faulty file may enable and disable the same name, and the merge may keep both.
     if base_is_fine && over_is_fine {
         assert!(both.enable.is_disjoint(&both.disable), "{both:?}");
         assert_eq!(back(&both), both);

@@ -43,9 +43,9 @@ macro_rules! target {
     };
 }
 
-/// For a target that composes its input after a byte above 127 at this position: one of four
-/// changes to an input makes it such a one. Almost no raw bytes pass a parser, and without this the
-/// fuzzer would keep to raw bytes.
+/// For a target that composes its input if the byte at this position is above 127. The fuzzer makes
+/// that byte so in one of four mutated inputs. Otherwise it would keep to raw bytes, almost none of
+/// which pass a parser.
 #[macro_export]
 macro_rules! composes_behind {
     ($place:expr) => {

@@ -67,7 +67,8 @@ fn read(bodies: &[Vec<u8>]) -> Result<Parts, String> {
     Parts::read(&store)
 }
 
-/// All fields without which no record can be read. A record skips those of the others.
+/// The required fields of all kinds of records. The decoder of a kind ignores the fields of the
+/// other kinds.
 #[derive(Serialize)]
 struct Least {
     generation: u32,

@@ -219,8 +219,7 @@ fn every_record(value: &[u8]) {
 fn comes_back<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &[u8]) {
     let Ok(record) = record::decode::<T>(value) else { return };
     let written = record::encode(&record);
-    // A byte may be written as `
-    // `, and the value may have grown too large.
+    // An escape such as `\n` takes more than a byte, so the written value may be too large.
     let again = record::decode::<T>(&written);
     assert!(written.len() > LARGEST || again.as_ref() == Ok(&record), "{record:?}: {again:?}");
 }

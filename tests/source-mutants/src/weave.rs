@@ -184,7 +184,7 @@ struct Loom<'a> {
 }
 
 impl Loom<'_> {
-    /// A piece of the text with its mutants, as far as it comes after the site before `from`.
+    /// Writes a piece of the text and weaves in its sites whose index is at least `from`.
     fn cloth(&mut self, piece: Range<usize>, from: usize) {
         let sites = self.sites;
         let mut at = piece.start;

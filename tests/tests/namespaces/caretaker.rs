@@ -1,5 +1,6 @@
-//! An init that cannot restore its state after a crash becomes a caretaker: services keep running, children
-//! are reaped, and a signal still ends everything. Crashes that init recovers from are in [`super::crash`].
+//! An init that cannot restore its state after a crash becomes a caretaker: services keep running,
+//! children are reaped, and a signal still ends everything. Crashes that init recovers from are in
+//! [`super::crash`].
 
 use super::crash::starts;
 use super::saved_state::{is_steady, memories_at_rest};

@@ -117,7 +117,8 @@ fn root_is_served_before_clients_with_expensive_requests() {
     init.finish();
 }
 
-/// Covers the limits of all unread answers and the memory to make one answer.
+/// Checks the peak memory. The bound covers the limits of all unread answers and the memory to make
+/// one answer.
 fn took_little_memory(init: &Init) {
     let most = init.process().status("VmHWM").expect("the process exists");
     let most: usize = most.trim_end_matches(" kB").trim().parse().expect("a number");

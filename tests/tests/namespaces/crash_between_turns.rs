@@ -218,7 +218,8 @@ fn process_left_by_exec_stop_post_is_waited_for_after_a_crash() {
     }
 }
 
-/// The restart that follows from the observation comes during the restore or after it.
+/// In the first round init sees the exit while it restores its state, in the second round later.
+/// Each time it restarts the unit.
 #[test]
 fn exit_observed_after_a_crash_is_remembered_after_the_next_crash() {
     for wrapper in BOTH {

@@ -89,7 +89,7 @@ fn unit_is_started_restarted_and_stopped_completely_with_each_kind_of_cgroups() 
         init.tell("set-target", &json!({"targets": ["web"]}));
         init.when("it is down", |s| s.main_pid("hydra").is_none());
         until("no process of it is left", || init.processes_of("hydra").is_empty().then_some(()));
-        // The mount point of the options is in the sandbox.
+        // `options` is dropped first, because it mounts in the sandbox.
         let left = init.finish_and_keep();
         drop(options);
         drop(left);
@@ -124,7 +124,7 @@ fn limit_without_its_controller_fails_only_the_unit_that_sets_it() {
         assert_eq!(told, (&json!("exec"), &json!("cgroup setting")), "{tracking}: {reason}");
         assert_eq!(init.sandbox.read("ran"), "", "it did not run without the limit");
         init.when_state("web", "running");
-        // The mount point of the options is in the sandbox.
+        // `options` is dropped first, because it mounts in the sandbox.
         let left = init.finish_and_keep();
         drop(options);
         drop(left);

@@ -111,7 +111,7 @@ fn messages_of_foreign_processes_in_the_same_namespace_are_refused_and_counted()
         "EXTEND_TIMEOUT_USEC=1",
         "FDSTOREREMOVE=1\\nFDNAME=stored",
         "READY=1\\nSTATUS=forged",
-        // Messages that no unit could send either.
+        // Malformed messages, which would change nothing even if the unit itself sent them.
         "",
         "x",
         "=",
@@ -183,8 +183,8 @@ fn kernel_thread_is_refused_as_main_process() {
     if !nix::unistd::geteuid().is_root() {
         return groundstate_tests::not_run!("this needs root");
     }
-    // Kernel threads are visible only in the initial pid namespace: their parent is kthreadd, and
-    // they have no memory.
+    // The parent of a kernel thread is kthreadd (process 2), and the thread has no memory. It is
+    // visible only in the initial pid namespace.
     let is_thread = |p: &Process| p.stat_field(1) == Some(2) && p.status("VmSize").is_none();
     let Some(thread) = Process::all().into_iter().find(is_thread) else {
         return groundstate_tests::not_run!("no kernel thread is seen from here");

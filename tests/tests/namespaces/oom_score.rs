@@ -107,7 +107,7 @@ fn files() -> Sandbox {
     files.unit("thinks", "restart-delay: 1ms\nenv-file: DIR/env\nexec-start: DAEMON");
     files.put("env", "A=b\n");
     files.unit("meek", "restart-delay: 1ms\noom-score-adjust: 700\nnice: 7\nexec-start: DAEMON");
-    // Each by a process that the command forks.
+    // Each command records the score of a process that it forks.
     let says = |line: &str| {
         let rest = match line {
             "exec-start" => "; exec sleep 1000",

@@ -10,8 +10,8 @@ use groundstate_tests::sandbox::Sandbox;
 use serde_json::json;
 use std::process::Command;
 
-/// Starts init with attributes that no service may inherit; `$0` records the limits that services
-/// do get.
+/// Starts init with attributes that no service may inherit. The file `$0` gets the limits, which
+/// services do inherit.
 const UNCLEAN: &str = "trap '' HUP QUIT PIPE TTIN TTOU URG; umask 077; cd /tmp; ulimit -c 0; ulimit -S -n 512; \
                        exec 7</dev/null 8>&1; cat /proc/self/limits >\"$0\"; exec \"$@\"";
 

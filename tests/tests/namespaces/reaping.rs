@@ -100,8 +100,8 @@ fn many_orphans_that_die_while_init_is_stopped_are_reaped_at_once() {
     init.finish();
 }
 
-/// Checks that init reaps orphans, which are its dead children after `done`. It reaps them within a
-/// second and logs no event, because they belong to no unit.
+/// Calls `done`, after which the orphans are dead children of init. Checks that init reaps them
+/// within a second, and logs no event, because they belong to no unit.
 fn are_reaped(init: &Init, orphans: &[Process], done: impl Fn()) {
     let seq = || init.tell("ping", &json!({}))["seq"].clone();
     let (before, last) = (init.status(), seq());

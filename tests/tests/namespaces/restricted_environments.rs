@@ -300,7 +300,7 @@ fn each_refused_newer_system_call_has_a_fallback() {
     for call in ["pidfd_open", "clone3", "statx"] {
         let files = of_plain_programs();
         let trace = files.at("strace");
-        // A kernel without this call has no io_uring either, and init does not ask for it.
+        // A kernel without this call has no io_uring either. strace shows whether init tries it.
         let (calls, inject) =
             (format!("trace={call},io_uring_setup"), format!("inject={call}:error=ENOSYS"));
         let wrapper = ["strace", "-f", "-qq", "-o", &trace];

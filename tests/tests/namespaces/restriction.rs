@@ -334,8 +334,8 @@ fn child_that_cannot_get_the_attributes_of_its_unit_is_never_executed() {
     let (_, lines) = begin_all(&init, "recorded", &[]);
     let (of, own) = calls(&lines, init.process().0);
     assert!(of.len() == ASKED.len() && all.iter().all(|unit| ran(&init, unit)), "{of:?}");
-    // A failure in init itself says nothing about its children; init needs none of the calls listed
-    // in STEPS.
+    // The test leaves out calls that init makes too, because their failure would hit init. It keeps
+    // those in STEPS, which init does not need.
     let named = |call: &str| STEPS.iter().any(|(name, _)| *name == call);
     let is_weighty = |call: &&String| {
         named(call) || !own.contains(*call) && !OF_NO_WEIGHT.contains(&call.as_str())

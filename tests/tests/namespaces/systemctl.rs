@@ -120,7 +120,7 @@ fn start_stops_conflicting_units() {
     let (said, code) = systemctl(&init, &["start", "web"]);
     assert_eq!(code, 0, "{said}");
     assert_eq!(systemctl(&init, &["is-active", "other", "web"]).0, "inactive\nactive");
-    // A unit that is pulled in has a rival.
+    // `outer` pulls in `other`, which conflicts with `web`.
     assert_eq!(systemctl(&init, &["start", "outer"]).1, 0);
     assert_eq!(
         systemctl(&init, &["is-active", "outer", "other", "web"]).0,

@@ -89,7 +89,8 @@ impl Init {
     ) {
         let Some(running) = self.runs.get(run) else { return };
         let (name, key) = (running.name.clone(), part.key());
-        // A stop may have killed it.
+        // In a shutdown, the stop may have killed the command before its exec. Init does not log
+        // that.
         let is_sole = self.paths.command.is_some() && !self.ending.is_under_way();
         if matches!(part, CommandKind::Reload(_)) || is_sole {
             self.say(Level::Warning, format_args!("{name}: {key}: {failure}"));

@@ -31,7 +31,7 @@ impl Init {
             let name = self.runs.get(run).map_or(0, |running| unit(running.name.as_str()));
             let before = inbox::about(name);
             let mut effects = Vec::new();
-            #[expect(clippy::wildcard_enum_match_arm, reason = "they waited behind these")]
+            #[expect(clippy::wildcard_enum_match_arm, reason = "the others were only queued")]
             match effect {
                 Effect::Spawn(part) if serial > 0 => {
                     self.pending.effects.is_ahead = true;

@@ -453,7 +453,7 @@ impl Init {
 }
 
 /// The outcome, as far as the reason of a failure tells it.
-#[expect(clippy::wildcard_enum_match_arm, reason = "the others are init's, before or after a run")]
+#[expect(clippy::wildcard_enum_match_arm, reason = "the others come from init, not from a process")]
 fn outcome_of(reason: &Reason) -> Outcome {
     let (result, exit) = match reason {
         Reason::Exit(exit) => (result_of(*exit), Some(*exit)),

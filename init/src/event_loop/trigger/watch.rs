@@ -18,7 +18,7 @@ use groundstate_units::trigger::timer::{Due, History, micros};
 impl Init {
     pub(crate) fn keep_timer(&mut self, unit: &Name, run: RunId, mut timer: Timer) {
         if self.mode == Mode::Container {
-            // The machine was booted long before the container.
+            // `timer-boot` counts from the start of init. The machine was booted long before that.
             timer.startup.append(&mut timer.boot);
         }
         let machine = &self.machine;

@@ -583,7 +583,7 @@ mod rounds_tests {
         let is_last = last.clone();
         let read = move || {
             looks.set(looks.get() + 1);
-            // Its child is awaited by then.
+            // By then, the last `go_on` below waits for the child of `slow`.
             if last.get().is_some_and(|start: Instant| start.elapsed() > SHORT * 2) {
                 last.take();
                 // Both ends, so that no open blocks.
