@@ -93,7 +93,9 @@ mod tests {
             .map(|record| record.bytes("6.1.0-test", Duration::from_secs(1_700_000_000)));
         fs::write(&file, records.concat()).unwrap();
         let run = |program: &str, words: &[&str]| {
-            let output = Command::new(program).args(words).arg(&file).env("TZ", "UTC").output();
+            let mut command = Command::new(program);
+            command.args(words).arg(&file).env("TZ", "UTC").env("LC_ALL", "C.UTF-8");
+            let output = command.output();
             String::from_utf8(output.unwrap().stdout).unwrap()
         };
         let who = run("who", &["-b"]);

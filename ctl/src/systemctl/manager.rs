@@ -259,9 +259,9 @@ pub(super) fn power(asked: &Asked) -> Outcome {
     };
     match asked.when.as_deref() {
         None | Some("" | "now") => {}
-        Some("cancel") => return Ok(not_done(asked, "no shutdown is scheduled")),
+        Some("cancel") => return Ok(not_done(asked, "`shutdown -c` cancels a planned shutdown")),
         Some(when) => {
-            let why = format!("init schedules no shutdown, and cannot wait until {when}");
+            let why = format!("`shutdown +5` or `shutdown 23:00` plans one; {when} is ignored");
             return Ok(not_done(asked, &why));
         }
     }

@@ -28,7 +28,7 @@ fn systemctl_refuses_what_init_cannot_do_and_says_why() {
         (&["import-environment"], "Environment="),
         (&["set-property", "web", "CPUWeight=5"], "systemctl edit"),
         (&["freeze", "web"], "init does not freeze units"),
-        (&["poweroff", "--when=+1h"], "init schedules no shutdown"),
+        (&["poweroff", "--when=+1h"], "`shutdown +5`"),
         (&["reboot", "bootloader"], "init passes no argument"),
         (&["reboot", "--firmware-setup"], "EFI"),
         (&["exit", "many"], "not an exit code"),
