@@ -387,7 +387,7 @@ fn permission_table_in_security_md_matches_the_answers() {
     columns.push(refusals(&other, &UNPRIVILEGED.map(str::to_owned)));
     assert_eq!(other.ended().code(), Some(0));
     until("a supervisor that exits at once leaves no process", || (!web.is_alive()).then_some(()));
-    let mut text = "| verb | any uid | root of another user namespace | a source's uid, its source | root | the user init runs as |\n|---|---|---|---|---|---|\n".to_owned();
+    let mut text = "| verb | any uid | root of another user namespace | the owner of a source, for that source | root | the user init runs as |\n|---|---|---|---|---|---|\n".to_owned();
     for (verb, role) in TABLE {
         let cells: Vec<&str> = columns
             .iter()
