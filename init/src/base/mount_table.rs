@@ -90,6 +90,12 @@ pub(crate) fn unescape(text: &[u8]) -> OsString {
 }
 
 impl Mount<'_> {
+    /// The root of a chroot(2) that is no mount point: the table has no line for it.
+    fn unlisted_root() -> Mount<'static> {
+        let at = OsString::from("/");
+        Mount { id: "", parent: "", device: "0:0", at, kind: "", is_read_only: false }
+    }
+
     /// Returns true if the kernel itself serves the mount.
     pub(crate) fn is_local(&self) -> bool {
         !SERVED_ELSEWHERE.iter().any(|elsewhere| self.kind.starts_with(elsewhere))
@@ -227,11 +233,16 @@ fn open_in(
     if !way.all(|mount| mount.may_access() || is_fit(&mount)) {
         return Err(Errno::EXDEV);
     }
-    let Some(mount) = mount_of(table, path).filter(is_fit) else { return Err(Errno::EXDEV) };
+    let listed = mount_of(table, path);
+    let is_listed = listed.is_some();
+    let mount = listed.unwrap_or_else(Mount::unlisted_root);
+    if !is_fit(&mount) {
+        return Err(Errno::EXDEV);
+    }
     let how = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let anchor = open(mount.at.as_os_str(), how, Mode::empty())?;
     // Another file system may have been mounted there meanwhile.
-    if mount_under(anchor.as_fd()).as_deref() != Some(mount.id) {
+    if is_listed && mount_under(anchor.as_fd()).as_deref() != Some(mount.id) {
         return Err(Errno::EXDEV);
     }
     let below = mount.below(path).filter(|rest| !rest.is_empty()).unwrap_or(".");
@@ -373,6 +384,11 @@ mod tests {
         assert!(has_remote_mount_below(text.as_bytes(), "/"));
         assert_eq!(asked(text.as_bytes(), "/proc/self/stat"), Err(Errno::EXDEV));
         assert_eq!(asked(text.as_bytes(), "/"), Ok(()));
+        // The root of a chroot is no mount point.
+        let unlisted = b"22 1 0:1 / /proc rw - proc x rw\n";
+        assert_eq!(open_in(unlisted, "/etc", OFlag::O_PATH, Mount::is_local).map(drop), Ok(()));
+        let in_memory = open_in(unlisted, "/etc", OFlag::O_PATH, Mount::is_memory);
+        assert_eq!(in_memory.map(drop), Err(Errno::EXDEV));
         assert!(!has_remote_mount_below(b"22 1 0:1 / / rw - virtiofs x rw\n", "/"));
         assert!(has_remote_mount_below(b"22 1 0:1 / /net rw - autofs x rw\n", "/"));
     }
