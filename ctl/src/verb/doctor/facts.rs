@@ -119,10 +119,13 @@ impl Facts<'_> {
 
     /// Returns true if the program is installed.
     pub(super) fn has_program(&self, name: &str) -> bool {
-        PATH.iter().any(|directory| {
-            let found = self.files.stat(&format!("{directory}/{name}"));
-            found.is_ok_and(|stat| stat.kind == FileKind::Regular && stat.mode & 0o111 != 0)
-        })
+        PATH.iter().any(|directory| self.is_executable(&format!("{directory}/{name}")))
+    }
+
+    /// Returns true for a file that can be executed.
+    pub(super) fn is_executable(&self, path: &str) -> bool {
+        let found = self.files.stat(path);
+        found.is_ok_and(|stat| stat.kind == FileKind::Regular && stat.mode & 0o111 != 0)
     }
 
     /// Returns the text of a file; empty if it cannot be read.

@@ -277,6 +277,38 @@ fn missing_services_and_services_of_systemd_are_named() {
 }
 
 #[test]
+fn generators_of_packages_are_named_until_units_replace_them() {
+    let tree = Tree::good();
+    let directory = "/usr/lib/systemd/system-generators";
+    for name in ["systemd-sysv-generator", "postgresql-generator", "netplan", "zram-generator"] {
+        tree.program(&format!("{directory}/{name}"));
+    }
+    tree.put(&format!("{directory}/README"), "");
+    tree.program("/lib/systemd/system-generators/zram-generator");
+    tree.program("/usr/lib/postgresql/15/bin/postgres");
+    tree.put("/etc/postgresql/15/main/postgresql.conf", "");
+    tree.put("/etc/postgresql/15/main/start.conf", "# how it starts\n\nauto\n");
+    tree.put("/etc/postgresql/15/spare/postgresql.conf", "");
+    tree.put("/etc/postgresql/15/spare/start.conf", "manual\n");
+    tree.put("/etc/postgresql/13/main/postgresql.conf", "");
+    tree.put(
+        "/usr/lib/systemd/system/postgresql@.service",
+        "[Service]\nType=forking\nExecStart=/usr/bin/pg_ctlcluster start %i\n",
+    );
+    tree.program("/usr/bin/pg_ctlcluster");
+    tree.service("postgresql", "/bin/true");
+    let postgresql = "warning  postgresql@15-main: it does not run, because init does not run PostgreSQL's generator: add a unit with `waits-for: postgresql@15-main`";
+    let zram = "warning  /usr/lib/systemd/system-generators/zram-generator: init does not run this generator, so the units that it makes are missing: write units in their place in /etc/groundstate/units";
+    assert_eq!(tree.lines(), [postgresql, zram]);
+    let databases =
+        "unit: databases\ntype: virtual\nwanted-by: multi-user\nwaits-for: postgresql@15-main\n";
+    tree.put("/etc/groundstate/units/databases.yaml", databases);
+    assert_eq!(tree.lines(), [zram]);
+    tree.link("/etc/systemd/system-generators/zram-generator", "/dev/null");
+    assert_eq!(tree.lines(), [""; 0]);
+}
+
+#[test]
 fn settings_that_call_systemd_are_named() {
     let tree = Tree::good();
     tree.remove("/usr/lib/groundstate/units/dbus.service.d/groundstate.conf");

@@ -31,6 +31,18 @@ const REPLACED: [(&str, &str); 3] = [
     ("systemd-timesyncd", "install chrony"),
 ];
 
+/// Directories of systemd's generators. A file hides files of its name in later directories.
+const GENERATORS: [&str; 5] = [
+    "/run/systemd/system-generators",
+    "/etc/systemd/system-generators",
+    "/usr/local/lib/systemd/system-generators",
+    "/usr/lib/systemd/system-generators",
+    "/lib/systemd/system-generators",
+];
+/// Generators of programs about which a line of their own reports.
+const NAMED_GENERATORS: [&str; 3] = ["cloud-init-generator", "netplan", POSTGRESQL_GENERATOR];
+const POSTGRESQL_GENERATOR: &str = "postgresql-generator";
+
 /// Checks that units provide the default target and the emergency target.
 pub(super) fn goal(facts: &Facts<'_>) -> Vec<Finding> {
     let settings = &facts.generation.settings;
@@ -188,6 +200,18 @@ pub(super) fn left_out(facts: &Facts<'_>) -> Vec<Finding> {
 /// Finds programs that systemd starts by a generator. Init runs no generator.
 pub(super) fn of_generators(facts: &Facts<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
+    for path in generators(facts) {
+        let name = path.rsplit('/').next().unwrap_or(&path);
+        if name == POSTGRESQL_GENERATOR {
+            found.extend(postgresql(facts));
+        }
+        if NAMED_GENERATORS.contains(&name) {
+            continue;
+        }
+        let message = "init does not run this generator, so the units that it makes are missing";
+        let hint = "write units in their place in /etc/groundstate/units";
+        found.push(finding(Level::Warning, &path, message, hint));
+    }
     if facts.names("/etc/netplan").iter().any(|name| name.ends_with(".yaml")) {
         let message = "its files have no effect, because init does not run netplan's generator";
         found.push(finding(Level::Warning, "/etc/netplan", message, "use ifupdown"));
@@ -195,6 +219,59 @@ pub(super) fn of_generators(facts: &Facts<'_>) -> Vec<Finding> {
     if facts.has_program("cloud-init") {
         let message = "it does not run, because init does not run its generator";
         found.push(finding(Level::Warning, "cloud-init", message, ""));
+    }
+    found
+}
+
+/// Returns the paths of generators that are not systemd's own. None counts if init reads no unit
+/// file of systemd.
+fn generators(facts: &Facts<'_>) -> Vec<String> {
+    let mut directories = facts.generation.settings.import_dirs.iter();
+    if !directories.any(|directory| directory.ends_with("/systemd/system")) {
+        return Vec::new();
+    }
+    let mut seen: BTreeSet<String> = BTreeSet::new();
+    let mut found = Vec::new();
+    for directory in GENERATORS {
+        for name in facts.names(directory) {
+            let path = format!("{directory}/{name}");
+            // A link to /dev/null hides a generator.
+            if seen.insert(name.clone())
+                && !name.starts_with("systemd-")
+                && facts.is_executable(&path)
+            {
+                found.push(path);
+            }
+        }
+    }
+    found
+}
+
+/// Finds the clusters of PostgreSQL that systemd starts with `postgresql.service`, and that no
+/// needed unit starts.
+fn postgresql(facts: &Facts<'_>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if !facts.needs("postgresql.service") {
+        return found;
+    }
+    for version in facts.names("/etc/postgresql") {
+        for cluster in facts.names(&format!("/etc/postgresql/{version}")) {
+            let directory = format!("/etc/postgresql/{version}/{cluster}");
+            let start = facts.text(&format!("{directory}/start.conf"));
+            let mut words = start.lines().map(|line| line.split('#').next().unwrap_or("").trim());
+            let is_automatic =
+                words.find(|word| !word.is_empty()).is_none_or(|word| word == "auto");
+            let unit = format!("postgresql@{version}-{cluster}");
+            if is_automatic
+                && facts.has(&format!("{directory}/postgresql.conf"))
+                && facts.has(&format!("/usr/lib/postgresql/{version}/bin/postgres"))
+                && !facts.needs(&unit)
+            {
+                let message = "it does not run, because init does not run PostgreSQL's generator";
+                let hint = format!("add a unit with `waits-for: {unit}`");
+                found.push(finding(Level::Warning, &unit, message, &hint));
+            }
+        }
     }
     found
 }
