@@ -2,7 +2,7 @@
 //! of a running init.
 
 use groundstate_units::control::answer::Status;
-use groundstate_units::graph::{Edge, Graph};
+use groundstate_units::graph::{Edge, Graph, Provider};
 use groundstate_units::import::fstab::{self, Entry};
 use groundstate_units::load::files::{FileKind, Files};
 use groundstate_units::load::{Options, load};
@@ -145,6 +145,15 @@ impl Facts<'_> {
     pub(super) fn unit(&self, name: &str) -> Option<&Unit> {
         let found = self.graph.meant(&self.generation, &Name::new(name).ok()?).unit()?;
         self.generation.unit(found)
+    }
+
+    /// Returns true if the policy masks the unit of that name, even if init does not read its file.
+    pub(super) fn masks(&self, name: &str) -> bool {
+        let masked = |name: &str| self.generation.policy.mask.iter().any(|by| by.as_str() == name);
+        let Ok(whole) = Name::new(name) else { return false };
+        matches!(self.graph.meant(&self.generation, &whole), Provider::Masked)
+            || masked(name)
+            || name.strip_suffix(".service").is_some_and(masked)
     }
 
     /// Returns true if the goal, or the emergency target, pulls in the unit of that name.

@@ -277,6 +277,17 @@ fn missing_services_and_services_of_systemd_are_named() {
 }
 
 #[test]
+fn masked_unit_is_not_reported_as_left_out() {
+    let tree = Tree::good();
+    for name in ["web", "mail", "systemd-networkd", "systemd-pstore"] {
+        tree.service(name, "/bin/true");
+    }
+    let policy = "mask: [web, mail.service, systemd-networkd.service, systemd-pstore]\n";
+    tree.put("/etc/groundstate/policy.yaml", policy);
+    assert_eq!(tree.lines(), [""; 0]);
+}
+
+#[test]
 fn generators_of_packages_are_named_until_units_replace_them() {
     let tree = Tree::good();
     let directory = "/usr/lib/systemd/system-generators";

@@ -176,7 +176,7 @@ pub(super) fn left_out(facts: &Facts<'_>) -> Vec<Finding> {
         let link = path.and_then(|directory| facts.link(&format!("{directory}/{name}")));
         path.is_some() && link.is_none_or(|target| target != "/dev/null")
     };
-    names.retain(|name| facts.unit(name).is_none() && is_installed(name));
+    names.retain(|name| facts.unit(name).is_none() && !facts.masks(name) && is_installed(name));
     let mut found = Vec::new();
     for (service, hint) in REPLACED {
         if names.remove(&format!("{service}.service")) {
