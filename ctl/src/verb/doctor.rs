@@ -42,10 +42,13 @@ pub(crate) fn run(session: &Session, asked: &arguments::Doctor) -> Result<Exit, 
 }
 
 fn of_tree(root: &Path) -> Result<Doctor, Error> {
+    let named = root.display().to_string();
     let root = check::tree(root)?;
     let files = Rooted(&root);
     let options = Options::system(geteuid().as_raw());
-    Ok(examined(&Facts::gather(&files, &options, None, None)))
+    let mut facts = Facts::gather(&files, &options, None, None);
+    facts.root = Some(named);
+    Ok(examined(&facts))
 }
 
 /// The instance of a user is no init of this machine: then only the files count.

@@ -59,6 +59,8 @@ pub(super) struct Facts<'a> {
     pub(super) is_machine: bool,
     /// The tree belongs to a container.
     pub(super) is_container: bool,
+    /// The directory of the tree, as the user named it; `None` for the running machine.
+    pub(super) root: Option<String>,
     /// The kernel; `None` for a tree.
     pub(super) kernel: Option<Kernel>,
     /// The state of the init that runs as PID 1.
@@ -94,6 +96,7 @@ impl Facts<'_> {
             fstab: fstab::entries(&text),
             is_machine,
             is_container,
+            root: None,
             kernel,
             status,
             generation,

@@ -125,7 +125,9 @@ impl Tree {
         let files = Rooted(&root);
         let files: &dyn Files = &files;
         let options = Options::system(geteuid().as_raw());
-        examined(&Facts::gather(files, &options, kernel, status))
+        let mut facts = Facts::gather(files, &options, kernel, status);
+        facts.root = Some("/mnt/image".to_string());
+        examined(&facts)
     }
 
     /// The lines for a user, without those that are fine.
@@ -344,8 +346,8 @@ fn errors_of_unit_files_are_counted_with_the_first_one() {
     tree.put("/etc/systemd/system/odd.service.d/x.conf", "[Service]\nOdd=1\n");
     tree.put("/etc/groundstate/units/web.yaml", "unit: web\nno-key: x\nexec-start: /none\n");
     let expected = [
-        "error    /etc/groundstate/units/web.yaml:2: 1 error, first: unknown key `no-key`: `initctl check --root DIR` lists them",
-        "warning  unit files: 1 warning (1 with a directive that has no effect): `initctl check --root DIR` lists them",
+        "error    /etc/groundstate/units/web.yaml:2: 1 error, first: unknown key `no-key`: `initctl check --root /mnt/image` lists them",
+        "warning  unit files: 1 warning (1 with a directive that has no effect): `initctl check --root /mnt/image` lists them",
     ];
     assert_eq!(tree.lines(), expected);
 }

@@ -81,14 +81,14 @@ pub(super) fn errors(facts: &Facts<'_>) -> Vec<Finding> {
     let (errors, others): (Vec<&Diagnostic>, Vec<&Diagnostic>) =
         all.partition(|said| said.severity == Severity::Error);
     let mut found = Vec::new();
-    let hint = match facts.kernel {
-        Some(_) => "`initctl check` lists them",
-        None => "`initctl check --root DIR` lists them",
+    let hint = match &facts.root {
+        Some(root) => format!("`initctl check --root {root}` lists them"),
+        None => "`initctl check` lists them".to_string(),
     };
     if let Some(first) = errors.first() {
         let message = format!("{}, first: {}", style::count(errors.len(), "error"), first.message);
         let place = format!("{}:{}", first.at.file, first.at.line);
-        found.push(finding(Level::Error, &place, message, hint));
+        found.push(finding(Level::Error, &place, message, &hint));
     }
     let warnings = others.iter().filter(|said| said.severity == Severity::Warning);
     let warnings: Vec<_> =
@@ -103,7 +103,7 @@ pub(super) fn errors(facts: &Facts<'_>) -> Vec<Finding> {
         let words = reasons.iter().take(SHOWN).map(|(reason, count)| format!("{count} {reason}"));
         let words = words.collect::<Vec<_>>().join(", ");
         let message = format!("{} ({words})", style::count(warnings.len(), "warning"));
-        found.push(finding(Level::Warning, "unit files", message, hint));
+        found.push(finding(Level::Warning, "unit files", message, &hint));
     }
     let yielded = others.iter().filter(|said| said.code == "native-unit").count();
     if yielded > 0 {
