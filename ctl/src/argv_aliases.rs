@@ -183,7 +183,8 @@ const SHUTDOWN_HELP: &str = "\
 -h, -P, --poweroff  stop everything, then power off (the default)
 -r, --reboot        stop everything, then reboot
 -H, --halt          stop everything, then halt the machine
-now, +0             do not ask at a terminal
+without a time      do it at once, after a question at a terminal
+now, +0             do it at once, without a question
 +MINUTES, HH:MM     do it then; logged-in users are warned, with the message
 -c                  cancel the planned shutdown
 ";

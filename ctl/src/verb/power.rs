@@ -4,7 +4,7 @@ use crate::arguments::{ExitWith, Power, PowerAt, SwitchRoot, Upgrade};
 use crate::exit::{Error, Exit};
 use crate::machine::planned_shutdown::{self, Plan};
 use crate::session::{self, Session};
-use groundstate_units::control::answer::Pong;
+use groundstate_units::control::answer::{Failure, Pong};
 use groundstate_units::control::request::Verb;
 use groundstate_units::text::name::Name;
 use nix::errno::Errno;
@@ -65,12 +65,33 @@ fn plan(session: &Session, at: &str, verb: &Verb, message: &str) -> Result<Exit,
     plan.write(&file).map_err(fault)?;
     let unit = unit()?;
     let value = session.ask(Verb::Want { target: unit.clone(), for_ms: None });
-    let value = value.inspect_err(|_| _ = std::fs::remove_file(&file))?;
+    let value = value.inspect_err(|_| _ = std::fs::remove_file(&file));
+    let value = value.map_err(|error| without_unit(error, verb))?;
     if is_replaced {
         session.ask(Verb::Restart { targets: vec![unit] })?;
     }
     session.show(&value, || format!("{}\n`shutdown -c` cancels it.\n", plan.sentence()))?;
     Ok(Exit::Done)
+}
+
+/// Replaces the error about an unknown target by one about planned shutdowns.
+fn without_unit(error: Error, verb: &Verb) -> Error {
+    match error {
+        Error::Failed(exit, failure) if failure.kind == Failure::UNKNOWN_TARGET => {
+            let unit = planned_shutdown::UNIT;
+            let message = format!(
+                "planned shutdowns need the unit {unit}, which the boot set of a machine has"
+            );
+            let option = match verb {
+                Verb::Reboot {} => "-r ",
+                Verb::Halt {} => "-H ",
+                _ => "",
+            };
+            let hint = format!("`shutdown {option}now` works without it");
+            Error::Failed(exit, Failure::new(Failure::UNKNOWN_TARGET, message, hint))
+        }
+        other => other,
+    }
 }
 
 /// Cancels the planned shutdown.
@@ -205,6 +226,30 @@ fn agreed(doing: &str) -> Result<bool, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn plan_without_its_unit_names_the_unit_and_the_command_that_works() {
+        let failed = |kind| {
+            let failure = Failure::new(kind, "no unit provides planned-shutdown", "");
+            Error::Failed(Exit::Refused, failure)
+        };
+        let said = |kind, verb| match without_unit(failed(kind), &verb) {
+            Error::Failed(Exit::Refused, failure) => (failure.message, failure.hint),
+            other => panic!("{other:?}"),
+        };
+        let message =
+            "planned shutdowns need the unit planned-shutdown, which the boot set of a machine has";
+        for (verb, hint) in [
+            (Verb::Poweroff {}, "`shutdown now` works without it"),
+            (Verb::Reboot {}, "`shutdown -r now` works without it"),
+            (Verb::Halt {}, "`shutdown -H now` works without it"),
+        ] {
+            let expected = (message.to_string(), hint.to_string());
+            assert_eq!(said(Failure::UNKNOWN_TARGET, verb), expected);
+        }
+        let other = said("masked", Verb::Poweroff {});
+        assert_eq!(other.0, "no unit provides planned-shutdown");
+    }
 
     #[test]
     fn final_message_of_a_shutdown_depends_on_the_mode_of_init() {
