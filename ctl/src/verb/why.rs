@@ -10,7 +10,7 @@ use crate::style::{self, Style, Tone};
 use groundstate_units::control::answer::{Affected, Cause, Link, Need, UnitStatus, Why};
 use groundstate_units::control::request::Verb;
 use groundstate_units::machine::reason::State;
-use groundstate_units::spec::DependencyKind;
+use groundstate_units::spec::{DependencyKind, Kind};
 use groundstate_units::text::wall_clock::WallTime;
 use std::fmt::Write;
 
@@ -62,6 +62,7 @@ pub(crate) fn render(why: &Why, tail: &[String], now: WallTime, style: &Style) -
     field("needed by", &whole(&needed_by(&why.needed_by)));
     field("activated by", &whole(&activated_by(&why.activated_by)));
     field("affects", &whole(&affects(&why.affects)));
+    field("hint", &whole(hint(why)));
     field("next", &whole(&next(why, now)));
     text
 }
@@ -278,6 +279,24 @@ fn affects(affected: &[Affected]) -> String {
         parts.push(format!("and {} more", affected.len() - NAMED));
     }
     parts.join(", ")
+}
+
+/// Explains the failure of a supervised unit whose process exited with status 0.
+fn hint(why: &Why) -> &'static str {
+    let (Some(root), Some(unit)) = (why.chain.last(), &why.detail) else { return "" };
+    let is_supervised = matches!(unit.kind, Kind::ForegroundNotified | Kind::ForegroundSupervised);
+    let is_down = matches!(root.state, State::Failed | State::Waiting);
+    let cause = root.reason.as_ref().map(|reason| &reason.cause);
+    let ended = matches!(cause, Some(Cause::Exit { code: 0 }));
+    if !ended || !is_down || !is_supervised || root.unit.as_ref() != Some(&unit.unit) {
+        return "";
+    }
+    if unit.file.ends_with(".service") {
+        return "a program that ends or goes to the background by itself needs Type=oneshot or \
+                Type=forking, or an option that keeps it in the foreground";
+    }
+    "a program that ends or goes to the background by itself needs type: oneshot or \
+     background-pidfile, or an option that keeps it in the foreground"
 }
 
 /// Formats what happens automatically, and what an operator can do.

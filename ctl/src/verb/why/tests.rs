@@ -213,3 +213,25 @@ fn cause_at_the_end_of_the_chain_is_shown_whole_in_a_narrow_terminal() {
     let cause = "failed\n        it was not ready within its start-timeout\n";
     assert!(text.contains(cause), "{text}");
 }
+
+#[test]
+fn why_of_a_supervised_unit_that_exited_with_status_0_hints_at_the_type() {
+    let hint = |kind: &str, code: u8, file: &str| {
+        let exit = json!({"kind": "exit", "text": "its process exited", "code": code});
+        let answer = why(json!({
+            "schema": 1, "target": "web", "unit": "web", "state": "failed", "degraded": false,
+            "chain": [{"unit": "web", "target": "web", "state": "failed", "degraded": false,
+                "reason": exit, "next-try": null}],
+            "detail": {"unit": "web", "type": kind, "state": "failed", "since": "2026-11-21T04:00:00.000Z",
+                "needed": true, "reason": exit, "file": file},
+        }));
+        let text = render(&answer, &[], now(), &Style::PLAIN);
+        text.lines().find_map(|line| line.strip_prefix("  hint         ")).map(str::to_string)
+    };
+    let native = "a program that ends or goes to the background by itself needs type: oneshot or background-pidfile, or an option that keeps it in the foreground";
+    let imported = "a program that ends or goes to the background by itself needs Type=oneshot or Type=forking, or an option that keeps it in the foreground";
+    assert_eq!(hint("foreground-supervised", 0, "/u/web.yaml").as_deref(), Some(native));
+    assert_eq!(hint("foreground-notified", 0, "/u/web.service").as_deref(), Some(imported));
+    assert_eq!(hint("foreground-supervised", 1, "/u/web.yaml"), None);
+    assert_eq!(hint("background-pidfile", 0, "/u/web.yaml"), None);
+}
