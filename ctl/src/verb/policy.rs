@@ -36,7 +36,7 @@ pub(crate) fn edit(session: &Session, asked: arguments::Policy, edit: Edit) -> R
     if edit == Edit::Unmask {
         return unmask(session, &asked);
     }
-    let check = |known: &Known, policy: &Policy| {
+    let check = |known: &Known, policy: &Policy, _: &[&String]| {
         let said = |name: &Name| match edit {
             Edit::Mask | Edit::Unmask => false,
             Edit::Enable | Edit::Disable => {
@@ -58,11 +58,13 @@ pub(crate) fn edit(session: &Session, asked: arguments::Policy, edit: Edit) -> R
 /// policy.
 fn unmask(session: &Session, asked: &arguments::Policy) -> Result<Exit, Error> {
     let mut left: Vec<String> = Vec::new();
-    let check = |known: &Known, policy: &Policy| {
+    let check = |known: &Known, policy: &Policy, files: &[&String]| {
+        // A mask of the lasting policy stays with `--runtime`.
+        let file = files.first().filter(|_| asked.runtime).map(|path| path.as_str());
         for name in &asked.targets {
             if known.masks(policy, name).is_empty() {
                 known.has(name)?;
-                left.push(known.not_masked(name));
+                left.push(known.not_masked(name, file));
             }
         }
         Ok(())
@@ -80,7 +82,7 @@ fn unmask(session: &Session, asked: &arguments::Policy) -> Result<Exit, Error> {
 
 /// `prefer`.
 pub(crate) fn prefer(session: &Session, asked: arguments::Prefer) -> Result<Exit, Error> {
-    let check = |known: &Known, policy: &Policy| {
+    let check = |known: &Known, policy: &Policy, _: &[&String]| {
         asked.choices.iter().try_for_each(|(target, unit)| match unit {
             Some(unit) => known.provides(unit, target),
             None if policy.prefer.contains_key(target) => Ok(()),
@@ -154,13 +156,14 @@ impl Known {
         policy.mask.iter().filter(other).cloned().collect()
     }
 
-    /// Explains that there was no mask to remove.
-    fn not_masked(&self, name: &Name) -> String {
-        match self.dropped.get(name.as_str()) {
-            Some(name) => format!(
+    /// Explains that there was no mask to remove. `file` is the only file that was to be changed.
+    fn not_masked(&self, name: &Name, file: Option<&str>) -> String {
+        match (self.dropped.get(name.as_str()), file) {
+            (Some(name), _) => format!(
                 "{name} is not masked but dropped from the goal: `initctl unwant {name}` takes that back"
             ),
-            None => format!("{name} is not masked there"),
+            (None, Some(file)) => format!("{name} is not masked in {file}"),
+            (None, None) => format!("{name} is not masked"),
         }
     }
 
@@ -244,7 +247,7 @@ enum Files {
 fn change(
     session: &Session,
     files: Files,
-    check: impl FnOnce(&Known, &Policy) -> Result<(), Error>,
+    check: impl FnOnce(&Known, &Policy, &[&String]) -> Result<(), Error>,
     change: impl Fn(&Known, &mut Policy),
 ) -> Result<Exit, Error> {
     let init = session.init()?;
@@ -269,7 +272,7 @@ fn change(
     for path in &paths {
         policy = policy.overlaid(&policy_file::read(path)?);
     }
-    check(&known, &policy)?;
+    check(&known, &policy, &paths)?;
     let draft = |path: &&String| policy_file::edit(path, |policy| change(&known, policy));
     let edited = put_all(session, paths.iter().map(draft).collect::<Result<_, _>>()?)?;
     if init.is_none() {
