@@ -1,13 +1,78 @@
-//! Formats the errors of a set of unit files, for `check` and for a refused reload.
+//! Formats the diagnostics of a set of unit files, for `check` and for a reload. Errors are printed
+//! last, so that many warnings do not scroll them off the screen.
 
-use crate::style::{Style, Tone};
+use crate::style::{self, Style, Tone};
 use groundstate_units::control::answer::{Report, Said};
+use groundstate_units::import::is_foreign;
 use groundstate_units::text::diagnostic::Severity;
+use std::cmp::Reverse;
 use std::fmt::Write;
 
 /// Formats each as `FILE:LINE:COL: error: …` with the line, a caret and a hint.
 pub(crate) fn render(report: &Report, style: &Style) -> String {
-    report.diagnostics.iter().map(|said| one(said, style)).collect()
+    render_all(&errors_last(report.diagnostics.iter()), style)
+}
+
+/// Formats a [`Digest`].
+pub(crate) fn render_digest(diagnostics: &[Said], style: &Style) -> String {
+    let digest = Digest::of(diagnostics);
+    let mut text = render_all(&digest.advice, style);
+    if let Some(line) = &digest.left_out {
+        let _ = writeln!(text, "{line}");
+    }
+    text + &render_all(&digest.errors, style)
+}
+
+/// The diagnostics that a reload prints, in this order. The warnings of imported files are the same
+/// at each reload, and the operator rarely changes these files. One line stands for all of them.
+pub(crate) struct Digest<'r> {
+    /// Notes and warnings of native files.
+    pub(crate) advice: Vec<&'r Said>,
+    /// The line for the warnings of imported files, unless there are none.
+    pub(crate) left_out: Option<String>,
+    /// Errors of all files.
+    pub(crate) errors: Vec<&'r Said>,
+}
+
+impl<'r> Digest<'r> {
+    /// Selects the diagnostics.
+    pub(crate) fn of(diagnostics: &'r [Said]) -> Digest<'r> {
+        let is_error = |said: &&Said| said.severity == Severity::Error;
+        let (errors, others): (Vec<_>, Vec<_>) = diagnostics.iter().partition(is_error);
+        let (left_out, advice): (Vec<_>, Vec<_>) =
+            others.into_iter().partition(|said| is_imported(&said.file));
+        let is_warning = |said: &&&Said| said.severity == Severity::Warning;
+        let left_out = match left_out.iter().filter(is_warning).count() {
+            0 => None,
+            number => {
+                let warnings = style::count(number, "warning");
+                let them = if number == 1 { "it" } else { "them" };
+                Some(format!("{warnings} in imported files: `initctl check` lists {them}"))
+            }
+        };
+        Digest { advice: errors_last(advice.into_iter()), left_out, errors }
+    }
+
+    /// Returns the diagnostics that are printed in full.
+    pub(crate) fn shown(&self) -> impl Iterator<Item = &'r Said> {
+        self.advice.iter().chain(&self.errors).copied()
+    }
+}
+
+/// Returns true for a file of another init system that `check` reads. It does not read the files of
+/// a source, which are in a directory `sources/NAME`.
+fn is_imported(file: &str) -> bool {
+    is_foreign(file) && file.rsplit('/').nth(2) != Some("sources")
+}
+
+fn errors_last<'r>(diagnostics: impl Iterator<Item = &'r Said>) -> Vec<&'r Said> {
+    let mut sorted: Vec<&Said> = diagnostics.collect();
+    sorted.sort_by_key(|said| Reverse(said.severity));
+    sorted
+}
+
+fn render_all(diagnostics: &[&Said], style: &Style) -> String {
+    diagnostics.iter().map(|said| one(said, style)).collect()
 }
 
 fn one(said: &Said, style: &Style) -> String {
@@ -79,6 +144,53 @@ mod tests {
                     hint: did you mean `depends-on`?\n      \
                     also: units/db.yaml:2:3\n";
         assert_eq!(one(&said(), &Style::PLAIN), want);
+    }
+
+    fn said_of(severity: Severity, file: &str) -> Said {
+        let (file, message) = (file.to_string(), "m".to_string());
+        Said { severity, file, message, line: 1, column: 1, ..empty() }
+    }
+
+    fn empty() -> Said {
+        Said { hint: String::new(), related: Vec::new(), excerpt: String::new(), ..said() }
+    }
+
+    #[test]
+    fn report_has_errors_last_and_keeps_the_order_within_a_severity() {
+        use Severity::{Error, Note, Warning};
+        let order = [(Error, "a"), (Warning, "b"), (Error, "c"), (Note, "d"), (Warning, "e")];
+        let diagnostics = order.map(|(severity, file)| said_of(severity, file)).to_vec();
+        let text = render(&Report { diagnostics, ..Report::default() }, &Style::PLAIN);
+        let files: String = text.lines().filter_map(|line| line.chars().next()).collect();
+        assert_eq!(files, "dbeac");
+    }
+
+    #[test]
+    fn digest_counts_the_warnings_of_imported_files_and_prints_all_others_in_full() {
+        use Severity::{Error, Note, Warning};
+        let mut diagnostics = vec![
+            said_of(Error, "/lib/systemd/system/e.service"),
+            said_of(Error, "/u/a.yaml"),
+            said_of(Warning, "/u/a.yaml"),
+            said_of(Note, "/u/a.yaml"),
+            said_of(Note, "/etc/systemd/system/n.service"),
+            said_of(Warning, "/run/groundstate/sources/fleet/s.service"),
+            said_of(Warning, "/etc/fstab"),
+        ];
+        let want = |line: &str| {
+            format!(
+                "/u/a.yaml:1:1: note: m\n/u/a.yaml:1:1: warning: m\n\
+                 /run/groundstate/sources/fleet/s.service:1:1: warning: m\n{line}\
+                 /lib/systemd/system/e.service:1:1: error: m\n/u/a.yaml:1:1: error: m\n"
+            )
+        };
+        let one = "1 warning in imported files: `initctl check` lists it\n";
+        assert_eq!(render_digest(&diagnostics, &Style::PLAIN), want(one));
+        diagnostics.push(said_of(Warning, "/etc/systemd/system/w.timer.d/own.conf"));
+        let two = "2 warnings in imported files: `initctl check` lists them\n";
+        assert_eq!(render_digest(&diagnostics, &Style::PLAIN), want(two));
+        diagnostics.truncate(6);
+        assert_eq!(render_digest(&diagnostics, &Style::PLAIN), want(""));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::arguments::{Colour, Common};
 use crate::connection::Connection;
 use crate::exit::{Error, Exit};
-use crate::report;
+use crate::report::{self, Digest};
 use crate::spelling;
 use crate::style::{self, Style, Tone};
 use groundstate_units::control::answer::{Failure, Pong, SCHEMA, Status};
@@ -306,19 +306,21 @@ fn complain_text(failure: &Failure) -> Result<(), Error> {
 
 /// Formats a failure.
 pub(crate) fn complaint(failure: &Failure, style: &Style) -> String {
-    let mut text = String::new();
-    if let Some(report) = &failure.report {
-        text.push_str(&report::render(report, style));
-    }
-    // A message that repeats a diagnostic above is not printed again.
-    let said = failure.report.iter().flat_map(|report| &report.diagnostics);
-    let mut said = said.filter(|said| !said.message.is_empty());
-    let fact = match said.any(|said| failure.message.contains(&said.message)) {
+    let diagnostics = failure.report.as_ref().map_or(&[][..], |report| &report.diagnostics);
+    let mut text = report::render_digest(diagnostics, style);
+    // A message or a hint that repeats a diagnostic above is not printed again.
+    let digest = Digest::of(diagnostics);
+    let mut messages = digest.shown().map(|said| &said.message).filter(|text| !text.is_empty());
+    let fact = match messages.any(|message| failure.message.contains(message)) {
         true => "refused, nothing has changed",
         false => failure.message.as_str(),
     };
+    let hint = match digest.shown().any(|said| said.hint == failure.hint) {
+        true => "",
+        false => failure.hint.as_str(),
+    };
     text.push_str(&format!("{} {fact}\n", style.paint(Tone::Bad, "initctl:")));
-    let lines: Vec<&str> = failure.hint.lines().filter(|line| !line.trim().is_empty()).collect();
+    let lines: Vec<&str> = hint.lines().filter(|line| !line.trim().is_empty()).collect();
     match lines.as_slice() {
         [hint] => text.push_str(&format!("hint: {}\n", style.hang(hint, 6, 6))),
         lines => {

@@ -9,3 +9,11 @@ pub mod openrc;
 pub(crate) mod set;
 pub mod systemd;
 pub mod sysv;
+
+use crate::text::unit_name::Suffix;
+
+/// Returns true for a file of another init system, and for a drop-in of one. Native files end in
+/// `.yaml`.
+pub fn is_foreign(path: &str) -> bool {
+    Suffix::of(path).is_some() || fstab::is_fstab(path) || path.ends_with(".conf")
+}

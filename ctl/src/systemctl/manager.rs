@@ -7,8 +7,9 @@ use super::{FAILED, Outcome, complain};
 use crate::exit::Error;
 use crate::files::Rooted;
 use crate::policy_file;
+use crate::report::Digest;
 use crate::session::{self, Session};
-use groundstate_units::control::answer::{Cause, Changed, Failure, Plan, Pong, Status};
+use groundstate_units::control::answer::{Cause, Changed, Failure, Plan, Pong, Said, Status};
 use groundstate_units::control::request::Verb;
 use groundstate_units::load::{Options, load};
 use groundstate_units::machine::reason::State;
@@ -103,9 +104,11 @@ pub(super) fn told(session: &Session, verb: Verb) -> Result<Changed, Error> {
     match session.ask_as::<Changed>(verb) {
         Ok((changed, _)) => Ok(changed),
         Err(Error::Failed(exit, mut failure)) => {
-            for said in failure.report.iter().flat_map(|report| &report.diagnostics) {
-                complain(&format!("{}:{}: {}", said.file, said.line, said.message));
-            }
+            let diagnostics = failure.report.as_ref().map_or(&[][..], |report| &report.diagnostics);
+            let digest = Digest::of(diagnostics);
+            let line = |said: &&Said| format!("{}:{}: {}", said.file, said.line, said.message);
+            let advice = digest.advice.iter().map(line).chain(digest.left_out.clone());
+            advice.chain(digest.errors.iter().map(line)).for_each(|line| complain(&line));
             failure.hint.clear();
             Err(Error::Failed(exit, failure))
         }

@@ -7,7 +7,7 @@ use crate::report;
 use crate::session::Session;
 use crate::verb::plan;
 use crate::waiting::{self, Ended, Waiting};
-use groundstate_units::control::answer::{Changed, Plan, Report, Said, Status, System};
+use groundstate_units::control::answer::{Changed, Plan, Said, Status, System};
 use groundstate_units::control::request::Verb;
 use groundstate_units::text::diagnostic::Severity;
 use groundstate_units::text::name::Name;
@@ -90,8 +90,9 @@ fn change(session: &Session, verb: Verb) -> Result<(), Error> {
     let (changed, value) = session.ask_as::<Changed>(verb)?;
     session.show(&value, || {
         let told = |said: &Said| said.severity != Severity::Note;
-        let diagnostics = changed.diagnostics.iter().filter(|said| told(said)).cloned().collect();
-        let mistakes = report::render(&Report { diagnostics, ..Report::default() }, &session.style);
+        let diagnostics: Vec<Said> =
+            changed.diagnostics.iter().filter(|said| told(said)).cloned().collect();
+        let mistakes = report::render_digest(&diagnostics, &session.style);
         let plan = plan::render(&changed.plan, &session.style);
         let accepted = accepted_with_errors(&changed.diagnostics);
         format!("{mistakes}generation {}: {plan}{accepted}", changed.generation)

@@ -49,7 +49,7 @@ fn screens(style: &Style) -> Vec<(&'static str, String)> {
     };
     let refused = Failure {
         report: Some(answer("reload")),
-        ..Failure::new(Failure::REFUSED, "unknown key `depend-ms`", "")
+        ..Failure::new(Failure::REFUSED, "unknown key `depend-ms`", "did you mean `depends-ms`?")
     };
     let missing = std::io::Error::from_raw_os_error(2);
     let Error::Failed(_, no_init) = connection::absent("/run/groundstate/control.sock", &missing)

@@ -61,6 +61,37 @@ fn mistake_in_a_needed_unit_refuses_the_whole_reload() {
 }
 
 #[test]
+fn reload_counts_the_warnings_of_imported_files_and_prints_errors_last() {
+    let files = pair();
+    files.put("init.yaml", &format!("import-dirs: [{}]\n", files.at("imported")));
+    std::fs::create_dir(files.path("imported")).unwrap();
+    let text = "[Service]\nExecStart=/bin/sleep 1000\nNoSuchKey=1\nNoOtherKey=1\n";
+    files.put("imported/package.service", text);
+    let init = Boot::new(files).start("web");
+    init.when_system("running");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let line = "2 warnings in imported files: `initctl check` lists them\n";
+    let reload = init.initctl(&["reload"]);
+    assert!(reload.status.success() && text(&reload.stdout).starts_with(line), "{reload:?}");
+    let (_, said) = init.initctl_json(&["reload"]);
+    assert_eq!(said["diagnostics"].as_array().unwrap().len(), 2, "{said}");
+    init.sandbox.unit("web", "waits-for: dbb\nexec-start: DAEMON");
+    let refused = text(&init.initctl(&["reload"]).stderr);
+    assert!(refused.starts_with(line), "{refused}");
+    assert!(!refused.contains("package.service"), "{refused}");
+    let end = "hint: did you mean `db`?\ninitctl: refused, nothing has changed\n";
+    assert!(refused.ends_with(end), "{refused}");
+    let check = text(&init.initctl(&["check"]).stdout);
+    let places: Vec<bool> = check
+        .lines()
+        .filter(|line| line.contains(": warning: ") || line.contains(": error: "))
+        .map(|line| line.contains("package.service"))
+        .collect();
+    assert_eq!(places, [true, true, false], "{check}");
+    init.finish();
+}
+
+#[test]
 fn dependency_ring_is_refused_and_named() {
     let init = Boot::new(pair()).start("web");
     init.when_system("running");
