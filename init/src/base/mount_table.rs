@@ -235,7 +235,10 @@ fn open_in(
     }
     let listed = mount_of(table, path);
     let is_listed = listed.is_some();
-    let mount = listed.unwrap_or_else(Mount::unlisted_root);
+    let mount = match listed {
+        Some(mount) => mount,
+        None => Mount::unlisted_root(),
+    };
     if !is_fit(&mount) {
         return Err(Errno::EXDEV);
     }
@@ -386,8 +389,8 @@ mod tests {
         assert_eq!(asked(text.as_bytes(), "/"), Ok(()));
         // The root of a chroot is no mount point.
         let unlisted = b"22 1 0:1 / /proc rw - proc x rw\n";
-        assert_eq!(open_in(unlisted, "/etc", OFlag::O_PATH, Mount::is_local).map(drop), Ok(()));
-        let in_memory = open_in(unlisted, "/etc", OFlag::O_PATH, Mount::is_memory);
+        assert_eq!(open_in(unlisted, "/etc", OFlag::O_PATH, |it| it.is_local()).map(drop), Ok(()));
+        let in_memory = open_in(unlisted, "/etc", OFlag::O_PATH, |it| it.is_memory());
         assert_eq!(in_memory.map(drop), Err(Errno::EXDEV));
         assert!(!has_remote_mount_below(b"22 1 0:1 / / rw - virtiofs x rw\n", "/"));
         assert!(has_remote_mount_below(b"22 1 0:1 / /net rw - autofs x rw\n", "/"));
