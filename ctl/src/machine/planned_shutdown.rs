@@ -9,7 +9,7 @@ use jiff::{Timestamp, ToSpan};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 use serde::{Deserialize, Serialize};
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -28,6 +28,9 @@ const WARNINGS: [u64; 8] = [180, 120, 60, 30, 15, 10, 5, 1];
 const CLOSED: u64 = 5;
 /// The latest time of a plan, in minutes from now: a year.
 const LATEST: u64 = 366 * 24 * 60;
+/// The verbs of a plan, and their words in the sentence for users.
+const ACTIONS: [(&str, &str); 3] =
+    [("poweroff", "powers off"), ("reboot", "reboots"), ("halt", "halts")];
 
 /// A planned shutdown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,7 +79,9 @@ impl Plan {
     /// The file cannot be written.
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
         let new = path.with_extension("new");
-        fs::write(&new, serde_json::to_vec(self)?)?;
+        let _ = fs::remove_file(&new);
+        // The directory may be that of a container, whose link must lead to no file of ours.
+        File::create_new(&new)?.write_all(&serde_json::to_vec(self)?)?;
         fs::rename(new, path)
     }
 
@@ -84,12 +89,9 @@ impl Plan {
     pub(crate) fn sentence(&self) -> String {
         let at = i64::try_from(self.at).ok().and_then(|at| Timestamp::from_second(at).ok());
         let at = at.map(|at| at.to_zoned(TimeZone::system()).strftime("%F %H:%M %Z").to_string());
-        let action = match self.verb.as_str() {
-            "reboot" => "reboots",
-            "halt" => "halts",
-            _ => "powers off",
-        };
-        let mut text = format!("This machine {action} at {}.", at.unwrap_or_default());
+        let action = ACTIONS.iter().find(|(verb, _)| *verb == self.verb);
+        let action = action.map_or(self.verb.as_str(), |(_, action)| action);
+        let mut text = format!("{}{}.", start(action), at.unwrap_or_default());
         if !self.message.is_empty() {
             text.push('\n');
             text.push_str(&self.message);
@@ -108,6 +110,11 @@ impl Plan {
     }
 }
 
+/// The start of the sentence for users.
+fn start(action: &str) -> String {
+    format!("This machine {action} at ")
+}
+
 /// Writes the text to the terminals of logged-in users with wall(1).
 pub(crate) fn tell_users(text: &str) {
     let wall = Command::new("wall").stdin(Stdio::piped()).stderr(Stdio::null()).spawn();
@@ -120,10 +127,22 @@ pub(crate) fn tell_users(text: &str) {
     }
 }
 
-/// Allows logins again, if they were closed for this plan.
-pub(crate) fn open_logins(plan: &Plan) {
-    if fs::read_to_string(NOLOGIN).is_ok_and(|text| text.trim_end() == plan.sentence()) {
-        let _ = fs::remove_file(NOLOGIN);
+/// Allows logins again, if they were closed for a plan. The text is not compared with that of a
+/// plan: the plan may be an earlier one, and the time zone of this process another one.
+pub(crate) fn open_logins(nologin: &Path) {
+    let is_ours = |text: String| ACTIONS.iter().any(|(_, action)| text.starts_with(&start(action)));
+    if fs::read_to_string(nologin).is_ok_and(is_ours) {
+        let _ = fs::remove_file(nologin);
+    }
+}
+
+/// Closes logins, unless another program has closed them.
+fn close_logins(nologin: &Path, text: &str) -> io::Result<()> {
+    open_logins(nologin);
+    match File::create_new(nologin) {
+        Ok(mut file) => writeln!(file, "{text}"),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
     }
 }
 
@@ -132,7 +151,7 @@ pub(crate) fn open_logins(plan: &Plan) {
 ///
 /// # Errors
 ///
-/// The plan cannot be read, or initctl cannot be executed.
+/// The plan cannot be read or was replaced, or initctl cannot be executed.
 pub(crate) fn carry_out(
     path: &Path,
     nologin: &Path,
@@ -142,10 +161,17 @@ pub(crate) fn carry_out(
     let plan = Plan::read(path)?;
     let text = plan.sentence();
     log(&text);
+    // This plan may replace one that had closed logins already.
+    open_logins(nologin);
     for step in plan.steps(now.as_millis() / 1000) {
         wait_until(step);
-        if step >= plan.at.saturating_sub(CLOSED * 60) {
-            fs::write(nologin, format!("{text}\n"))?;
+        if Plan::read(path)? != plan {
+            return Err(io::Error::other("another plan has replaced this one"));
+        }
+        if step >= plan.at.saturating_sub(CLOSED * 60)
+            && let Err(error) = close_logins(nologin, &text)
+        {
+            log(&format!("{}: {error}", nologin.display()));
         }
         if step < plan.at {
             tell_users(&text);
@@ -153,6 +179,14 @@ pub(crate) fn carry_out(
     }
     // A crash of this program after the shutdown must not start another one.
     fs::remove_file(path)?;
+    let ended = shut_down(&plan);
+    if ended.is_err() {
+        open_logins(nologin);
+    }
+    ended
+}
+
+fn shut_down(plan: &Plan) -> io::Result<()> {
     let ended = Command::new("initctl").args([plan.verb.as_str(), "--yes"]).status()?;
     if ended.success() { Ok(()) } else { Err(io::Error::other(format!("initctl: {ended}"))) }
 }
@@ -206,9 +240,30 @@ mod tests {
         fs::create_dir_all(&directory).unwrap();
         let path = directory.join(UNIT);
         let one = Plan { message: "a new kernel".to_string(), ..plan(NOON) };
+        std::os::unix::fs::symlink("other", directory.join("planned-shutdown.new")).unwrap();
         one.write(&path).unwrap();
         assert_eq!(Plan::read(&path).unwrap(), one);
+        assert!(!directory.join("other").exists(), "a link is not followed");
         assert!(one.sentence().ends_with("\na new kernel"), "{}", one.sentence());
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn logins_open_again_after_any_plan_and_stay_closed_for_another_program() {
+        let directory = std::env::temp_dir().join(format!("nologin.{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let nologin = directory.join("nologin");
+        for at in [NOON, NOON + 60] {
+            close_logins(&nologin, &plan(at).sentence()).unwrap();
+            let text = fs::read_to_string(&nologin).unwrap();
+            assert_eq!(text, format!("{}\n", plan(at).sentence()), "the later plan counts");
+        }
+        open_logins(&nologin);
+        assert!(!nologin.exists());
+        fs::write(&nologin, "maintenance\n").unwrap();
+        close_logins(&nologin, &plan(NOON).sentence()).unwrap();
+        open_logins(&nologin);
+        assert_eq!(fs::read_to_string(&nologin).unwrap(), "maintenance\n");
         fs::remove_dir_all(directory).unwrap();
     }
 }

@@ -4,7 +4,7 @@ use crate::arguments::{ExitWith, Power, PowerAt, SwitchRoot, Upgrade};
 use crate::exit::{Error, Exit};
 use crate::machine::planned_shutdown::{self, Plan};
 use crate::session::{self, Session};
-use groundstate_units::control::answer::{Failure, Pong};
+use groundstate_units::control::answer::{Failure, Pong, SCHEMA, Told};
 use groundstate_units::control::request::Verb;
 use groundstate_units::text::name::Name;
 use nix::errno::Errno;
@@ -18,6 +18,8 @@ use std::path::{Path, PathBuf};
 
 /// Seconds in which a user at a terminal can cancel.
 const GRACE: u32 = 5;
+/// The kind of init's refusal of `unwant` for a unit that is not wanted.
+const NOT_WANTED: &str = "not-wanted";
 
 /// `poweroff`.
 pub(crate) fn poweroff(session: &Session, asked: &PowerAt) -> Result<Exit, Error> {
@@ -67,9 +69,11 @@ fn plan(session: &Session, at: &str, verb: &Verb, message: &str) -> Result<Exit,
     let value = session.ask(Verb::Want { target: unit.clone(), for_ms: None });
     let value = value.inspect_err(|_| _ = std::fs::remove_file(&file));
     let value = value.map_err(|error| without_unit(error, verb))?;
-    if is_replaced {
-        session.ask(Verb::Restart { targets: vec![unit] })?;
-    }
+    // A new unit is not up yet. After a failed plan it is wanted still, and `want` starts nothing.
+    session.ask(match is_replaced {
+        true => Verb::Restart { targets: vec![unit] },
+        false => Verb::Retry { targets: vec![unit] },
+    })?;
     session.show(&value, || format!("{}\n`shutdown -c` cancels it.\n", plan.sentence()))?;
     Ok(Exit::Done)
 }
@@ -97,15 +101,24 @@ fn without_unit(error: Error, verb: &Verb) -> Error {
 /// Cancels the planned shutdown.
 fn cancel(session: &Session) -> Result<Exit, Error> {
     let file = plan_file(session);
-    let Ok(plan) = Plan::read(&file) else {
+    if !file.exists() {
         let hint = "`initctl poweroff --at +5` plans one";
         return Err(Error::local("no shutdown is planned", hint));
-    };
+    }
     std::fs::remove_file(&file).map_err(|error| Error::file(&file.to_string_lossy(), &error))?;
-    let value = session.ask(Verb::Unwant { target: unit()? })?;
-    planned_shutdown::open_logins(&plan);
+    let ended = session.ask(Verb::Unwant { target: unit()? });
+    if session.is_of_this_machine() {
+        planned_shutdown::open_logins(Path::new(planned_shutdown::NOLOGIN));
+    }
     planned_shutdown::tell_users("The planned shutdown is cancelled.");
-    session.show(&value, || "the planned shutdown is cancelled\n".to_string())?;
+    let text = || "the planned shutdown is cancelled\n".to_string();
+    match ended {
+        // Another goal has ended the unit.
+        Err(Error::Failed(_, failure)) if failure.kind == NOT_WANTED => {
+            session.show(&Told { schema: SCHEMA, ..Told::default() }, text)?;
+        }
+        ended => session.show(&ended?, text)?,
+    }
     Ok(Exit::Done)
 }
 

@@ -78,3 +78,28 @@ fn planned_shutdown_closes_logins_and_ends_init_at_its_time() {
     assert!(init.sandbox.read("nologin").contains("powers off at"));
     assert!(!init.sandbox.path("run/planned-shutdown").exists());
 }
+
+#[test]
+fn logins_open_for_a_later_plan_and_a_plan_follows_one_that_failed() {
+    let init = begin();
+    let nologin = || init.sandbox.path("nologin").exists();
+    std::fs::remove_file(init.sandbox.path("initctl")).expect("a link");
+    symlink("/bin/false", init.sandbox.path("initctl")).expect("a new link");
+    init.sandbox.put("run/planned-shutdown", "{\"at\":1,\"verb\":\"halt\"}");
+    init.tell("want", &serde_json::json!({"target": "planned-shutdown"}));
+    init.when_state("planned-shutdown", "failed");
+    assert!(!nologin(), "logins stay closed after a failed shutdown");
+    assert!(shutdown(&init, &["+3"]).status.success());
+    init.when_state("planned-shutdown", "running");
+    until("logins are closed", || nologin().then_some(()));
+    assert!(shutdown(&init, &["+20"]).status.success());
+    until("logins are open", || (!nologin()).then_some(()));
+    init.when_state("planned-shutdown", "running");
+    init.tell("set-target", &serde_json::json!({"targets": ["all"]}));
+    init.when_state("planned-shutdown", "disabled");
+    let done = shutdown(&init, &["-c"]);
+    assert!(
+        done.status.success() && !init.sandbox.path("run/planned-shutdown").exists(),
+        "{done:?}"
+    );
+}
