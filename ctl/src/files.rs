@@ -62,6 +62,8 @@ fn ask(mounts: &[(String, bool)], path: &str) -> Option<std::io::Result<Metadata
 
 /// Limit of symbolic links on one path, as in Linux.
 const LINKS: usize = 40;
+/// A path that never exists.
+const NOWHERE: &str = "/dev/null/nowhere";
 
 /// The file system below another root. Symbolic links are followed within that root.
 pub(crate) struct Rooted<'a>(pub(crate) &'a str);
@@ -82,7 +84,8 @@ impl Rooted<'_> {
             let Ok(target) = std::fs::read_link(&here) else { continue };
             links += 1;
             if links > LINKS {
-                break;
+                // The kernel would follow the rest out of this root.
+                return NOWHERE.to_string();
             }
             let target = target.to_string_lossy();
             if target == "/dev/null" && left.is_empty() {
@@ -248,6 +251,10 @@ mod tests {
         symlink("/lib/../../lib/x", here.join("absolute")).unwrap();
         symlink("/dev/null", here.join("mask")).unwrap();
         symlink("ring", here.join("ring")).unwrap();
+        for number in 0..=LINKS {
+            let to = if number == LINKS { "/dev/zero" } else { &format!("{}", number + 1) };
+            symlink(to, here.join(number.to_string())).unwrap();
+        }
         let root = here.to_string_lossy();
         let root = Rooted(&root);
         for path in ["/lib/x", "/absolute", "//usr/./lib/x"] {
@@ -255,6 +262,7 @@ mod tests {
         }
         assert_eq!(root.stat("/mask").map(|stat| stat.kind), Ok(FileKind::Special));
         assert!(root.stat("/ring").is_err() && root.stat("/lib/y") == Err(Problem::Missing));
+        assert_eq!(root.stat("/0"), Err(Problem::Missing), "a long chain of links leads nowhere");
         assert_eq!(root.link("/absolute").as_deref(), Some("/lib/../../lib/x"));
         assert_eq!(root.link("/lib/x"), None);
         std::fs::remove_dir_all(here).unwrap();
