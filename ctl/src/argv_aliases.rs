@@ -205,7 +205,8 @@ fn shutdown(rest: Vec<String>) -> Result<Vec<String>, Error> {
     let mut verb = "poweroff";
     let (mut kept, mut message) = (Vec::new(), Vec::new());
     let (mut time, mut cancels) = (None, false);
-    for word in &rest {
+    let mut left = rest.iter();
+    while let Some(word) = left.next() {
         match word.as_str() {
             "-h" | "-P" | "--poweroff" => verb = "poweroff",
             "-r" | "--reboot" => verb = "reboot",
@@ -213,7 +214,8 @@ fn shutdown(rest: Vec<String>) -> Result<Vec<String>, Error> {
             "-c" => cancels = true,
             "--help" => return Err(help(SHUTDOWN, SHUTDOWN_HELP.trim_end())),
             "--json" | "--version" => kept.push(word.clone()),
-            _ if word.starts_with("--socket") || word.starts_with('/') => kept.push(word.clone()),
+            "--socket" => kept.extend([word].into_iter().chain(left.next()).cloned()),
+            _ if word.starts_with("--socket=") => kept.push(word.clone()),
             _ if word.starts_with('-') => {
                 return Err(Error::usage(format!("shutdown: unknown option {word}"), SHUTDOWN));
             }
@@ -326,6 +328,8 @@ mod tests {
                 "shutdown -r 23:00 a new kernel",
                 "initctl reboot --yes --at 23:00 --message a new kernel",
             ),
+            ("shutdown +5 /var is full", "initctl poweroff --yes --at +5 --message /var is full"),
+            ("shutdown --socket x -r now", "initctl reboot --yes --socket x"),
             ("shutdown -c", "initctl poweroff --cancel"),
             (
                 "shutdown -k +5",
