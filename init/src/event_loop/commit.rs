@@ -59,6 +59,23 @@ impl Init {
         Some(())
     }
 
+    /// Forgets the changes since the last call, because there is no store. Otherwise the list of
+    /// changed keys would grow with each event.
+    pub(crate) fn forget_changes(&mut self) {
+        self.machine.take_changes();
+        self.orders.table().take_changes();
+        wait::take_made_changes();
+        self.runs.table().take_changes();
+        let tracker = self.tracker.unmarked();
+        tracker.runs.take_changes();
+        tracker.families.take_changes();
+        self.logger.unmarked().runs.take_changes();
+        self.history.table().take_changes();
+        self.timings.of.take_changes();
+        self.timings.first.take_changes();
+        self.timings.restarts.take_changes();
+    }
+
     /// Stages the runs. The constants of a run are written at its start, and at a new generation,
     /// which may have another definition.
     fn stage_runs(&mut self, store: &mut records::Store, has_new_generation: bool) {

@@ -55,7 +55,7 @@ impl Init {
     }
 
     fn store_changes(&mut self) {
-        let Some(mut store) = self.images.store.take() else { return };
+        let Some(mut store) = self.images.store.take() else { return self.forget_changes() };
         let began = clock::now();
         let staged = self.stage(&mut store);
         let missing = || io::Error::other("a record cannot be written");
