@@ -80,22 +80,16 @@ fn plan(session: &Session, at: &str, verb: &Verb, message: &str) -> Result<Exit,
 
 /// Replaces the error about an unknown target by one about planned shutdowns.
 fn without_unit(error: Error, verb: &Verb) -> Error {
-    match error {
-        Error::Failed(exit, failure) if failure.kind == Failure::UNKNOWN_TARGET => {
-            let unit = planned_shutdown::UNIT;
-            let message = format!(
-                "planned shutdowns need the unit {unit}, which the boot set of a machine has"
-            );
-            let option = match verb {
-                Verb::Reboot {} => "-r ",
-                Verb::Halt {} => "-H ",
-                _ => "",
-            };
-            let hint = format!("`shutdown {option}now` works without it");
-            Error::Failed(exit, Failure::new(Failure::UNKNOWN_TARGET, message, hint))
-        }
-        other => other,
+    let is_it =
+        matches!(&error, Error::Failed(_, failure) if failure.kind == Failure::UNKNOWN_TARGET);
+    if !is_it {
+        return error;
     }
+    let unit = planned_shutdown::UNIT;
+    let message =
+        format!("planned shutdowns need the unit {unit}, which the boot set of a machine has");
+    let hint = format!("`initctl {}` works without it", verb.word());
+    Error::Failed(Exit::Refused, Failure::new(Failure::UNKNOWN_TARGET, message, hint))
 }
 
 /// Cancels the planned shutdown.
@@ -246,16 +240,17 @@ mod tests {
             let failure = Failure::new(kind, "no unit provides planned-shutdown", "");
             Error::Failed(Exit::Refused, failure)
         };
-        let said = |kind, verb| match without_unit(failed(kind), &verb) {
-            Error::Failed(Exit::Refused, failure) => (failure.message, failure.hint),
-            other => panic!("{other:?}"),
+        let said = |kind, verb| {
+            let error = without_unit(failed(kind), &verb);
+            let Error::Failed(Exit::Refused, failure) = error else { panic!("{error:?}") };
+            (failure.message, failure.hint)
         };
         let message =
             "planned shutdowns need the unit planned-shutdown, which the boot set of a machine has";
         for (verb, hint) in [
-            (Verb::Poweroff {}, "`shutdown now` works without it"),
-            (Verb::Reboot {}, "`shutdown -r now` works without it"),
-            (Verb::Halt {}, "`shutdown -H now` works without it"),
+            (Verb::Poweroff {}, "`initctl poweroff` works without it"),
+            (Verb::Reboot {}, "`initctl reboot` works without it"),
+            (Verb::Halt {}, "`initctl halt` works without it"),
         ] {
             let expected = (message.to_string(), hint.to_string());
             assert_eq!(said(Failure::UNKNOWN_TARGET, verb), expected);
