@@ -6,6 +6,7 @@ use groundstate_units::text::wall_clock::WallTime;
 use jiff::civil::Time;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
+use nix::errno::Errno;
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 use serde::{Deserialize, Serialize};
@@ -49,17 +50,22 @@ pub(crate) struct Plan {
 pub(crate) fn point(text: &str, now: WallTime) -> Option<u64> {
     let seconds = now.as_millis() / 1000;
     if let Some(minutes) = text.strip_prefix('+') {
-        let minutes: u64 = minutes.parse().ok().filter(|minutes| *minutes <= LATEST)?;
+        let minutes = digits(minutes)?.parse().ok().filter(|minutes: &u64| *minutes <= LATEST)?;
         return Some(seconds + minutes * 60);
     }
     let (hour, minute) = text.split_once(':')?;
-    let minutes = minute.parse().ok().filter(|_| minute.len() == 2)?;
-    let clock = Time::new(hour.parse().ok()?, minutes, 0, 0).ok()?;
+    let minute = digits(minute).filter(|minute| minute.len() == 2)?.parse().ok()?;
+    let clock = Time::new(digits(hour)?.parse().ok()?, minute, 0, 0).ok()?;
     let here = Timestamp::from_second(i64::try_from(seconds).ok()?).ok()?;
     let here = here.to_zoned(TimeZone::system());
     let today = here.with().time(clock).build().ok()?;
     let next = if today > here { today } else { today.checked_add(1.day()).ok()? };
     u64::try_from(next.timestamp().as_second()).ok()
+}
+
+/// The text, if it has no sign, which `parse` would accept.
+fn digits(text: &str) -> Option<&str> {
+    Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 impl Plan {
@@ -164,7 +170,7 @@ pub(crate) fn carry_out(
     // This plan may replace one that had closed logins already.
     open_logins(nologin);
     for step in plan.steps(now.as_millis() / 1000) {
-        wait_until(step);
+        wait_until(step)?;
         if Plan::read(path)? != plan {
             return Err(io::Error::other("another plan has replaced this one"));
         }
@@ -192,10 +198,19 @@ fn shut_down(plan: &Plan) -> io::Result<()> {
 }
 
 /// Sleeps until this second since 1970, also if the clock is set meanwhile.
-fn wait_until(second: u64) {
+///
+/// # Errors
+///
+/// The second is no time of the kernel.
+fn wait_until(second: u64) -> io::Result<()> {
     let point = TimeSpec::from_duration(Duration::from_secs(second));
     let how = ClockNanosleepFlags::TIMER_ABSTIME;
-    while clock_nanosleep(ClockId::CLOCK_REALTIME, how, &point) == Err(nix::errno::Errno::EINTR) {}
+    loop {
+        match clock_nanosleep(ClockId::CLOCK_REALTIME, how, &point) {
+            Err(Errno::EINTR) => {}
+            result => return Ok(result.map(drop)?),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -213,7 +228,10 @@ mod tests {
         let now = WallTime::from_millis(NOON * 1000);
         assert_eq!(point("+5", now), Some(NOON + 300));
         assert_eq!(point("+0", now), Some(NOON));
-        for wrong in ["5", "+", "+-1", "+600000", "24:00", "7:5", "07:60", "now", "-1:00", ""] {
+        for wrong in [
+            "5", "+", "++5", "7:+5", "-0:30", "+-1", "+600000", "24:00", "7:5", "07:60", "now",
+            "-1:00", "",
+        ] {
             assert_eq!(point(wrong, now), None, "{wrong}");
         }
         for minute in [0, 1, 719, 720, 1439] {

@@ -62,17 +62,20 @@ fn plan(session: &Session, at: &str, verb: &Verb, message: &str) -> Result<Exit,
     };
     let file = plan_file(session);
     let fault = |error: std::io::Error| Error::file(&file.to_string_lossy(), &error);
-    let is_replaced = file.exists();
+    let before = Plan::read(&file).ok();
     let plan = Plan { at, verb: verb.word().to_string(), message: message.to_string() };
     plan.write(&file).map_err(fault)?;
     let unit = unit()?;
     let value = session.ask(Verb::Want { target: unit.clone(), for_ms: None });
-    let value = value.inspect_err(|_| _ = std::fs::remove_file(&file));
+    let value = value.inspect_err(|_| match &before {
+        Some(before) => _ = before.write(&file),
+        None => _ = std::fs::remove_file(&file),
+    });
     let value = value.map_err(|error| without_unit(error, verb))?;
     // A new unit is not up yet. After a failed plan it is wanted still, and `want` starts nothing.
-    session.ask(match is_replaced {
-        true => Verb::Restart { targets: vec![unit] },
-        false => Verb::Retry { targets: vec![unit] },
+    session.ask(match before {
+        Some(_) => Verb::Restart { targets: vec![unit] },
+        None => Verb::Retry { targets: vec![unit] },
     })?;
     session.show(&value, || format!("{}\n`shutdown -c` cancels it.\n", plan.sentence()))?;
     Ok(Exit::Done)
