@@ -86,7 +86,7 @@ impl Plan {
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
         let new = path.with_extension("new");
         let _ = fs::remove_file(&new);
-        // The directory may be that of a container, whose link must lead to no file of ours.
+        // A link that a container has planted in its directory must not lead to a file of the host.
         File::create_new(&new)?.write_all(&serde_json::to_vec(self)?)?;
         fs::rename(new, path)
     }

@@ -59,12 +59,10 @@ impl Init {
         Some(())
     }
 
-    /// Forgets the changes since the last call, because there is no store. Otherwise the list of
-    /// changed keys would grow with each event.
+    /// Forgets the changes of the machine and of tables: the store has them, or there is no store.
     pub(crate) fn forget_changes(&mut self) {
         self.machine.take_changes();
         self.orders.table().take_changes();
-        wait::take_made_changes();
         self.runs.table().take_changes();
         let tracker = self.tracker.unmarked();
         tracker.runs.take_changes();

@@ -123,10 +123,7 @@ impl Init {
             signals::raise_shutdown_signals(Inbox::read(&bytes, 0).rung);
             io::Error::other(why)
         })?;
-        let (mut state, helpers) = state(&store).map_err(|why| execute_fallback(mode, why))?;
-        if given.newer.is_none() {
-            state.note_same_version();
-        }
+        let (state, helpers) = state(&store).map_err(|why| execute_fallback(mode, why))?;
         let committed = state.components.pending.inputs;
         let found = Inbox::read(&bytes, committed);
         if row > limit::CRASHES_IN_A_ROW {
@@ -134,9 +131,14 @@ impl Init {
             signals::raise_shutdown_signals(found.rung);
             return Err(io::Error::other(format!("crashed {row} times in a row")));
         }
+        let is_same_version = given.newer.is_none();
         let images = Images::after_crash(store, file, given);
         fd::close_rest();
         let mut init = Init::of(state, options, mode, images)?;
+        // Records of another version are written again: they may have fields that this one lacks.
+        if is_same_version {
+            init.forget_changes();
+        }
         (init.basics.crashes, init.basics.resumed) = (crashes, Some(init.now));
         // Skips the log ids that the crashed image may have used since the commit, because the
         // logger already knows them.

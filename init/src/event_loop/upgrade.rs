@@ -55,7 +55,11 @@ impl Init {
     }
 
     fn store_changes(&mut self) {
-        let Some(mut store) = self.images.store.take() else { return self.forget_changes() };
+        let Some(mut store) = self.images.store.take() else {
+            // Otherwise the lists of changed keys would grow with each event.
+            wait::take_made_changes();
+            return self.forget_changes();
+        };
         let began = clock::now();
         let staged = self.stage(&mut store);
         let missing = || io::Error::other("a record cannot be written");

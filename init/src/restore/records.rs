@@ -277,24 +277,6 @@ impl State {
     }
 }
 
-impl State {
-    /// Notes that the image that wrote the records is of this version. So they are not written
-    /// again. Records of another version may have fields that this one does not know.
-    pub(crate) fn note_same_version(&mut self) {
-        self.machine.take_changes();
-        self.runs.table().take_changes();
-        let Components { orders, tracker, history, timings, .. } = &mut self.components;
-        orders.table().take_changes();
-        tracker.runs.take_changes();
-        tracker.families.take_changes();
-        self.logger.runs.take_changes();
-        history.table().take_changes();
-        timings.of.take_changes();
-        timings.first.take_changes();
-        timings.restarts.take_changes();
-    }
-}
-
 /// Adds the data of a run that does not change. Returns `None` if its definition is missing.
 fn complete(
     running: &mut Running,
