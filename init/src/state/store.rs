@@ -1,16 +1,15 @@
 //! The state store: records in shared memory, as they were after the last commit.
 //!
-//! The memory is a header and two halves. The active half is a log of frames. Of two frames with
-//! one key the later one counts; an empty frame removes the record. A commit appends the changed
-//! records of a turn, and then stores one word with the end of the valid log. A crash before that
-//! word leaves all records of the previous turn.
+//! The memory is a header and a log of frames. Of two frames with one key the later one counts; an
+//! empty frame removes the record. A commit appends the changed records of a turn, and then stores
+//! one word with the end of the valid log. A crash before that word leaves all records of the
+//! previous turn.
 //!
-//! When the active half is full, the commit writes the current records into the other half, and the
-//! same word then names that half. When the records need more than half of it, the store moves to a
-//! memory whose halves have three times their size, under the same descriptor number.
+//! When the log is full, the commit writes the current records into a new memory of three times
+//! their size, and then gives it the descriptor number of the old one.
 //!
 //! ```text
-//! header: magic and format (8) | commit word: half << 63 | end of the log in that half (8)
+//! header: magic and format (8) | commit word: the end of the valid log (8)
 //! frame:  length of the value (4) | CRC-32 of what follows (4) | length of the key (2) | key | value
 //! ```
 //!
@@ -30,19 +29,17 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// The last byte is the format of the header and of frames. Records have named fields instead of a
 /// format.
-const MAGIC: [u8; 8] = *b"GS-STOR\x02";
+const MAGIC: [u8; 8] = *b"GS-STOR\x03";
 /// Bytes of the header.
 const HEADER: usize = 64;
 /// The offset of the commit word. Zero means that nothing is committed.
 const COMMIT: usize = 8;
-/// The initial size of a half in bytes.
-const HALF: usize = 256 * 1024;
-/// The maximum size of a half in bytes.
-const HALF_MOST: usize = 512 * 1024 * 1024;
+/// The minimum size of a log in bytes.
+const LOG: usize = 512 * 1024;
+/// The maximum size of a log in bytes.
+const LOG_MOST: usize = 512 * 1024 * 1024;
 /// Bytes of a frame before its key.
 const FRAME: usize = 10;
-/// The bit of the commit word that names the half.
-const SECOND: u64 = 1 << 63;
 
 /// The place of a record's value: its offset in the log, and its length. An offset behind the end
 /// of the log is that of a staged frame.
@@ -55,15 +52,13 @@ type Index = HashMap<Box<[u8]>, Place, FixedState>;
 #[derive(Debug)]
 pub(crate) struct Store {
     memory: SharedMemory,
-    /// The active half: 0 or 1.
-    active: usize,
-    /// The end of its log.
+    /// The end of the valid log.
     end: usize,
     /// The place of each record after the next commit.
     index: Index,
     /// Bytes of the frames in the index.
     live: usize,
-    /// The maximum size of a half in bytes.
+    /// The maximum size of a log in bytes.
     limit: usize,
     /// The frames of the changes since the last successful commit. They continue the log.
     staged: Vec<u8>,
@@ -74,50 +69,37 @@ pub(crate) struct Store {
 impl Store {
     /// Creates an empty store. Fails with ENOSYS or EPERM without memfds, or with ENOMEM or ENOSPC.
     pub(crate) fn new() -> io::Result<Store> {
-        Store::of_size(HALF)
-    }
-
-    fn of_size(half: usize) -> io::Result<Store> {
-        let mut memory = SharedMemory::new(c"state", HEADER + 2 * half)?;
-        memory.put(0, &MAGIC);
-        Ok(Store::of(memory, 0, 0))
+        Ok(Store::of(memory_for(LOG)?, 0))
     }
 
     /// Creates the store of this memory, without an index of its log.
-    fn of(memory: SharedMemory, active: usize, end: usize) -> Store {
+    fn of(memory: SharedMemory, end: usize) -> Store {
         let (index, staged) = (Index::default(), Vec::new());
-        let limit = HALF_MOST;
-        Store { memory, active, end, index, live: 0, limit, staged, is_incomplete: false }
+        let limit = LOG_MOST;
+        Store { memory, end, index, live: 0, limit, staged, is_incomplete: false }
     }
 
     /// Opens the store of an earlier image of init. The error is for the console.
     pub(crate) fn open(file: OwnedFd) -> Result<Store, String> {
         let memory = SharedMemory::adopt(file).map_err(|error| error.to_string())?;
-        let half = memory.length().saturating_sub(HEADER) / 2;
         let magic = memory.get(0, MAGIC.len()).unwrap_or_default();
         match magic.split_last() {
             Some((format, name)) if MAGIC.starts_with(name) && MAGIC.last() != Some(format) => {
                 return Err("the state has the format of another version of init".to_string());
             }
-            Some(_) if magic == MAGIC && half > 0 => {}
+            Some(_) if magic == MAGIC => {}
             Some(_) | None => return Err("the state is damaged: its header".to_string()),
         }
         let word = memory.word(COMMIT);
         if word == 0 {
             return Err("no state was committed".to_string());
         }
-        let active = usize::from(word & SECOND != 0);
-        let end = usize::try_from(word & !SECOND).unwrap_or(usize::MAX);
-        let mut store = Store::of(memory, active, end);
-        store.read_log(half).map_err(|at| format!("the state is damaged at byte {at}"))?;
+        let end = usize::try_from(word).unwrap_or(usize::MAX);
+        let mut store = Store::of(memory, end);
+        let log = store.memory.get(HEADER, end).ok_or(0);
+        (store.index, store.live) =
+            log.and_then(index_of).map_err(|at| format!("the state is damaged at byte {at}"))?;
         Ok(store)
-    }
-
-    /// Fills the index from the log. The error is the offset of the first damaged frame.
-    fn read_log(&mut self, half: usize) -> Result<(), usize> {
-        let log = self.memory.get(HEADER + self.active * half, self.end).ok_or(0usize)?;
-        (self.index, self.live) = index_of(log)?;
-        Ok(())
     }
 
     /// The store's descriptor, for the next image.
@@ -130,20 +112,11 @@ impl Store {
         self.memory.word(COMMIT) != 0
     }
 
-    fn half(&self) -> usize {
-        self.memory.length().saturating_sub(HEADER) / 2
-    }
-
-    /// The offset of the active half in the memory.
-    fn start(&self) -> usize {
-        HEADER + self.active * self.half()
-    }
-
     /// Returns `length` bytes of the log, or of the staged frames behind its end.
     fn bytes(&self, at: usize, length: usize) -> &[u8] {
         let bytes = match at.checked_sub(self.end) {
             Some(at) => self.staged.get(at..at + length),
-            None => self.memory.get(self.start() + at, length),
+            None => self.memory.get(HEADER + at, length),
         };
         bytes.unwrap_or_default()
     }
@@ -215,17 +188,6 @@ impl Store {
         bytes.as_deref() == self.get(&kind.key())
     }
 
-    /// Stages an encoded record that never changes, unless it exists.
-    pub(crate) fn put_once(&mut self, key: &[u8], record: &[u8]) {
-        if self.is_incomplete || self.has_key(key) {
-            return;
-        }
-        let begin = self.staged.len();
-        open_frame(&mut self.staged, key);
-        self.staged.extend(record);
-        self.close_frame(key, begin, true);
-    }
-
     /// Stages the changed entries of a table.
     pub(crate) fn put_table<K: Key, V: Serialize>(&mut self, kind: Kind, table: &mut Table<K, V>) {
         for name in table.take_changes() {
@@ -264,11 +226,16 @@ impl Store {
 
     /// Stages the removal of a record.
     pub(crate) fn remove(&mut self, key: &[u8]) {
-        if !self.has_key(key) {
-            return;
+        if self.has_key(key) {
+            self.put_bytes(key, &[]);
         }
+    }
+
+    /// Stages a record that is already encoded. An empty one removes the record.
+    pub(crate) fn put_bytes(&mut self, key: &[u8], record: &[u8]) {
         let begin = self.staged.len();
         open_frame(&mut self.staged, key);
+        self.staged.extend(record);
         self.close_frame(key, begin, true);
     }
 
@@ -291,22 +258,17 @@ impl Store {
         if self.staged.is_empty() && self.is_committed() {
             return Ok(());
         }
-        if self.end + self.staged.len() > self.half() {
-            if let Err(error) = self.compact() {
-                // The staged frames wait for the next commit.
-                self.keep_last_frames();
-                return Err(error);
-            }
-        } else if self.memory.put(self.start() + self.end, &self.staged) {
+        if self.memory.put(HEADER + self.end, &self.staged) {
             self.end += self.staged.len();
-        } else {
-            return Err(io::ErrorKind::StorageFull.into());
+            self.memory.set_word(COMMIT, self.end as u64);
+        } else if let Err(error) = self.compact() {
+            // The staged frames wait for the next commit.
+            self.keep_last_frames();
+            return Err(error);
         }
-        let word = self.end as u64 | if self.active == 1 { SECOND } else { 0 };
-        self.memory.set_word(COMMIT, word);
         self.staged.clear();
         // Releases the large buffer of a large turn.
-        if self.staged.capacity() > HALF {
+        if self.staged.capacity() > LOG {
             self.staged = Vec::new();
         }
         Ok(())
@@ -315,7 +277,7 @@ impl Store {
     /// Drops staged frames that a later one replaces, and removals of records that were never
     /// committed. Otherwise each turn would add some while commits fail.
     fn keep_last_frames(&mut self) {
-        let log = self.memory.get(self.start(), self.end).unwrap_or_default();
+        let log = self.memory.get(HEADER, self.end).unwrap_or_default();
         let Ok((committed, _)) = index_of(log) else { return };
         let mut kept = Vec::new();
         let staged = self.index.iter_mut().filter(|(_, place)| place.0 >= self.end);
@@ -335,43 +297,31 @@ impl Store {
         self.staged = kept;
     }
 
-    /// Writes the current records, staged ones included, into the other half or into a larger
-    /// memory. The caller stores the commit word afterwards; until then the old log is the state.
+    /// Moves the current records, staged ones included, to a new memory under the same descriptor
+    /// number.
     fn compact(&mut self) -> io::Result<()> {
-        if self.live > self.half() / 2 {
-            return self.grow();
-        }
-        let mut to = 0;
-        let into = HEADER + (1 - self.active) * self.half();
-        let mut index = std::mem::take(&mut self.index);
-        #[allow(clippy::iter_over_hash_type, reason = "the log may have any order")]
-        for (key, place) in &mut index {
-            let before = FRAME + key.len();
-            let frame = self.bytes(place.0 - before, before + place.1).to_vec();
-            self.memory.put(into + to, &frame);
-            place.0 = to + before;
-            to += frame.len();
-        }
-        (self.index, self.active, self.end) = (index, 1 - self.active, to);
-        Ok(())
-    }
-
-    /// Moves everything to a larger memory, under the same descriptor number.
-    fn grow(&mut self) -> io::Result<()> {
-        let half = self.live.saturating_mul(3).max(HALF);
-        if half > self.limit {
+        let size = self.live.saturating_mul(3).max(LOG);
+        if size > self.limit {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let mut larger = Store::of_size(half)?;
+        let mut memory = memory_for(size)?;
+        let mut to = 0;
         #[allow(clippy::iter_over_hash_type, reason = "the log may have any order")]
         for (key, (at, length)) in &self.index {
-            larger.put_once(key, self.bytes(*at, *length));
+            let before = FRAME + key.len();
+            memory.put(HEADER + to, self.bytes(at - before, before + length));
+            to += before + length;
         }
-        larger.commit()?;
-        // From here on a crash finds the larger memory under the known number.
-        self.memory.replace_file_of(larger.memory)?;
-        (self.active, self.end, self.index, self.live) =
-            (larger.active, larger.end, larger.index, larger.live);
+        memory.set_word(COMMIT, to as u64);
+        // From here on a crash finds the new memory.
+        self.memory.replace_file_of(memory)?;
+        self.end = to;
+        to = 0;
+        #[allow(clippy::iter_over_hash_type, reason = "the same order as above")]
+        for (key, (at, length)) in &mut self.index {
+            *at = to + FRAME + key.len();
+            to = *at + *length;
+        }
         Ok(())
     }
 
@@ -387,6 +337,13 @@ impl Store {
         memory.put(0, all);
         memory.file().try_clone()
     }
+}
+
+/// Creates the memory of an empty store. `log` is the size of its log in bytes.
+fn memory_for(log: usize) -> io::Result<SharedMemory> {
+    let mut memory = SharedMemory::new(c"state", HEADER + log)?;
+    memory.put(0, &MAGIC);
+    Ok(memory)
 }
 
 fn decode<T: DeserializeOwned>(kind: Kind, bytes: &[u8]) -> Result<T, String> {
@@ -496,13 +453,14 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "memfd_create, and mmap of a file")]
     fn a_store_that_is_compacted_and_grows_keeps_its_records_and_its_descriptor_number() {
-        let mut store = Store::of_size(1024).unwrap();
+        let mut store = Store::of(memory_for(1024).unwrap(), 0);
         let number = store.number();
         let mut all = BTreeMap::new();
         let mut random = 7u64;
-        for turn in 0..2000u64 {
+        let mut sizes = BTreeSet::new();
+        for turn in 0..60_000u64 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(turn);
-            let which = (random >> 33) % (1 + turn / 20);
+            let which = (random >> 33) % (1 + turn / 3);
             if random.is_multiple_of(5) {
                 store.remove(&key(which));
                 all.remove(&key(which));
@@ -511,12 +469,13 @@ mod tests {
                 all.insert(key(which), turn);
             }
             store.commit().unwrap();
-            if turn.is_multiple_of(97) {
+            sizes.insert(store.memory.length());
+            if turn.is_multiple_of(997) {
                 assert_eq!(found(&store), all.clone().into_iter().collect::<Vec<_>>());
             }
         }
         assert_eq!(store.number(), number);
-        assert!(store.half() > 1024 && store.live <= store.half() / 2);
+        assert!(sizes.len() > 2, "a full log of few records, and a full log of many: {sizes:?}");
         let again = open(&store).unwrap();
         assert_eq!((again.live, again.end, again.index), (store.live, store.end, store.index));
     }
@@ -589,7 +548,7 @@ mod tests {
 
     /// A full store of 45 records that may not grow.
     fn full() -> Store {
-        let mut store = Store::of_size(1024).unwrap();
+        let mut store = Store::of(memory_for(1024).unwrap(), 0);
         (0..45).for_each(|number| store.put(&key(number), &number));
         store.commit().unwrap();
         store.limit = 0;
@@ -610,7 +569,7 @@ mod tests {
         }
         assert!(store.staged.len() < 100);
         store.put(&key(1), &1000u64);
-        store.limit = HALF_MOST;
+        store.limit = LOG_MOST;
         store.commit().unwrap();
         let all = (0..45).map(|number| (key(number), if number == 1 { 1000 } else { number }));
         assert_eq!(found(&store), all.collect::<Vec<_>>());
@@ -623,7 +582,7 @@ mod tests {
         (40..60).for_each(|number| store.put(&key(number), &(1000 + number)));
         assert!(store.commit().is_err());
         store.retain(|name| name == key(44) || name == key(45));
-        store.limit = HALF_MOST;
+        store.limit = LOG_MOST;
         store.commit().unwrap();
         assert_eq!(found(&store), [(key(44), 1044), (key(45), 1045)]);
     }
@@ -641,7 +600,7 @@ mod tests {
             assert!(open(&store).is_err(), "byte {at}");
             store.memory.put(HEADER + at, &[byte]);
         }
-        for word in [1, SECOND, u64::MAX, store.end as u64 - 1] {
+        for word in [1, 1 << 63, u64::MAX, store.end as u64 - 1] {
             store.memory.set_word(COMMIT, word);
             let _ = open(&store).err();
         }

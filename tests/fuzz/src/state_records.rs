@@ -61,7 +61,7 @@ fn read(bodies: &[Vec<u8>]) -> Result<Parts, String> {
         let is_entry = [Kind::Tracked, Kind::ProcessTree].contains(&kind);
         let entry: &[u8] = if is_entry { &7u64.to_be_bytes() } else { &[] };
         let key = [&kind.key()[..], entry].concat();
-        store.put_once(&key, body);
+        store.put_bytes(&key, body);
     }
     store.commit().map_err(|error| error.to_string())?;
     Parts::read(&store)

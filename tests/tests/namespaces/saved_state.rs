@@ -168,7 +168,7 @@ fn binary_with_another_state_version_is_refused_and_one_with_the_same_works_both
 }
 
 /// The magic number of the state store with its version.
-const FORM: &[u8] = b"GS-STOR\x02";
+const FORM: &[u8] = b"GS-STOR\x03";
 
 /// Stops init and returns its state memory: no process writes to it.
 pub(crate) fn memories_at_rest(init: &Init) -> (Steps, Vec<(u64, File)>) {
