@@ -1,9 +1,9 @@
 //! Tokens of the poll. Connections and watched descriptors of runs have the highest numbers.
 
 use super::retry::retry_now;
+use groundstate_units::text::time::Time;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
-use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -37,12 +37,17 @@ fn watch_for(
     retry_now(|| registry.register(&mut SourceFd(&number), Token(token), interest))
 }
 
-/// Allocates tokens for the watched descriptors of runs. A number is reused only after a
-/// wrap-around.
-#[derive(Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+/// Allocates tokens for the watched descriptors of runs. They start at the time of the image's start
+/// in nanoseconds. No earlier image has counted that far, so a token in a record stays unique.
+#[derive(Debug)]
 pub(crate) struct Tokens(usize);
 
 impl Tokens {
+    /// The tokens of the image that starts at this time.
+    pub(crate) fn starting_at(time: Time) -> Tokens {
+        Tokens(usize::try_from(time.as_nanos()).unwrap_or(0))
+    }
+
     pub(crate) fn next(&mut self) -> Token {
         self.0 = (self.0 + 1) % (usize::MAX >> 4);
         Token(RUNS + self.0)

@@ -29,6 +29,7 @@ impl Init {
         self.stage_head(store)?;
         let has_new_generation = self.stage_machine(store);
         (self.pending.inputs, self.pending.kept) = (inbox::last(), clock::ticks());
+        self.pending.orders_done = self.orders.done();
         store.put(&Kind::Pending.key(), &self.pending);
         store.put_table(Kind::Order, self.orders.table());
         for (pid, is_there) in wait::take_made_changes() {

@@ -6,7 +6,7 @@ use crate::base::{Level, clock};
 use crate::control;
 use crate::event_loop::Init;
 use crate::output::event_log::{self, Said};
-use crate::restore::records::Order;
+use crate::service::orders::Order;
 use crate::service::sequence::Effect;
 use crate::state::event_in_progress;
 use crate::sys::{fault, inbox};
@@ -103,8 +103,8 @@ impl Init {
         let Init { history, runs, machine, .. } = self;
         let up = |run| runs.get(run).is_some() || machine.name_of_run(run).is_some();
         history.add(self.now, clock::wall(), occasion, about, notes, up);
-        self.orders.extend(actions.into_iter().map(Order::Machine));
-        self.orders.extend(about.map(Order::LetGo));
+        let let_go = about.map(Order::LetGo);
+        self.orders.push(actions.into_iter().map(Order::Machine).chain(let_go).collect());
         inbox::about(0);
         refused
     }

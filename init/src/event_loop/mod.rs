@@ -20,6 +20,7 @@ mod upgrade;
 use crate::base::crash_test;
 use crate::base::paths::Paths;
 use crate::base::signals::{Asked, Signals};
+use crate::base::token::Tokens;
 use crate::base::{Level, Mode, clock, limit, token};
 use crate::control::Control;
 use crate::loader::{Loader, Purpose};
@@ -31,13 +32,14 @@ use crate::output::console_log::ConsoleLog;
 use crate::output::event_log::{History, Record};
 use crate::output::parent_notify::Outer;
 use crate::process_tracking::Tracker;
-use crate::restore::records::{Basics, Order, Pending, State};
+use crate::restore::records::{Basics, Pending, State};
+use crate::service::orders::Orders;
 use crate::service::run_table::{LastEnd, Runs};
 use crate::shutdown::watchdog::Watch;
 use crate::shutdown::{End, Ending};
 use crate::spawn::{Base, Null, Spawner};
 use crate::state::event_in_progress::Suspects;
-use crate::state::table::{Queue, Watched};
+use crate::state::table::Watched;
 use crate::sys::signal::FAULTS;
 use crate::sys::signal::SignalPipe;
 use crate::sys::{shared_memory, signal};
@@ -63,6 +65,7 @@ pub(crate) struct Init {
     pub(crate) mode: Mode,
     pub(crate) paths: Paths,
     pub(crate) poll: Poll,
+    pub(crate) tokens: Tokens,
     pub(crate) basics: Basics,
     pub(crate) voice: ConsoleLog,
     pub(crate) outer: Outer,
@@ -72,7 +75,7 @@ pub(crate) struct Init {
     pub(crate) runs: Runs,
     pub(crate) pending: Pending,
     /// Orders that are not carried out yet.
-    pub(crate) orders: Queue<Order>,
+    pub(crate) orders: Orders,
     /// Descriptors that the committed state names: closed after the next commit.
     pub(crate) closing: Vec<OwnedFd>,
     pub(crate) spawner: Spawner,
@@ -127,6 +130,7 @@ impl Init {
             mode: own.mode,
             paths: own.paths,
             poll: own.poll,
+            tokens: Tokens::starting_at(clock::now()),
             basics: components.head.basics.into_owned(),
             voice: own.voice,
             outer: Outer::at(std::env::var("NOTIFY_SOCKET").ok().as_deref()),
@@ -354,20 +358,20 @@ impl Init {
 
     /// Reports to the outer manager when the boot has settled, and each later change.
     fn tell_outside(&mut self) {
-        if self.basics.said.is_none() && !self.machine.is_settled() {
+        if !self.basics.has_settled && !self.machine.is_settled() {
             return;
         }
         let system = self.machine.system();
-        if self.ending.is_under_way() || self.basics.said == Some(system) {
+        if self.ending.is_under_way() || self.outer.said == Some(system) {
             return;
         }
         // The watchdog's kernel module may have been loaded during the boot.
         self.settle_watchdog();
-        let ready = if self.basics.said.is_none() { "READY=1\n" } else { "" };
+        let ready = if self.basics.has_settled { "" } else { "READY=1\n" };
         self.pending.facts.shrink_to_fit();
         self.spawner.give_back();
         shared_memory::give_back();
-        self.basics.said = Some(system);
+        (self.basics.has_settled, self.outer.said) = (true, Some(system));
         self.outer.say(&format!("{ready}STATUS={}\n", system.as_str()));
     }
 }

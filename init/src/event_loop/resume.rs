@@ -270,7 +270,7 @@ impl Init {
         self.tracker.rewatch();
         self.watch_tracker()?;
         self.watch_logger();
-        self.runs.store.rewatch(self.poll.registry(), &mut self.basics.tokens);
+        self.runs.store.rewatch(self.poll.registry(), &mut self.tokens);
         let registry = self.poll.registry();
         if let Some(control) = &mut self.control {
             control.rewatch(registry, self.now)?;

@@ -146,7 +146,7 @@ impl Init {
             None => self.slow_starts(),
         };
         let is_boot = self.ending.asked_at.is_none();
-        let waits = if is_boot { self.basics.said.is_none() } else { !blockers.is_empty() };
+        let waits = if is_boot { !self.basics.has_settled } else { !blockers.is_empty() };
         // An administrator may be typing in a shell on the console of a boot that waits for long.
         let pause = if is_boot { self.now.since(self.basics.booted) } else { limit::BLOCKERS };
         self.ending.tell_again(waits, pause.max(limit::BLOCKERS), self.now);
@@ -284,7 +284,7 @@ impl Init {
                 self.say(Level::Info, format_args!("{DEVICE}: {text} {seconds} s"));
             }
             Some(Err(error)) => {
-                let level = if self.basics.said.is_none() { Level::Warning } else { Level::Debug };
+                let level = if self.basics.has_settled { Level::Debug } else { Level::Warning };
                 self.say(level, format_args!("{DEVICE}: {error}"));
             }
             None => {}

@@ -7,6 +7,7 @@
 
 use crate::base::clock;
 use crate::base::limit;
+use groundstate_units::control::answer::System;
 use groundstate_units::text::time::Time;
 use nix::errno::Errno;
 use nix::sys::socket::{
@@ -36,6 +37,8 @@ struct Message {
 pub(crate) struct Outer {
     address: Option<Address>,
     waiting: VecDeque<Message>,
+    /// The last reported system state. A new image reports it again.
+    pub(crate) said: Option<System>,
 }
 
 const FLAGS: SockFlag = SockFlag::SOCK_CLOEXEC.union(SockFlag::SOCK_NONBLOCK);
@@ -43,7 +46,7 @@ const FLAGS: SockFlag = SockFlag::SOCK_CLOEXEC.union(SockFlag::SOCK_NONBLOCK);
 impl Outer {
     /// Parses the value of `$NOTIFY_SOCKET`.
     pub(crate) fn at(value: Option<&str>) -> Outer {
-        Outer { address: value.and_then(address), waiting: VecDeque::new() }
+        Outer { address: value.and_then(address), ..Outer::default() }
     }
 
     /// Sends one or more lines in one message.

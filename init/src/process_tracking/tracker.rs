@@ -46,7 +46,8 @@ pub(crate) struct Tracked {
     pub(super) kills: u64,
     /// True if its memory events are watched.
     pub(super) counts_memory: bool,
-    /// Unreaped children of init.
+    /// Unreaped children of init. The run's record has them too.
+    #[serde(skip)]
     pub(super) children: Vec<i32>,
 }
 
@@ -210,8 +211,12 @@ impl Tracker {
 
     /// Notes that a child was cloned for this run.
     pub(crate) fn started(&mut self, run: RunId, pid: Pid) {
-        let tracked = self.runs.get_or_default(run);
-        tracked.children.push(pid.as_raw());
+        if !self.runs.contains_key(&run) {
+            self.runs.insert(run, Tracked::default());
+        }
+        if let Some(tracked) = self.runs.unmarked(&run) {
+            tracked.children.push(pid.as_raw());
+        }
         self.children.insert(pid.as_raw(), run);
         self.note_cloned(run, pid);
     }
@@ -220,7 +225,7 @@ impl Tracker {
     /// was started for one.
     pub(crate) fn ended(&mut self, pid: Pid) -> Option<RunId> {
         let run = self.children.remove(&pid.as_raw());
-        if let Some(tracked) = run.and_then(|run| self.runs.get_mut(&run)) {
+        if let Some(tracked) = run.and_then(|run| self.runs.unmarked(&run)) {
             tracked.children.retain(|child| *child != pid.as_raw());
         }
         if self.hierarchy.is_none() {

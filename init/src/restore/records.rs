@@ -3,7 +3,6 @@
 
 use crate::base::clock::OnTheWall;
 use crate::base::own_limits::OwnLimits;
-use crate::base::token::Tokens;
 use crate::control::Control;
 use crate::loader::{Asker, Loader};
 use crate::logger;
@@ -13,6 +12,7 @@ use crate::output::event_log::{History, Record};
 use crate::process_tracking::Tracker;
 use crate::service::effects::Effects;
 use crate::service::fd_store::Store;
+use crate::service::orders::Orders;
 use crate::service::run_table::{Looks, Reaped, RunConstants, Running, Runs};
 use crate::shutdown::Ending;
 use crate::shutdown::emergency_shell::EmergencyShell;
@@ -20,12 +20,10 @@ use crate::spawn::{KeptGround, Spawner};
 use crate::state::event_in_progress::Suspects;
 use crate::state::kind::Kind;
 use crate::state::store as records;
-use crate::state::table::{Queue, Table};
+use crate::state::table::Table;
 use crate::sys::{inherit, launch, wait};
 use crate::trigger::Triggers;
-use groundstate_units::control::answer::System;
 use groundstate_units::machine::Machine;
-use groundstate_units::machine::action::Action;
 use groundstate_units::machine::event::{Event, RunId};
 use groundstate_units::machine::record::Records;
 use groundstate_units::text::fields::is_default;
@@ -81,10 +79,6 @@ pub(crate) struct Basics {
     /// The start time of init.
     pub(crate) booted: Time,
     pub(crate) on_the_wall: OnTheWall,
-    #[serde_with(skip_apply)]
-    pub(crate) tokens: Tokens,
-    /// Tokens of exec reports that were not readable yet when the child was cloned, oldest first.
-    pub(crate) reports: VecDeque<usize>,
     pub(crate) own_limits: OwnLimits,
     pub(crate) log_is_finished: bool,
     pub(crate) log_files_open: bool,
@@ -92,8 +86,8 @@ pub(crate) struct Basics {
     pub(crate) helper_outputs: u64,
     /// Number of notify messages that were refused.
     pub(crate) messages_refused: u64,
-    /// The last system state reported to the outer manager.
-    pub(crate) said: Option<System>,
+    /// The boot has settled once.
+    pub(crate) has_settled: bool,
     pub(crate) shell: EmergencyShell,
     /// Goal of the kernel command line.
     pub(crate) kernel_target: Option<Name>,
@@ -103,15 +97,6 @@ pub(crate) struct Basics {
     pub(crate) resumed: Option<Time>,
     /// The client whose upgrade is about to happen or has just happened.
     pub(crate) upgraded: Option<Asker>,
-}
-
-/// A pending order of one event.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Order {
-    /// An order of the machine.
-    Machine(Action),
-    /// Forget the run that the event was about, if it is over.
-    LetGo(RunId),
 }
 
 /// Values that change with each commit: pending work, and the position of the commit.
@@ -126,6 +111,9 @@ pub(crate) struct Pending {
     /// Reaped processes that have not been reported to their runs.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     pub(crate) reaped: VecDeque<Reaped>,
+    /// [`Orders::done`] at the commit.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) orders_done: usize,
     /// The number of the last input before the commit.
     pub(crate) inputs: u64,
     /// Number of turns of the loop.
@@ -140,7 +128,7 @@ pub(crate) struct Pending {
 pub(crate) struct Components {
     pub(crate) head: Head<'static>,
     pub(crate) pending: Pending,
-    pub(crate) orders: Queue<Order>,
+    pub(crate) orders: Orders,
     pub(crate) tracker: Tracker,
     pub(crate) control: Option<Control>,
     /// The notify socket. Dropping it removes its file.
@@ -183,8 +171,12 @@ impl Parts {
         fn of<T: DeserializeOwned>(store: &records::Store, kind: Kind) -> Result<T, String> {
             store.read(kind)?.ok_or_else(|| format!("{kind:?}: the record is missing"))
         }
+        let runs: BTreeMap<RunId, Running> = store.read_table(Kind::Run)?;
         let mut tracker: Tracker = of(store, Kind::Tracker)?;
         tracker.take_over(store.read_table(Kind::Tracked)?, store.read_table(Kind::ProcessTree)?);
+        for (run, running) in &runs {
+            running.lines.iter().for_each(|(pid, _)| tracker.made_before(*run, *pid));
+        }
         let mut logger: logger::Handle = of(store, Kind::Logger)?;
         logger.runs = Table::of(store.read_table(Kind::Log)?);
         let history = History::of(store.read_table(Kind::Event)?);
@@ -194,15 +186,16 @@ impl Parts {
             restarts: Table::of(store.read_table(Kind::Restarts)?),
         };
         let units = store.read_values(Kind::Unit)?;
-        let (runs, constants) = (store.read_table(Kind::Run)?, store.read_table(Kind::Constants)?);
+        let constants = store.read_table(Kind::Constants)?;
         let machine = Records { machine: of(store, Kind::Machine)?, units };
         let children = store.read_table(Kind::Child)?;
         let (kept, looks) = (of(store, Kind::Store)?, of(store, Kind::Looks)?);
         let ground = of(store, Kind::Ground)?;
+        let pending: Pending = of(store, Kind::Pending)?;
         let components = Components {
             head: of(store, Kind::Head)?,
-            pending: of(store, Kind::Pending)?,
-            orders: Queue::of(store.read_table(Kind::Order)?),
+            orders: Orders::of(store.read_table(Kind::Order)?, pending.orders_done),
+            pending,
             tracker,
             control: store.read(Kind::Control)?,
             notify: store.read(Kind::Notify)?,

@@ -5,6 +5,7 @@
 pub(crate) mod effects;
 pub(crate) mod fd_store;
 pub(crate) mod main_pid;
+pub(crate) mod orders;
 pub(crate) mod pid_file;
 pub(crate) mod run_table;
 pub(crate) mod sequence;

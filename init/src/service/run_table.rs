@@ -14,7 +14,7 @@ use groundstate_units::text::fields::{self, is_default};
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -44,6 +44,8 @@ pub(crate) struct Runs {
     timed: BTreeSet<RunId>,
     /// Reaped processes whose last messages have not been handled yet.
     ended: BTreeMap<i32, (RunId, CommandKind)>,
+    /// Tokens of exec reports that may not have been read yet, oldest first.
+    pub(crate) reports: VecDeque<usize>,
     /// Tokens of watched main processes that have exited, noted at the start of this turn.
     pub(crate) mains_ended: Vec<usize>,
 }
@@ -74,10 +76,12 @@ impl Runs {
             };
             let ready = running.ready_pipe.as_ref().map(|ready| ready.token);
             let reports = running.reports.iter().map(|started| started.token);
+            runs.reports.extend(reports.clone());
             runs.by_token.extend(reports.chain(watched).chain(ready).map(|token| (token, id)));
             runs.timed.insert(id);
             runs.insert(id, running);
         }
+        runs.reports.make_contiguous().sort_unstable();
         runs
     }
 

@@ -57,7 +57,7 @@ pub(crate) enum Kind {
     Child = 26,
     /// The data of a run that does not change after its start.
     Constants = 27,
-    /// An order of the machine that is not carried out yet, by its number.
+    /// The orders of one event that are not all carried out yet, by the event's number.
     Order = 28,
 }
 

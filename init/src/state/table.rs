@@ -1,4 +1,4 @@
-//! Values that track changes since the last commit: a map, a queue, and a whole component.
+//! Values that track changes since the last commit: a map, and a whole component.
 
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +32,11 @@ impl<K: Ord + Clone, V> Table<K, V> {
         let value = entries.get_mut(key)?;
         changed.insert(key.clone());
         Some(value)
+    }
+
+    /// The entry, for changes of parts that are not recorded.
+    pub(crate) fn unmarked(&mut self, key: &K) -> Option<&mut V> {
+        self.entries.get_mut(key)
     }
 
     /// The entry, marked as changed; created with the default if missing.
@@ -164,53 +169,6 @@ impl<T: Serialize> Serialize for Watched<T> {
     }
 }
 
-/// A first-in, first-out queue.
-#[derive(Debug)]
-pub(crate) struct Queue<T> {
-    entries: Table<u64, T>,
-    /// The number of the next entry, higher than all numbers in the queue.
-    next: u64,
-}
-
-impl<T> Default for Queue<T> {
-    fn default() -> Queue<T> {
-        Queue { entries: Table::default(), next: 0 }
-    }
-}
-
-impl<T> Queue<T> {
-    /// A queue of stored entries, as [`Table::of`].
-    pub(crate) fn of(entries: BTreeMap<u64, T>) -> Queue<T> {
-        let next = entries.last_key_value().map_or(0, |(last, _)| last.saturating_add(1));
-        Queue { entries: Table::of(entries), next }
-    }
-
-    pub(crate) fn push_back(&mut self, value: T) {
-        self.entries.insert(self.next, value);
-        self.next = self.next.saturating_add(1);
-    }
-
-    pub(crate) fn front(&self) -> Option<&T> {
-        self.entries.values().next()
-    }
-
-    pub(crate) fn pop_front(&mut self) -> Option<T> {
-        let (&first, _) = self.entries.first_key_value()?;
-        self.entries.remove(&first)
-    }
-
-    /// The entries as a table of records.
-    pub(crate) fn table(&mut self) -> &mut Table<u64, T> {
-        &mut self.entries
-    }
-}
-
-impl<T> Extend<T> for Queue<T> {
-    fn extend<I: IntoIterator<Item = T>>(&mut self, all: I) {
-        all.into_iter().for_each(|value| self.push_back(value));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -243,15 +201,5 @@ mod tests {
         assert!(value.take_change());
         value.push(2);
         assert!(value.take_change() && !value.take_change());
-    }
-
-    #[test]
-    fn queue_of_stored_entries_continues_in_order() {
-        let mut queue = Queue::of(BTreeMap::from([(7, 'a'), (9, 'b')]));
-        queue.extend(['c']);
-        assert_eq!(queue.table().take_changes().into_iter().collect::<Vec<_>>(), [7, 9, 10]);
-        let all: Vec<char> = std::iter::from_fn(|| queue.pop_front()).collect();
-        assert_eq!(all, ['a', 'b', 'c']);
-        assert_eq!(queue.table().take_changes().len(), 3, "each removal is a change");
     }
 }

@@ -72,7 +72,7 @@ fn read(bodies: &[Vec<u8>]) -> Result<Parts, String> {
 #[derive(Serialize)]
 struct Least {
     generation: u32,
-    basics: Basics,
+    basics: BTreeMap<(), ()>,
     inputs: u64,
     kept: u64,
     memory: i32,
@@ -82,11 +82,6 @@ struct Least {
     own_uid: u32,
     settings: Settings,
     stash: Stash,
-}
-
-#[derive(Serialize)]
-struct Basics {
-    tokens: usize,
 }
 
 #[derive(Serialize)]
@@ -114,7 +109,7 @@ fn least() -> &'static Vec<Vec<u8>> {
             Settings { log_dir: "", log_size: 0, log_keep: 0, log_readers: "", echo: Echo::No };
         let least = Least {
             generation: 0,
-            basics: Basics { tokens: 0 },
+            basics: BTreeMap::new(),
             inputs: 0,
             kept: 0,
             memory: 0,

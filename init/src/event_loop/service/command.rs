@@ -199,7 +199,7 @@ impl Init {
 
     /// Registers the new child with its run, the tracker and the poll.
     pub(crate) fn keep(&mut self, run: RunId, part: CommandKind, spec: &Run, child: Report) {
-        let (pid, token) = (child.pid.as_raw(), self.basics.tokens.next());
+        let (pid, token) = (child.pid.as_raw(), self.tokens.next());
         self.tracker.started(run, child.pid);
         self.runs.own(pid, run, part);
         self.runs.watch(token.0, run);
@@ -294,7 +294,7 @@ impl Init {
         fcntl(&read, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         let write = Some(Rc::new(write));
         let Some(running) = self.runs.get_mut(run) else { return Ok(write) };
-        let token = self.basics.tokens.next();
+        let token = self.tokens.next();
         token::watch(self.poll.registry(), &read, token.0)?;
         let ready = ReadyPipe { token: token.0, pipe: read.into() };
         // The previous pipe belongs to an earlier command of the same start and no longer counts.
@@ -346,25 +346,24 @@ impl Init {
     /// is cloned. Checking them on the way bounds the per-child state and the descriptor table,
     /// which each clone copies.
     fn remember_report(&mut self, latest: usize) {
-        self.basics.reports.push_back(latest);
+        self.runs.reports.push_back(latest);
         if latest.is_multiple_of(limit::STARTS_BETWEEN_FETCHES)
             && let Some(notify) = &mut self.notify
         {
             notify.fetch();
         }
-        if self.basics.reports.len() > limit::CHILDREN_UNKNOWN {
+        if self.runs.reports.len() > limit::CHILDREN_UNKNOWN {
             self.look_at_reports(limit::CHILDREN_LOOKED_AT);
         }
     }
 
     /// Checks the oldest pending reports, because the poll does not watch most of them.
     pub(crate) fn look_at_reports(&mut self, most: usize) {
-        self.pending.effects.has_adopted &= !self.basics.reports.is_empty();
-        for _ in 0..most.min(self.basics.reports.len()) {
-            let Some(token) = self.basics.reports.pop_front() else { return };
-            if !self.report_ready(token) && self.basics.reports.len() < limit::CHILDREN_UNKNOWN_MOST
-            {
-                self.basics.reports.push_back(token);
+        self.pending.effects.has_adopted &= !self.runs.reports.is_empty();
+        for _ in 0..most.min(self.runs.reports.len()) {
+            let Some(token) = self.runs.reports.pop_front() else { return };
+            if !self.report_ready(token) && self.runs.reports.len() < limit::CHILDREN_UNKNOWN_MOST {
+                self.runs.reports.push_back(token);
             }
         }
     }

@@ -32,9 +32,9 @@ impl Init {
         } else if stores && !passed.is_empty() {
             let spec = self.runs.get(run).and_then(|running| running.spec());
             let asked = spec.and_then(|spec| spec.particular.as_ref().map(|all| all.fd_store));
-            let Init { runs, poll, basics, .. } = self;
+            let Init { runs, poll, tokens, .. } = self;
             let is_watched = !said.contains(&Statement::StoreUnwatched);
-            let watch = is_watched.then_some((poll.registry(), &mut basics.tokens));
+            let watch = is_watched.then_some((poll.registry(), tokens));
             return runs.store.keep(&unit, run, asked.unwrap_or_default(), name, passed, watch);
         }
         fd::dropped(passed.len());

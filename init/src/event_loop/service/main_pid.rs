@@ -105,7 +105,7 @@ impl Init {
         pid: i32,
         pidfd: Option<OwnedFd>,
     ) -> Result<(), &'static str> {
-        let token = self.basics.tokens.next();
+        let token = self.tokens.next();
         let Some(running) = self.runs.get_mut(run) else { return Err(FOREIGN) };
         running.search = None;
         let before = running.main.take();

@@ -89,7 +89,7 @@ impl Init {
         }
         for index in 0..listening.fds.len() {
             let Some(fd) = listening.fds.get(index) else { continue };
-            let token = self.basics.tokens.next().0;
+            let token = self.tokens.next().0;
             let registry = self.poll.registry();
             let watched = token::watch(registry, fd, token);
             if let Err(error) = watched {
@@ -386,7 +386,7 @@ impl Init {
             await_ends(&before);
             work(&theirs, &socket)
         })?;
-        let (unit, token) = (unit.clone(), self.basics.tokens.next().0);
+        let (unit, token) = (unit.clone(), self.tokens.next().0);
         let answers = answers.into();
         let (answered, given_up, has_answer) = (false, false, false);
         Ok(Opening { unit, socket, pid, answers, token, answered, given_up, has_answer })

@@ -72,7 +72,7 @@ impl Init {
     }
 
     pub(crate) fn start_lookout(&mut self, post: Post) {
-        let (now, token) = (self.now, self.basics.tokens.next().0);
+        let (now, token) = (self.now, self.tokens.next().0);
         match self.triggers.start(post, now) {
             Ok(socket) => {
                 if token::watch_both(self.poll.registry(), socket, token).is_err() {

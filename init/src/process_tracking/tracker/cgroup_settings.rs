@@ -115,10 +115,15 @@ impl Tracker {
         runs: BTreeMap<RunId, Tracked>,
         families: BTreeMap<RunId, ProcessTree>,
     ) {
-        for (run, tracked) in &runs {
-            self.children.extend(tracked.children.iter().map(|child| (*child, *run)));
-        }
         (self.runs, self.families) = (Table::of(runs), Table::of(families));
+    }
+
+    /// Takes over a child of a run that an earlier image has recorded.
+    pub(crate) fn made_before(&mut self, run: RunId, pid: i32) {
+        if let Some(tracked) = self.runs.unmarked(&run) {
+            tracked.children.push(pid);
+            self.children.insert(pid, run);
+        }
     }
 
     /// Sets up all watches again in a new image, and checks the awaited runs.
