@@ -5,8 +5,10 @@
 //! Decoding is total. Its recursion is bounded by the type that is read: no type here contains
 //! itself, and unknown values are skipped in a loop.
 
+use minicbor::encode::Write;
 use serde::de::{DeserializeOwned, SeqAccess, Visitor};
 use serde::{Deserializer, Serialize, Serializer};
+use std::convert::Infallible;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -15,8 +17,26 @@ use std::marker::PhantomData;
 /// # Errors
 /// The value's own error, in words.
 pub fn append(value: &impl Serialize, to: &mut Vec<u8>) -> Result<(), String> {
-    let mut to = minicbor_serde::Serializer::new(to);
+    let mut to = minicbor_serde::Serializer::new(Appended(to));
     value.serialize(&mut to).map_err(|error| error.to_string())
+}
+
+/// The end of a vector. The encoder mostly writes one byte at a time; inlined, a push takes half the
+/// time of the encoder's own call.
+struct Appended<'a>(&'a mut Vec<u8>);
+
+impl Write for Appended<'_> {
+    type Error = Infallible;
+
+    #[allow(clippy::inline_always, reason = "a release build is optimised for size")]
+    #[inline(always)]
+    fn write_all(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
+        match bytes {
+            [byte] => self.0.push(*byte),
+            _ => self.0.extend_from_slice(bytes),
+        }
+        Ok(())
+    }
 }
 
 /// Returns the value as bytes.
