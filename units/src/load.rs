@@ -51,7 +51,7 @@ use crate::unit::settings_file;
 use set::Set;
 use source::read_source;
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The running program: after an upgrade, another one may understand a file differently.
 const PROGRAM: &str = "/proc/self/exe";
@@ -331,14 +331,25 @@ impl Loader<'_> {
         set: &mut Set,
     ) {
         let files = self.files;
-        for found in &folders.files {
+        let read = |found: &Found| {
             let drop_ins = |names: &[&str]| drop_ins_of(folders, &found.stem, names);
             match before.unchanged(files, found, &drop_ins) {
-                Some(before) => set.keep(before),
-                None => {
-                    let file = unit_file::load(context, &found.path, &drop_ins);
+                Some(before) => Ok(before),
+                None => Err(Box::new(unit_file::load(context, &found.path, &drop_ins))),
+            }
+        };
+        let results: Vec<OnceLock<_>> = folders.files.iter().map(|_| OnceLock::new()).collect();
+        files.each(results.len(), &|at| {
+            if let (Some(found), Some(result)) = (folders.files.get(at), results.get(at)) {
+                result.get_or_init(|| read(found));
+            }
+        });
+        for result in results.into_iter().filter_map(OnceLock::into_inner) {
+            match result {
+                Ok(before) => set.keep(before),
+                Err(file) => {
                     self.refused |= file.nameless;
-                    set.take(file, None);
+                    set.take(*file, None);
                 }
             }
         }

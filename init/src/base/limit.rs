@@ -102,6 +102,8 @@ pub(crate) const INSISTENCE_PAUSE: Duration = paced(Duration::from_millis(1));
 pub(crate) const INSISTENCE_LONGEST: Duration = paced(Duration::from_millis(512));
 /// Address space of the loader, in bytes.
 pub(crate) const LOADER_MEMORY: u64 = 2 * 1024 * 1024 * 1024;
+/// Threads in which the loader reads unit files.
+pub(crate) const LOADER_THREADS: usize = 4;
 /// CPU seconds of the loader.
 pub(crate) const LOADER_CPU: u64 = 60;
 /// Time that the exit of a starting run with `ready-grep` waits for the last lines.

@@ -28,6 +28,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{iter, thread};
 
 /// The task of the child.
 pub(crate) struct LoadRequest<'a> {
@@ -176,6 +178,10 @@ impl Files for Disk<'_> {
         std::fs::read_link(path).ok().map(|target| target.to_string_lossy().into_owned())
     }
 
+    fn each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
+        in_threads(self.progress.threads().min(count / FILES_OF_A_THREAD), count, work);
+    }
+
     fn work_on(&self, what: &str, work: &mut dyn FnMut()) -> Option<String> {
         self.progress.work_on(what, work)
     }
@@ -188,14 +194,38 @@ impl Files for Disk<'_> {
         if found.kind != FileKind::Regular {
             return Err(Problem::Kind(found.kind));
         }
-        let bytes = read_at_most(file, limit)?;
+        let bytes = read_at_most(file, limit, found.stamp.size)?;
         Ok((bytes, found))
     }
 }
 
-fn read_at_most(file: File, limit: usize) -> Result<Vec<u8>, Problem> {
+/// The minimum number of files for another thread. It costs as much as reading about three files.
+const FILES_OF_A_THREAD: usize = 32;
+/// Bytes of a thread's stack. Nothing in a thread recurses.
+const STACK: usize = 512 * 1024;
+
+/// Calls `work` for each number below `count`, in this thread and in others, `threads` together.
+/// It works with fewer threads if the kernel creates no more.
+fn in_threads(threads: usize, count: usize, work: &(dyn Fn(usize) + Sync)) {
+    let next = AtomicUsize::new(0);
+    let serve = || {
+        let numbers = iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+        numbers.take_while(|number| *number < count).for_each(work);
+    };
+    thread::scope(|scope| {
+        for _ in 1..threads {
+            // The threads that exist do its work.
+            let _ = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, serve);
+        }
+        serve();
+    });
+}
+
+/// Reads a file of about `size` bytes.
+fn read_at_most(file: File, limit: usize, size: u64) -> Result<Vec<u8>, Problem> {
     let one_more = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-    let mut bytes = Vec::new();
+    // With room for one byte more, the end of the file is found without another probe.
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0).min(limit) + 1);
     file.take(one_more).read_to_end(&mut bytes).map_err(|error| problem(&error))?;
     if bytes.len() > limit { Err(Problem::TooLarge) } else { Ok(bytes) }
 }
@@ -383,5 +413,54 @@ mod source_put_tests {
         assert_eq!((present().as_deref(), store.revisions()), (Some("two"), vec![2]));
         assert!(store.write(2, &set("three")).is_err(), "an existing revision is not overwritten");
         let _ = std::fs::remove_dir_all(&dir);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn work_is_done_once_for_each_number() {
+        for (threads, count) in [(0, 10), (1, 0), (1, 100), (2, 1), (4, 63), (64, 1001)] {
+            let done = Mutex::new(vec![0; count]);
+            in_threads(threads, count, &|number| done.lock().unwrap()[number] += 1);
+            assert_eq!(done.into_inner().unwrap(), vec![1; count]);
+        }
+    }
+
+    #[test]
+    fn two_threads_work_at_the_same_time() {
+        let ((ready, other), (go, wait)) = (channel(), channel());
+        let (other, wait) = (Mutex::new(other), Mutex::new(wait));
+        in_threads(2, 2, &|number| match number {
+            0 => {
+                ready.send(()).unwrap();
+                wait.lock().unwrap().recv().unwrap();
+            }
+            _ => {
+                other.lock().unwrap().recv().unwrap();
+                go.send(()).unwrap();
+            }
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "a scoped thread panicked")]
+    fn panic_of_a_thread_is_a_panic_of_the_loader() {
+        let caller = thread::current().id();
+        let (tell, told) = channel();
+        let told = Mutex::new(told);
+        in_threads(2, 2, &|_| {
+            if thread::current().id() == caller {
+                // The other thread has the other number.
+                told.lock().unwrap().recv().unwrap();
+            } else {
+                tell.send(()).unwrap();
+                panic!("on purpose");
+            }
+        });
     }
 }

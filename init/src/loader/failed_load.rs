@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// The number of SIGALRM: signal(7).
@@ -75,8 +76,8 @@ impl Death {
     }
 
     /// The message about the load.
-    pub(crate) fn of_load(&self, file: Option<&str>) -> String {
-        match (self, file) {
+    pub(crate) fn of_load(&self, files: &[String]) -> String {
+        match (self, files.first()) {
             (_, Some(file)) => format!("{file}: {}", self.of_file()),
             (Death::File, None) => {
                 format!("loading a file took longer than {} s", limit::LOADER_FILE.as_secs())
@@ -91,26 +92,29 @@ impl Death {
 
 impl LeftOut {
     /// Learns from the death of a loader. Returns false if the next load would not differ.
-    pub(crate) fn learn(&mut self, death: &Death, file: Option<String>) -> bool {
-        let Some(file) = file.filter(|_| self.rounds < limit::LOADER_ROUNDS) else { return false };
+    pub(crate) fn learn(&mut self, death: &Death, files: Vec<String>) -> bool {
+        if files.is_empty() || self.rounds >= limit::LOADER_ROUNDS {
+            return false;
+        }
         self.rounds += 1;
-        // A kill from outside is no fault of a file.
+        // A kill from outside is no fault of a file, and of several files one is the cause.
         if matches!(death, Death::Other(_)) && !self.repeated {
             self.repeated = true;
             return true;
         }
-        self.files.insert(file, death.of_file());
+        let why = death.of_file();
+        self.files.extend(files.into_iter().map(|file| (file, why.clone())));
         true
     }
 }
 
-// The file in progress
+// The files in progress
 //
-// The child writes the name of the file that it is reading to the memory for its result. Init can
-// read the name after the child's death. The next loader skips this file, so that a broken file
-// breaks its own units only.
+// Each thread of the child writes the name of the file that it is reading to the memory for the
+// result. Init can read the names after the child's death. The next loader skips these files, so
+// that a broken file breaks its own units only.
 
-/// Size of the entry: a length of two bytes, and a path with a few words.
+/// Size of an entry: a length of two bytes, and a path with a few words.
 const ENTRY: usize = 4096 + 64;
 
 /// The files that a load skips, and other changes from the previous attempt.
@@ -120,7 +124,8 @@ pub(crate) struct LeftOut {
     pub(super) files: BTreeMap<String, String>,
     /// Number of loads that failed because of such files.
     pub(super) rounds: u8,
-    /// True if a load was repeated after a death that may have come from outside.
+    /// True if a load was repeated after a death that may have come from outside. From then on the
+    /// loader has one thread, so that the file in progress is the cause of its death.
     repeated: bool,
 }
 
@@ -128,53 +133,77 @@ pub(crate) struct LeftOut {
 pub(crate) struct Progress<'a> {
     memory: &'a OwnedFd,
     left_out: &'a LeftOut,
+    /// True for each entry in use.
+    used: Mutex<[bool; limit::LOADER_THREADS]>,
 }
 
 impl<'a> Progress<'a> {
     /// Starts without a file in progress.
     pub(super) fn new(memory: &'a OwnedFd, left_out: &'a LeftOut) -> Progress<'a> {
-        Progress { memory, left_out }
+        Progress { memory, left_out, used: Mutex::default() }
+    }
+
+    /// The number of threads that read files: one for each processor, up to
+    /// [`limit::LOADER_THREADS`].
+    pub(super) fn threads(&self) -> usize {
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        if self.left_out.repeated { 1 } else { processors.min(limit::LOADER_THREADS) }
     }
 
     /// See [`groundstate_units::load::files::Files::work_on`]. SIGALRM kills the child if no file
-    /// was started or finished for [`limit::LOADER_FILE`]: the file in progress is then too slow.
+    /// was started or finished for [`limit::LOADER_FILE`]: the files in progress are then too slow.
     pub(super) fn work_on(&self, what: &str, work: &mut dyn FnMut()) -> Option<String> {
         if let Some(why) = self.left_out.files.get(what) {
             return Some(why.clone());
         }
-        self.begin(what);
+        let entry = self.begin(what);
         #[cfg(debug_assertions)]
         crate::base::crash_test::strike_in_file(what);
         work();
-        self.finish();
+        self.finish(entry);
         None
     }
 
-    fn begin(&self, what: &str) {
+    /// Returns the number of the file's entry.
+    fn begin(&self, what: &str) -> usize {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         alarm::set(u32::try_from(limit::LOADER_FILE.as_secs()).unwrap_or(u32::MAX));
+        let entry = used.iter().position(|used| !used).unwrap_or(0);
+        used.get_mut(entry).into_iter().for_each(|used| *used = true);
         // Without the entry, the death of the child does not implicate this file.
-        let _ = self.write(what);
+        let _ = self.write(entry, what);
+        entry
     }
 
-    fn finish(&self) {
-        alarm::cancel();
-        let _ = self.write("");
+    fn finish(&self, entry: usize) {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        used.get_mut(entry).into_iter().for_each(|used| *used = false);
+        if !used.contains(&true) {
+            alarm::cancel();
+        }
+        let _ = self.write(entry, "");
     }
 
-    fn write(&self, what: &str) -> nix::Result<usize> {
+    fn write(&self, entry: usize, what: &str) -> nix::Result<usize> {
         let text = what.as_bytes().get(..ENTRY - 2).unwrap_or(what.as_bytes());
         let length = u16::try_from(text.len()).unwrap_or(0).to_le_bytes();
-        pwrite(self.memory, &[&length, text].concat(), 0)
+        let at = i64::try_from(entry * ENTRY).unwrap_or(i64::MAX);
+        pwrite(self.memory, &[&length, text].concat(), at)
     }
 }
 
-/// The file in progress when the child exited without a result.
-pub(super) fn file_at_work(memory: &OwnedFd) -> Option<String> {
-    let memory = memory.try_clone().map(File::from).ok()?;
+/// The files in progress when the child exited without a result.
+pub(super) fn files_at_work(memory: &OwnedFd) -> Vec<String> {
+    let Ok(memory) = memory.try_clone().map(File::from) else { return Vec::new() };
+    (0..limit::LOADER_THREADS).filter_map(|entry| entry_of(&memory, entry)).collect()
+}
+
+fn entry_of(memory: &File, entry: usize) -> Option<String> {
+    let at = u64::try_from(entry * ENTRY).ok()?;
     let mut length = [0; 2];
-    memory.read_exact_at(&mut length, 0).ok()?;
+    memory.read_exact_at(&mut length, at).ok()?;
     let mut text = vec![0; usize::from(u16::from_le_bytes(length)).min(ENTRY - 2)];
-    memory.read_exact_at(&mut text, 2).ok()?;
+    memory.read_exact_at(&mut text, at + 2).ok()?;
     String::from_utf8(text).ok().filter(|text| !text.is_empty())
 }
 
@@ -186,21 +215,21 @@ mod tests {
     #[test]
     fn slow_file_is_left_out_at_once_and_deadly_file_after_a_second_death() {
         let mut left_out = LeftOut::default();
-        let file = |name: &str| Some(name.to_string());
-        assert!(left_out.learn(&Death::File, file("slow")));
-        assert_eq!(left_out.files.len(), 1);
+        let files = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert!(left_out.learn(&Death::File, files(&["slow", "slow too"])));
+        assert_eq!(left_out.files.len(), 2);
         let death = Death::Other("the loader was killed by signal 6".to_string());
-        assert!(left_out.learn(&death, file("innocent")));
-        assert_eq!(left_out.files.len(), 1);
-        assert!(left_out.learn(&death, file("deadly")));
-        assert!(left_out.files.contains_key("deadly") && left_out.files.len() == 2);
-        assert!(!left_out.learn(&death, None), "without a file there is nothing to learn");
+        assert!(left_out.learn(&death, files(&["innocent", "deadly"])));
+        assert_eq!((left_out.files.len(), left_out.repeated), (2, true));
+        assert!(left_out.learn(&death, files(&["deadly"])));
+        assert!(left_out.files.contains_key("deadly") && left_out.files.len() == 3);
+        assert!(!left_out.learn(&death, Vec::new()), "without a file there is nothing to learn");
     }
 
     #[test]
     fn number_of_loads_without_failed_files_is_limited() {
         let mut left_out = LeftOut::default();
-        let rounds = (0..1000).take_while(|n| left_out.learn(&Death::File, Some(n.to_string())));
+        let rounds = (0..1000).take_while(|n| left_out.learn(&Death::File, vec![n.to_string()]));
         assert_eq!(rounds.count(), usize::from(limit::LOADER_ROUNDS));
     }
 
@@ -220,18 +249,18 @@ mod tests {
     }
 
     #[test]
-    fn file_in_progress_is_the_one_started_and_not_finished() {
+    fn files_in_progress_are_those_started_and_not_finished() {
         let memory = memfd::create(c"progress").unwrap();
         let left_out = LeftOut::default();
         let progress = Progress::new(&memory, &left_out);
-        assert_eq!(file_at_work(&memory), None);
+        assert!(files_at_work(&memory).is_empty());
         let long = "x".repeat(2 * ENTRY);
-        for path in ["/a.yaml", &long] {
-            progress.begin(path);
-            assert_eq!(file_at_work(&memory).as_deref(), path.get(..path.len().min(ENTRY - 2)));
-            progress.finish();
-            assert_eq!(file_at_work(&memory), None);
-        }
+        let entries = ["/a.yaml", "/b.yaml", &long].map(|path| progress.begin(path));
+        progress.finish(entries[0]);
+        assert_eq!(files_at_work(&memory), ["/b.yaml", &long[..ENTRY - 2]]);
+        assert_eq!(progress.begin("/c.yaml"), entries[0]);
+        entries.into_iter().for_each(|entry| progress.finish(entry));
+        assert!(files_at_work(&memory).is_empty());
     }
 
     #[test]

@@ -12,7 +12,7 @@ pub(crate) mod transfer;
 use crate::base::limit;
 use crate::fd::Foreign;
 use crate::loader::child::LoadRequest;
-use crate::loader::failed_load::{Death, LeftOut, Progress, SlowSources, file_at_work};
+use crate::loader::failed_load::{Death, LeftOut, Progress, SlowSources, files_at_work};
 use crate::loader::transfer::{LoadResult, Origin};
 use crate::output::oom_score;
 use crate::state::carried::{self, KeptFd};
@@ -194,13 +194,13 @@ impl Loader {
             return Next::Wait(purpose);
         }
         let death = Death::of(exit, killed, patience);
-        let file = file_at_work(&memory);
-        let why = death.of_load(file.as_deref());
+        let files = files_at_work(&memory);
+        let why = death.of_load(&files);
         if let Purpose::Put { source, .. } = &purpose {
             if !matches!(death, Death::Other(_)) {
                 self.slow.add(source, now);
             }
-        } else if self.left_out.learn(&death, file) {
+        } else if self.left_out.learn(&death, files) {
             return Next::Again(purpose, why);
         }
         Next::GiveUp(purpose, why)

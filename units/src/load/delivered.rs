@@ -158,6 +158,10 @@ impl Files for Overlaid<'_> {
         self.below.stat_outside(path)
     }
 
+    fn each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
+        self.below.each(count, work);
+    }
+
     fn work_on(&self, what: &str, work: &mut dyn FnMut()) -> Option<String> {
         self.below.work_on(what, work)
     }

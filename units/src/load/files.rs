@@ -59,7 +59,7 @@ impl Problem {
 }
 
 /// The operations of the loader, called from several threads at once.
-pub trait Files {
+pub trait Files: Sync {
     /// Returns the names in a directory, in any order, without `.` and `..`, at most `limit`
     /// ([`Problem::TooLarge`] beyond it). Names that are not UTF-8 are converted lossily.
     fn list(&self, directory: &str, limit: usize) -> Result<Vec<String>, Problem>;
@@ -76,6 +76,11 @@ pub trait Files {
     /// Calls readlink(2). Returns `None` if the path is no link, or this file system has none.
     fn link(&self, _path: &str) -> Option<String> {
         None
+    }
+
+    /// Calls `work` for each number below `count`, in any order, perhaps in several threads.
+    fn each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
+        (0..count).for_each(work);
     }
 
     /// Calls `work`, which reads and interprets the unit file `what`. An implementation may leave
