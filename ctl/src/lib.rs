@@ -1,5 +1,6 @@
-//! `initctl`: sends requests to init and prints the answers. It makes no decisions; its data comes
-//! from the control socket, or for `check`, `explain` and `graph --units` from `units`.
+//! `initctl`: sends requests to init and prints the answers. It makes no decisions. Its data comes
+//! from the control socket and from the logger. `check`, `convert`, `doctor`, `explain` and
+//! `graph --units` read files with the code of `units`.
 //! [`systemctl`] and [`journalctl`] offer the same to programs and packages that call those.
 //!
 //! [`argv_aliases`] rewrites argv for [`arguments`]; [`verb`] has one file per group of verbs.

@@ -59,8 +59,8 @@ impl<'r> Digest<'r> {
     }
 }
 
-/// Returns true for a file of another init system that `check` reads. It does not read the files of
-/// a source, which are in a directory `sources/NAME`.
+/// Returns true for a file of another init system that `check` reads. `check` does not read the
+/// files of a source, which are in a directory `sources/NAME`.
 fn is_imported(file: &str) -> bool {
     is_foreign(file) && file.rsplit('/').nth(2) != Some("sources")
 }

@@ -137,8 +137,8 @@ impl Session {
         }
     }
 
-    /// Adds "did you mean" from the names of units, and of the targets that a unit provides. An
-    /// unknown name is a usage error, unless a plan was refused.
+    /// Adds "did you mean" from the names of units, and of the targets that a unit provides.
+    /// `asked` has the unknown name and the exit code, from [`subject`].
     fn with_guess(&self, asked: Option<(String, Exit)>, mut failure: Failure) -> Error {
         let Some((name, exit)) = asked else { return Error::answered(failure) };
         if let Ok((status, _)) = self.ask_as::<Status>(Verb::Status { targets: Vec::new() }) {
@@ -183,7 +183,8 @@ fn default_socket(places: &Places, instance: Instance) -> String {
     }
 }
 
-/// Returns the only name of a request, and the exit code if that name is unknown.
+/// Returns the name in a request, and the exit code if that name is unknown. Of several names it is
+/// the first.
 #[expect(clippy::wildcard_enum_match_arm, reason = "only these are about one name")]
 fn subject(verb: &Verb) -> Option<(String, Exit)> {
     let (name, exit) = match verb {

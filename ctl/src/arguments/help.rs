@@ -22,7 +22,7 @@ pub(crate) const GROUPS: [(&str, &[&str]); 8] = [
     ),
 ];
 
-/// Commands for a start, each with its effect.
+/// Commands for a first session, each with its effect.
 pub(crate) const EXAMPLES: [(&str, &str); 5] = [
     ("initctl status web", "show web in full, with its last output"),
     ("initctl why web", "explain why web is not running"),

@@ -45,8 +45,8 @@ pub(crate) struct Plan {
     pub(crate) message: String,
 }
 
-/// Returns the point in seconds since 1970: `+MINUTES`, or `HH:MM` in the local time zone, today or
-/// tomorrow. `None`: the text is neither, or it is more than a year ahead.
+/// Parses `+MINUTES`, or `HH:MM` in the local time zone, today or tomorrow. Returns the seconds
+/// since 1970, or `None` if the text is neither, or the time is more than a year ahead.
 pub(crate) fn point(text: &str, now: WallTime) -> Option<u64> {
     let seconds = now.as_millis() / 1000;
     if let Some(minutes) = text.strip_prefix('+') {
@@ -63,7 +63,7 @@ pub(crate) fn point(text: &str, now: WallTime) -> Option<u64> {
     u64::try_from(next.timestamp().as_second()).ok()
 }
 
-/// The text, if it has no sign, which `parse` would accept.
+/// Returns the text if it has digits only: `parse` would also accept a sign.
 fn digits(text: &str) -> Option<&str> {
     Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
 }
@@ -153,7 +153,7 @@ fn close_logins(nologin: &Path, text: &str) -> io::Result<()> {
 }
 
 /// Waits for the time of the plan in the file `path`, warns users on the way, and runs `initctl`.
-/// `log` gets the text once.
+/// `log` gets the sentence for users once.
 ///
 /// # Errors
 ///

@@ -105,7 +105,7 @@ fn deed(verb: &str, unit: &UnitStatus, active: &str) -> Deed {
         unit.state,
         State::Running | State::Reloading | State::Exited | State::Starting | State::Stopping
     );
-    // A successful run that does not remain is over: only a start runs the unit again.
+    // A unit without `remain` is inactive after a success: only a start runs it again.
     let over = unit.state == State::Exited && active == "inactive";
     match (verb, up) {
         ("start" | "restart" | "reload-or-restart" | "force-reload", true) if over => Deed::Restart,

@@ -55,8 +55,8 @@ struct Branch {
 }
 
 impl Tree<'_> {
-    /// Walks depth first with an explicit stack. Each unit is expanded once, and only targets,
-    /// unless everything is requested.
+    /// Walks depth first with an explicit stack. Expands each unit once; without `--all` and
+    /// `--reverse`, it expands targets only.
     fn draw(&mut self, root: &str) {
         let mut open: BTreeSet<String> = [root.to_string()].into();
         let mut left = self.below(root, "");

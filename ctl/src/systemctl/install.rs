@@ -77,7 +77,7 @@ impl Job<'_> {
         &self.enablement.folders
     }
 
-    /// Runs `enable` with unit directories that are read again, because `link` has added links.
+    /// Reads the unit directories again, because `link` has added links, and then runs `enable`.
     fn again(&self) -> Outcome {
         let enablement = Enablement::of(self.session, self.asked.root.as_deref())?;
         Job { enablement: &enablement, ..*self }.each(&self.asked.names)
@@ -112,7 +112,7 @@ impl Job<'_> {
             }
             match (edit, found) {
                 (Edit::Mask | Edit::Unmask, _) => self.mask(&name, edit == Edit::Mask)?,
-                // A built-in unit, or one of several units in a file.
+                // A built-in unit, or one of several units in a file, has no file of its name.
                 (_, None) if self.asked.verb == "preset-all" => {}
                 (_, None) => {
                     let verb = &self.asked.verb;
@@ -183,7 +183,7 @@ impl Job<'_> {
             let Policy { enable: enabled, disable: disabled, .. } = policy;
             let (into, from) = if enable { (enabled, disabled) } else { (disabled, enabled) };
             from.remove(&name);
-            // Otherwise the links decide.
+            // If the policy does not decide, the links do.
             if by_policy {
                 into.insert(name);
             }

@@ -1,6 +1,5 @@
 //! `systemctl` for packages, units and scripts that call it, in terms of the graph and the goal. It
-//! does not use D-Bus and reports nothing that init does not know. Its answers are accurate enough
-//! for programs.
+//! does not use D-Bus and reports nothing that init does not know.
 //!
 //! [`words`] parses the command line, [`snapshot`] holds init's answers, [`shown`] formats a unit
 //! in systemd's words. Each group of verbs has a file. Exit codes follow systemctl(1): 3 for an

@@ -51,7 +51,7 @@ fn of_tree(root: &Path) -> Result<Doctor, Error> {
     Ok(examined(&facts))
 }
 
-/// The instance of a user is no init of this machine: then only the files count.
+/// Examines this machine. If init at the socket is not PID 1, only the files count.
 fn of_machine(session: &Session) -> Result<Doctor, Error> {
     let uid = geteuid().as_raw();
     let is_first = session.init()?.is_some_and(|init| init.pid == 1);

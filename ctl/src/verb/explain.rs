@@ -13,7 +13,7 @@ use std::fmt::Write;
 
 /// Width of the names in a list; few are longer.
 const NAME: usize = 26;
-/// Minimum length of a summary that ends within its sentence.
+/// Minimum length of a summary that is cut before the end of its sentence.
 const MEANT: usize = 24;
 
 /// Looks the key up and prints it.
@@ -133,7 +133,7 @@ pub(super) fn setting_in_full(setting: &SettingKey, style: &Style) -> String {
     )
 }
 
-/// Wraps a text; each value that it explains (`always: …`) has a line.
+/// Wraps a text. Each value that it explains (`always: …`) starts a line of its own.
 fn indented(text: &str, style: &Style) -> String {
     let width = style.width.unwrap_or(80).clamp(40, 100);
     let style = Style { width: Some(width), ..*style };

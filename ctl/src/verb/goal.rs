@@ -125,7 +125,7 @@ fn goal(session: &Session) -> Result<Goal, Error> {
     })
 }
 
-/// Returns the only target, for the default target.
+/// Returns the target if it is the only one: a default target is one target.
 fn only(targets: &[Name]) -> Result<&Name, Error> {
     let [target] = targets else {
         let hint = "a virtual unit that waits-for them all can be the default target";

@@ -95,7 +95,7 @@ struct Shown {
     last: BTreeMap<String, Last>,
 }
 
-/// The position in a unit's log: the lines of the last moment, with their counts.
+/// The position in a unit's log: the latest time, and the lines of that time with their counts.
 #[derive(Default)]
 struct Last {
     time: String,
@@ -135,8 +135,8 @@ impl Shown {
         *last.of.entry(text).or_default() += 1;
     }
 
-    /// Removes the lines already shown: all before the last moment, and those of that moment by
-    /// count.
+    /// Removes the lines already shown: all before the latest time, and of that time as many as
+    /// were shown.
     fn leave_out_of(&self, unit: &Name, lines: &mut Vec<ShownLine>) {
         let Some(Last { time, of }) = self.last.get(unit.as_str()) else { return };
         let moment = lines.iter().position(|line| line.time == *time);

@@ -72,7 +72,8 @@ fn plan(session: &Session, at: &str, verb: &Verb, message: &str) -> Result<Exit,
         None => _ = std::fs::remove_file(&file),
     });
     let value = value.map_err(|error| without_unit(error, verb))?;
-    // A new unit is not up yet. After a failed plan it is wanted still, and `want` starts nothing.
+    // A unit of an earlier plan must read the new one. Without an earlier plan, the unit may still
+    // be wanted and have failed; then `want` starts nothing.
     session.ask(match before {
         Some(_) => Verb::Restart { targets: vec![unit] },
         None => Verb::Retry { targets: vec![unit] },

@@ -19,7 +19,8 @@ const PROGRAMS: [(&str, &str); 5] = [
     ("mount", "mount"),
 ];
 
-/// Parts of a machine; the units of which one is enough; and the effect without them.
+/// Parts of a machine. Each has its units, of which one is enough, the effect without them, and a
+/// remedy.
 const SERVICES: [(&str, &[&str], &str, &str); 4] = [
     (
         "udev",

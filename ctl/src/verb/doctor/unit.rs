@@ -22,7 +22,7 @@ const PACKAGES: [(&str, &str); 7] = [
     ("systemd-udevd", "udev"),
     ("udevadm", "udev"),
 ];
-/// Codes of diagnostics about which other checks report.
+/// Codes of diagnostics that other checks report.
 const ELSEWHERE: [&str; 2] = ["missing-executable", "systemd-activation"];
 /// Services of systemd that init does not start, each with a replacement.
 const REPLACED: [(&str, &str); 3] = [
@@ -39,7 +39,7 @@ const GENERATORS: [&str; 5] = [
     "/usr/lib/systemd/system-generators",
     "/lib/systemd/system-generators",
 ];
-/// Generators of programs about which a line of their own reports.
+/// Generators for which the check has a finding of their own.
 const NAMED_GENERATORS: [&str; 3] = ["cloud-init-generator", "netplan", POSTGRESQL_GENERATOR];
 const POSTGRESQL_GENERATOR: &str = "postgresql-generator";
 
@@ -223,8 +223,8 @@ pub(super) fn of_generators(facts: &Facts<'_>) -> Vec<Finding> {
     found
 }
 
-/// Returns the paths of generators that are not systemd's own. None counts if init reads no unit
-/// file of systemd.
+/// Returns the paths of generators that are not systemd's own. Returns none if init does not read
+/// the unit directories of systemd.
 fn generators(facts: &Facts<'_>) -> Vec<String> {
     let mut directories = facts.generation.settings.import_dirs.iter();
     if !directories.any(|directory| directory.ends_with("/systemd/system")) {
