@@ -107,9 +107,9 @@ pub fn complaint<'a>(
     all.get(&Shape::of(name, wanted).file).map(String::as_str)
 }
 
-/// Returns true if init no longer has the file with which this unit ran under a claim. Another of
-/// our units may now have a file under one of its names. A new file of the unit itself counts as
-/// such a file, if it is not exclusive.
+/// Returns true if init no longer has the file with which this unit ran under a claim: each file
+/// under one of the unit's names at init belongs to another of our units. A new file of the unit
+/// itself counts as a file of another unit if it is not exclusive.
 pub fn is_file_of_another(put: &SourceSet, goal: &Goal, name: &UnitName) -> bool {
     let own = files(name);
     let runs = goal.iter().filter(|(_, one)| one.refusal.is_none());

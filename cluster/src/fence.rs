@@ -13,7 +13,7 @@ use groundstate_units::spec::value;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Reserve for the request to init, its kill and clock drift.
+/// Reserve for the request to init, init's kill and clock drift.
 const MARGIN: Duration = Duration::from_millis(500);
 /// Number of times init checks for a keepalive of fleetd within `agent_ttl`.
 const WATCHES: u32 = 3;
@@ -243,7 +243,7 @@ impl Said<'_> {
 /// Checks that all words of a key are `wanted`.
 ///
 /// # Errors
-/// The consequence of the first word that is not.
+/// The first word that is not `wanted`, and its consequence for the stop.
 fn only(
     (key, words): (&str, Vec<String>),
     is_fine: impl Fn(&str) -> bool,

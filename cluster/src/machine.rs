@@ -9,7 +9,8 @@ use std::sync::Arc;
 /// Length of an id in lists.
 pub const SHORT: usize = 8;
 
-/// The machine's id, from its `/etc/machine-id`: one to 64 of `[A-Za-z0-9_.-]`, not all zeros.
+/// The machine's id, from its `/etc/machine-id`: one to 64 of `[A-Za-z0-9_.-]`. It is not all zeros
+/// and not `uninitialized`, and it does not start with a dot.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct MachineId(Arc<str>);
@@ -90,8 +91,8 @@ pub struct Machine {
     pub metadata: BTreeMap<String, String>,
     /// The machine takes no new units, and its units are moved away.
     pub draining: bool,
-    /// The machine does not answer and its grace is running: it keeps its units and gets no new
-    /// ones.
+    /// The machine does not answer and its grace is running, or `unread` is set. It keeps its units
+    /// and gets no new ones.
     pub away: bool,
     /// An unreadable key of the machine, if any. The machine then keeps its units and gets no new
     /// ones.

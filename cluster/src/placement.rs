@@ -205,9 +205,9 @@ impl Host {
 
     /// Chooses the `globals` of the cluster that run here. A global unit must match the metadata.
     /// It must not conflict with a unit that the engine placed, nor with an earlier unit of the
-    /// list.
-    /// The list starts with the oldest wanted unit, so a newcomer goes only to machines without a
-    /// conflict. For a silent machine with unknown metadata, all globals are chosen.
+    /// list. The list starts with the oldest wanted unit, so a newcomer goes only to machines
+    /// without a conflict. For a silent machine with unknown metadata, only conflicts with placed
+    /// units count.
     pub fn choose_globals<'g>(
         &self,
         globals: impl Iterator<Item = (&'g UnitName, &'g Arc<Requirement>)>,

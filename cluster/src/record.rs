@@ -107,7 +107,7 @@ pub struct DesiredRecord {
     pub desired: Desired,
 }
 
-/// `place/NAME` and `claim/MACHINE/NAME`
+/// `place/NAME`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceRecord {
     /// The machine.

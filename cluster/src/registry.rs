@@ -100,7 +100,7 @@ pub fn sign(snapshot: &Snapshot, name: &UnitName, signature: &Signature) -> Opti
 }
 
 /// Rolls the file of a global unit out to these machines, or to all if `None`. The others keep
-/// their file. Returns `None` if nothing would change or the unit is on no machine.
+/// their file. Returns `None` if nothing would change, or if the unit is not a wanted global unit.
 pub fn spread(
     snapshot: &Snapshot,
     name: &UnitName,
@@ -158,8 +158,8 @@ pub fn destroy(snapshot: &Snapshot, name: &UnitName) -> Option<Transaction> {
     Some(gone)
 }
 
-/// Commits a group of moves that belong together. Returns `None` if one of the units no longer
-/// exists.
+/// Makes the write of a group of moves that belong together. Returns `None` if one of the units no
+/// longer exists.
 pub fn carry_out(snapshot: &Snapshot, epoch: Epoch, group: &[Move]) -> Option<Transaction> {
     let keys = snapshot.keys();
     let of = |subject| keys.of(&subject);

@@ -104,7 +104,7 @@ impl Store {
         Store { kind: Kind::Memory(memory::Memory::default()) }
     }
 
-    /// A store that a [`Driven`] answers for.
+    /// A store whose calls a [`Driven`] answers.
     pub fn driven(driven: Arc<dyn Driven>) -> Store {
         Store { kind: Kind::Driven(driven) }
     }

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 /// Minimum number of missing units.
 const LEAST: usize = 3;
-/// Minimum percentage of the running units that is missing.
+/// A reading is suspicious only if more than this percentage of the running units is missing.
 const SHARE: usize = 30;
 
 /// Explanation shown for a withheld unit.

@@ -237,7 +237,8 @@ impl UnitFile {
     }
 }
 
-/// Returns true if the value has a line break without a backslash before it.
+/// Returns true if the value would not end with its line. It has a carriage return, has a line
+/// break without a backslash before it, or ends with a backslash.
 fn breaks_out(value: &str) -> bool {
     let mut before = ' ';
     for c in value.chars() {

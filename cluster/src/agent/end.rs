@@ -34,8 +34,9 @@ pub fn stays_down(unit: Option<&UnitStatus>) -> bool {
     is_down(unit) && unit.is_none_or(|unit| !unit.needed)
 }
 
-/// Returns true if no process of the unit runs. An unkillable run counts as running although init
-/// has given it up. If such a run has no unit file, init reports it as stale and failed.
+/// Returns true if no process of the unit runs. A unit that has exited counts as running until init
+/// has stopped it. An unkillable run counts as running although init has given it up. If such a run
+/// has no unit file, init reports it as stale and failed.
 pub fn is_down(unit: Option<&UnitStatus>) -> bool {
     unit.is_none_or(|unit| {
         let cause = unit.reason.as_ref().map(|reason| &reason.cause);

@@ -83,7 +83,7 @@ pub(super) fn names(name: &UnitName, wanted: &Wanted) -> BTreeSet<String> {
 
 /// Expands the specifiers that depend on the unit's name, because they distinguish instances of one
 /// file. Specifiers of the machine stay as written: they are the same for all units there. Returns
-/// `None` if the word is invalid, also for init.
+/// `None` if the word is invalid; init rejects it too.
 fn expanded(word: &str, name: &UnitName) -> Option<String> {
     let stays = |letter: char| Some(format!("%{letter}"));
     let fields = [

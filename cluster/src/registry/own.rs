@@ -68,7 +68,8 @@ pub fn succeed(
 }
 
 /// Returns true if this run of the machine made the claim. A claim of an earlier run stands until
-/// its lease expires, because the unit may still run.
+/// its lease expires, because the unit may still run. A claim that does not record its run counts
+/// as our own.
 pub fn is_own_claim(claim: &Kept<ClaimRecord>, instance: &str) -> bool {
     let by = claim.record.instance.as_deref();
     by.is_none_or(|by| by == instance) || planted(Mutant::HeirClaims)

@@ -11,7 +11,7 @@ use crate::transaction::Transaction;
 use crate::unit_name::UnitName;
 use std::collections::BTreeMap;
 
-/// Records why a unit is on no machine. Returns `None` if the record is up to date.
+/// Makes the write that records each machine's reason. Returns `None` if the record is up to date.
 pub fn explain(
     snapshot: &Snapshot,
     epoch: Epoch,

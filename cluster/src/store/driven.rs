@@ -1,5 +1,5 @@
-//! A store answered by another component: the simulation, which loses and delays answers and ends
-//! watches. It takes the same calls as etcd.
+//! A store whose calls another component answers: the simulation, which loses and delays answers
+//! and ends watches. It takes the same calls as etcd.
 
 use super::membership::{Membership, Word};
 use super::{Batch, Fault, Lease, Remainder};

@@ -30,8 +30,8 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-/// Maximum size of an answer. etcd limits only the size of requests, and a page of the largest
-/// units is smaller.
+/// Maximum size of an answer. etcd limits only the size of requests. A page of the largest units
+/// stays below this limit.
 const LARGEST_ANSWER: usize = 1024 * 1024 * 1024;
 /// Keys per read request.
 const PAGE: i64 = 2000;

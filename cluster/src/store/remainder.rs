@@ -23,8 +23,8 @@ impl Remainder {
         self.granted.saturating_sub(self.left).saturating_sub(Remainder::STEP)
     }
 
-    /// Returns true if the lease's owner may be considered dead: a live machine renews twice in
-    /// this time.
+    /// Returns true if the lease's owner may be considered dead: it has been silent for
+    /// [`fence::patience`]. A live machine renews twice in that time.
     pub fn is_silent(&self) -> bool {
         self.missing().is_zero()
     }
