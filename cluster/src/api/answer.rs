@@ -15,7 +15,7 @@ pub const NO_REGISTRY: &str = "fleet server unable to communicate with etcd";
 pub struct Answer {
     /// The HTTP status.
     pub status: u16,
-    /// The content type; `None` for an answer without a described body.
+    /// The content type, or `None` if the answer has no such header.
     pub content_type: Option<&'static str>,
     /// The body.
     pub body: Vec<u8>,

@@ -1,6 +1,6 @@
-//! The caller of a request and its rights. The mode of the unix socket grants all rights. On TCP,
-//! `api_roles_file` maps the name in the client's certificate to a role; other names have no
-//! rights.
+//! The caller of a request and its rights. A client of the unix socket has all rights; the socket's
+//! mode limits these clients. On TCP, `api_roles_file` maps the name in the client's certificate to
+//! a role; other names have no rights.
 
 use crate::unit_name::UnitName;
 use groundstate_units::text::yaml::{self, Limits, Node};

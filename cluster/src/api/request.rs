@@ -32,7 +32,7 @@ impl Request {
         own.filter_map(|(_, value)| unescape(value, true)).collect()
     }
 
-    /// The first value of a query key that is not empty.
+    /// The first value of a query key, or `None` if that value is empty.
     pub fn filter(&self, key: &str) -> Option<String> {
         self.values(key).into_iter().next().filter(|value| !value.is_empty())
     }

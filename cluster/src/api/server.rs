@@ -257,7 +257,8 @@ fn holds_token(request: &Request, answer: &Answer) -> bool {
         && answer.body.windows(key.len()).any(|part| part == key)
 }
 
-/// Returns true if the answer needs no write.
+/// Returns true if the answer says that no change is needed or possible. A lagging cache could make
+/// such an answer wrong.
 fn is_settled(answer: &Answer) -> bool {
     matches!(answer.status, 204 | 404 | 409 | 412)
 }
