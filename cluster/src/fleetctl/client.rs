@@ -213,7 +213,7 @@ impl Client {
         signed.then_some(signature.serial)
     }
 
-    /// Checks that our key may sign what the cluster shows.
+    /// Checks that our key may sign the unit as the cluster shows it.
     ///
     /// # Errors
     /// Our key has not signed it before. An attacker who writes to etcd could otherwise choose a

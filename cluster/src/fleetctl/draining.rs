@@ -167,7 +167,7 @@ async fn wait_until_empty(
 /// Returns the units that still run on these machines.
 ///
 /// # Errors
-/// One of the machines takes units again, because someone undrained it.
+/// One of the machines takes units again, because another client undrained it.
 async fn left(session: &mut Session, ids: &[String]) -> Result<BTreeSet<String>, Trouble> {
     let units = session.client.units().await?;
     let states = session.client.states().await?;

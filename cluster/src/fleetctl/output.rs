@@ -6,7 +6,7 @@ use super::table::plain;
 use groundstate_units::text::encoding::{visible, visible_json};
 use std::io::Write;
 
-/// Replaces control characters, which texts of machines and units may contain.
+/// Replaces control characters except line breaks.
 fn cleaned(lines: &str) -> String {
     lines.split('\n').map(plain).collect::<Vec<_>>().join("\n")
 }

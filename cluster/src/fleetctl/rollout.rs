@@ -67,7 +67,7 @@ pub(super) async fn rollout(session: &mut Session, what: &Rollout) -> Result<u8,
 /// Checks that the server could read the unit's desired state.
 ///
 /// # Errors
-/// It could not.
+/// The desired state cannot be read.
 fn readable(unit: &Unit) -> Result<(), Trouble> {
     if !unit.desired_state.is_empty() {
         return Ok(());

@@ -218,9 +218,9 @@ impl Rolling<'_> {
         Ok(if unit.desired_state == "launched" { Ok(unit) } else { Err(Arrival::Unwished) })
     }
 
-    /// Returns one of the silent machines that is still waited for, and why it does not report. A
-    /// machine that disappeared after the new file was active there is waited for too: the file may
-    /// have brought it down.
+    /// Returns one of the silent machines that fleetctl still waits for, and why it does not
+    /// report. fleetctl also waits for a machine that disappeared before the new file was active
+    /// there: the file may have brought the machine down.
     async fn due(&mut self, name: &str, silent: Vec<String>) -> Result<Option<String>, Trouble> {
         self.seen.silent.retain(|id, _| silent.contains(id));
         self.seen.off.retain(|id| silent.contains(id));
