@@ -111,7 +111,7 @@ impl InitSocket {
         .await
     }
 
-    /// Follows events from now on.
+    /// Follows init's events with a number above `after`.
     ///
     /// # Errors
     /// Init does not listen.

@@ -172,10 +172,10 @@ impl Candidate {
         Ok(reading.entries.into_iter().find(|entry| entry.key == key))
     }
 
-    /// Stands for election. A candidate first binds the leader key to its machine's lease, so that
-    /// losing candidates request no lease from etcd. Only the winner requests a leader lease. A
-    /// winner that is interrupted before that requests it when it stands again. If it never does,
-    /// the key expires with the machine's lease.
+    /// Stands for election and, if it wins, leads until the term ends. A candidate first binds the
+    /// leader key to its machine's lease, so that losing candidates request no lease from etcd.
+    /// Only the winner requests a leader lease. A winner that is interrupted before that requests
+    /// it when it stands again. If it never does, the key expires with the machine's lease.
     async fn term(&mut self) -> Result<(), Over> {
         let store = self.cache.store().clone();
         let keys = self.cache.keys().clone();
@@ -386,7 +386,7 @@ impl Term {
 
     fn check(&self) -> Result<(), Over> {
         let snapshot = self.engine.snapshot();
-        // Another program wrote an unreadable leader key, so the epoch of this engine is over.
+        // If another program wrote an unreadable leader key, the epoch of this engine is over.
         let key = self.cache.keys().of(&Subject::Leader);
         let leader = snapshot.leader.as_ref().filter(|_| snapshot.unread_since(&key).is_none());
         if leader.is_some_and(|kept| kept.lease == self.lease) { Ok(()) } else { Err(Over::Lost) }

@@ -305,7 +305,8 @@ impl Sentry {
                 _ = snapshots.changed() => {
                     let snapshot = self.cache.snapshot();
                     let there = snapshot.machines.get(&self.identity.id);
-                    // Another client deleted the key or took it over.
+                    // Another client may have deleted the key or taken it over. Then the machine
+                    // writes it again.
                     let is_news = snapshot.revision >= since;
                     let is_ours = there.is_some_and(|kept| kept.lease == lease)
                         && snapshot.unread_since(&self.key()).is_none();
@@ -391,7 +392,8 @@ mod tests {
         });
     }
 
-    /// A store that answers only the remaining time of a lease, with the value of the test.
+    /// A stopped clock, and a store that answers every call with the same remaining time of a
+    /// lease.
     struct Stopped(Duration);
 
     impl crate::clock::Time for Stopped {

@@ -145,7 +145,7 @@ impl StateFiles {
         if ran.as_ref().is_some_and(|ran| ran.ran.is_empty()) {
             return Recalled::default();
         }
-        // Without the units it is unknown which ones to keep when claims are given up.
+        // Without the units, fleetd does not know which of them to keep when it gives claims up.
         let held = ran.as_ref().and_then(|_| self.held()).unwrap_or_default();
         Recalled { known, held, ..ran.unwrap_or_default() }
     }

@@ -1,5 +1,5 @@
-//! Finds out whether init only restarts a fleetd that was told to stop. It asks until init answers;
-//! without an answer no unit is stopped.
+//! Finds out whether init only restarts a fleetd that was told to stop. It asks until init answers.
+//! Without an answer, fleetd stops only its exclusive units.
 
 use super::init_socket::{InitFault, InitSocket};
 use groundstate_units::control::answer::{Status, System, Whose};
@@ -9,8 +9,8 @@ use tokio::time::{sleep, timeout};
 
 /// Delay between attempts.
 const AGAIN: Duration = Duration::from_millis(100);
-/// Number of failed connections after which no init exists. A restarting init listens again before
-/// that.
+/// Number of failed connections in a row after which init counts as absent. A restarting init
+/// listens again before that.
 const ABSENT: u32 = 10;
 
 /// The reason why fleetd is stopped.
@@ -25,7 +25,8 @@ pub(super) enum Fate {
 }
 
 impl Fate {
-    /// Returns init's answer within the time limit.
+    /// Asks init for the fate of this fleetd. After the time limit the fate is `Over` if no init
+    /// exists, and otherwise `Unknown`.
     pub(super) async fn told_by(init: &InitSocket, within: Duration) -> Fate {
         let mut untold = Fate::Unknown;
         let asking = async {

@@ -225,7 +225,7 @@ impl UnitRunner {
 
     /// Takes `at` as a proof of the leases, because no lease expires while etcd has no leader. A
     /// lease that may have expired before `at` gets no proof: a machine that was paused for longer
-    /// than its lease cannot know whether it had.
+    /// than its lease cannot know whether the lease had expired.
     fn accept_as_proof(&mut self, at: Duration) {
         let now = self.cache.clock().now();
         let mut own = self.validity();
@@ -237,8 +237,7 @@ impl UnitRunner {
         self.proof = own.proof;
     }
 
-    /// Waits for the renewal of a machine that resumes after a pause, for the rest of the time
-    /// limit.
+    /// After a pause of the machine, waits for the renewal of its lease, for at most `left`.
     async fn await_proof(&mut self, left: Duration) {
         let clock = self.cache.clock().clone();
         let mut machine_lease = self.machine_lease.clone();

@@ -47,8 +47,8 @@ impl UnitRunner {
         UnitRunner { keep: Some(keep), ..self }
     }
 
-    /// Takes over the units that the previous fleetd ran, if init still has them; they are guarded
-    /// like this one's. Returns false if init did not answer.
+    /// Takes over the units that the previous fleetd ran, if init still has them. They are guarded
+    /// like the units of this fleetd. Returns false if init did not answer.
     pub(super) async fn begin(&mut self) -> bool {
         if self.ran.is_none() {
             return true;

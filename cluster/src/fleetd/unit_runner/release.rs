@@ -107,8 +107,8 @@ impl UnitRunner {
         self.all_of(name, agent::is_down)
     }
 
-    /// If the unit's file is unknown, checks its name at init as a fleet unit and as a native one.
-    /// A unit that has the name only as an alias is another unit.
+    /// The unit's file may be unknown, so this checks both names that it can have at init: as a
+    /// fleet unit and as a native one. A unit that has the name only as an alias is another unit.
     pub(super) fn all_of(&self, name: &UnitName, are: fn(Option<&UnitStatus>) -> bool) -> bool {
         let own = |name: &String| self.units.get(name).filter(|unit| unit.unit == *name);
         agent::targets(name).iter().all(|name| are(own(name)))

@@ -1,18 +1,18 @@
-//! Watches for an init that stops answering. It is asked now and then, and after a timeout the unit
-//! states count as unknown.
+//! Detects an init that stops answering. fleetd asks init whether it is running if it has not read
+//! init's states for a while. Without an answer, the unit states count as unknown.
 
 use super::UnitRunner;
 use crate::fence;
 use crate::fleetd::init_socket::{InitFault, PATIENCE};
 use std::time::Duration;
 
-/// Interval between requests to a silent init.
+/// Time after the last reading of init's states until fleetd asks whether init is running.
 const ASKED: Duration = Duration::from_secs(5);
 /// How long the last states stay valid: a restarting init is silent for a moment.
 const UNHEARD: Duration = Duration::from_secs(3);
 
 impl UnitRunner {
-    /// Asks init if there was no request for a while.
+    /// Asks init whether it is running, if the last reading of its states is older than [`ASKED`].
     pub(super) async fn hear_init(&mut self) {
         let clock = self.cache.clock().clone();
         if self.blind || self.put.is_none() || clock.since(self.asked_init) < ASKED {
@@ -42,8 +42,9 @@ impl UnitRunner {
         self.within(if self.silent.is_some() { self.at_once() } else { PATIENCE }, call)
     }
 
-    /// The timeout. While init answers, it is at most half of [`fence::patience`]. It grows while
-    /// init stays silent, because init may be slow rather than gone.
+    /// The timeout of a request that a healthy init answers at once. While init answers, it is at
+    /// most half of [`fence::patience`]. It grows while init stays silent, because init may be slow
+    /// rather than gone.
     fn at_once(&self) -> Duration {
         let least = ASKED.min(fence::patience(self.ttl) / 2);
         let since = |at| self.cache.clock().since(at);
