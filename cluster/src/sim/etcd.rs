@@ -255,7 +255,7 @@ impl World {
         }
     }
 
-    /// A renewal.
+    /// Records a grant or a renewal of a lease.
     fn show(&mut self, lease: i64, ttl: Duration) {
         self.etcd.shown.insert(lease, self.now);
         self.live_on(lease, ttl);
