@@ -1,6 +1,6 @@
-//! Two engines that both believe to lead, on a real etcd. One slept beyond its lease and continues
-//! with its old decisions and with new ones. Its writes must fail, and no unit may run on two
-//! machines.
+//! Two engines that both believe that they lead, on a real etcd. One slept beyond its lease and
+//! continues with its old decisions and with new ones. Its writes must fail, and no unit may run on
+//! two machines.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

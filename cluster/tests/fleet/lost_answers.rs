@@ -25,7 +25,7 @@ type Between = (&'static str, &'static str);
 /// An in-memory store that loses the answer to the next write.
 struct Losing {
     memory: Store,
-    /// Through this API other clients write.
+    /// An API through which other clients write.
     beside: ApiState,
     armed: AtomicBool,
     /// True if the lost write is executed.
@@ -54,7 +54,7 @@ impl Losing {
     }
 }
 
-/// [`Driven`] is called by reference, and its futures outlive the call.
+/// Shares the store: the futures of a [`Driven`] outlive the call.
 struct Handle(Arc<Losing>);
 
 impl Driven for Handle {

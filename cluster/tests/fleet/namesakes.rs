@@ -1,4 +1,4 @@
-//! Units with one name at init: only one of them runs.
+//! Units with the same name at init: only one of them runs.
 
 use crate::placed::{Cluster, name};
 use cluster::agent::{self, Goal};

@@ -16,8 +16,8 @@ const TTL: Duration = Duration::from_secs(30);
 /// The machine's polling interval.
 const PULSE: Duration = Duration::from_millis(250);
 
-/// The boot time of a machine that is paused now and then: nothing runs meanwhile, and the time
-/// jumps at its end.
+/// The boot time of a machine that is paused now and then. During a pause nothing runs, and at the
+/// end of the pause the time jumps.
 struct Pauses {
     /// Total duration of the pauses.
     whole: Duration,
@@ -147,7 +147,7 @@ fn machine_cut_off_from_etcd_reconciles_again_after_its_next_renewal() {
         while has_it() {
             time.advance(PULSE).await;
         }
-        // fleetd has tried to publish that it gave the unit up.
+        // In this time fleetd tries to publish that it gave the unit up.
         time.advance(PULSE * 4).await;
         time.advance(PULSE * 4).await;
         let looked = fleetd.metrics.reconciled();

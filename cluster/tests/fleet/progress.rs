@@ -48,7 +48,7 @@ fn when(comes: &Receiver<String>, what: &str) -> String {
     all
 }
 
-/// Returns the last line of the output.
+/// Returns the output after the last erased progress line.
 fn stays(text: &str) -> String {
     text.rsplit("\r\x1b[K").next().unwrap_or_default().to_string()
 }

@@ -158,7 +158,8 @@ fn everywhere(program: &str) -> UnitFile {
     UnitFile::parse(&text).unwrap()
 }
 
-/// The file is replaced before fleetd ends or `meanwhile`; etcd has lost the published state.
+/// Replaces the file before fleetd ends or, with `meanwhile`, before the next fleetd begins. etcd
+/// has lost the published state by then.
 fn is_known_after_the_lease(meanwhile: bool) {
     soon(async move {
         let (store, init) = (Store::memory(), FakeInit::new());

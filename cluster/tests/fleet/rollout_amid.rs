@@ -116,7 +116,7 @@ fn rollback_does_not_launch_a_unit_unloaded_meanwhile() {
     assert_eq!(stdout(&stand.fleetctl(&["cat", "web@2"])), HELLO);
 }
 
-/// Runs a command when the rollout asks for the state of what it has put.
+/// Runs a command at the first GET of the rollout after its PUT with the text `put`.
 fn meanwhile(stand: &Stand, put: &'static str, words: &'static [&'static str]) -> String {
     let endpoint = format!("unix://{}", stand.socket().display());
     let (folder, mut is_put, mut is_done) = (stand.folder.clone(), false, false);

@@ -236,8 +236,8 @@ fn follower_of_a_displaced_global_unit_moves_in_one_group_with_the_cause() {
 #[test]
 fn global_units_of_an_absent_machine_count_as_still_there() {
     let known = machine(&[("k", "1")]);
-    // The known metadata keeps the agent off the first machine; the other machine's metadata is
-    // unknown.
+    // In the first case, known metadata keeps the agent off the machine. In the second case, the
+    // metadata of the machine is unknown.
     for gone in [Machine { away: true, ..known.clone() }, Machine { away: true, ..machine(&[]) }] {
         let mut scheduler = Scheduler::default();
         scheduler.set_machine(&id("m0"), Some(known.clone()));

@@ -34,7 +34,7 @@ fn too_many_followers_for_one_write_move_in_parts_after_their_leader() {
     over(&mut cluster, "m0", "1");
     cluster.run(&mut engine, epoch);
     assert_eq!(cluster.schedule("m0").len(), FOLLOWERS + 1);
-    // All must move together, and the unit they follow arrives first.
+    // All must move, and they do not fit in one write: the unit they follow arrives first.
     cluster.machine("m1");
     over(&mut cluster, "m1", "1");
     let drained = registry::drain(&cluster.snapshot(), &id("m0"), true);

@@ -83,7 +83,7 @@ fn unit_whose_claim_renewal_is_unconfirmed_is_not_stopped() {
         let lost = Arc::new(watch::channel(Some(0)).0);
         let losing = Losing { memory, lost: lost.clone() };
         let fleetd = Fleetd::begin(&Store::driven(Arc::new(losing)), &init, Recalled::default());
-        // Each result is handled before the next.
+        // fleetd handles each result before it writes the next claim.
         lost.subscribe().wait_for(|lost| lost.is_some_and(|lost| lost > 2)).await.unwrap();
         assert_eq!(init.set.borrow().0, puts, "a unit was stopped before etcd answered");
         lost.send_replace(None);

@@ -1,6 +1,6 @@
 //! Linearizability checker for histories of one unit: is there an order that explains every answer,
-//! with each operation at a moment between request and answer? It is Wing and Gong's search, with a
-//! memory of dead ends, and knows nothing of HTTP.
+//! with each operation at a moment between request and answer? It is Wing and Gong's search with a
+//! memory of visited states. It knows nothing of HTTP.
 
 use std::collections::BTreeSet;
 
@@ -76,7 +76,7 @@ pub(crate) fn holds(history: &[Operation], sure: bool) -> bool {
         if left().all(|(_, one)| one.outcome == Outcome::Unknown) {
             return true;
         }
-        // An operation that was answered first must precede those requested after that.
+        // An operation precedes each one that was requested after its answer.
         let known = left().filter(|(_, one)| one.outcome != Outcome::Unknown);
         let until = known.map(|(_, one)| one.answered).min().unwrap_or(u64::MAX);
         for (at, one) in left().filter(|(_, one)| one.asked < until) {

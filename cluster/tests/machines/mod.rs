@@ -84,7 +84,7 @@ pub(crate) fn id(number: usize) -> MachineId {
 }
 
 impl Crowd {
-    /// Starts this many machines at once; `boot` is their boot number. `times` are `agent_ttl` and
+    /// Starts this many machines at once; `boot` is their boot id. `times` are `agent_ttl` and
     /// `engine_reconcile_interval`.
     pub(crate) fn start(
         etcd: &EtcdConfig,

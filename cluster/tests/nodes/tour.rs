@@ -1,5 +1,6 @@
 //! contrib/cluster-demo: boots a cluster, runs the units of fleet's documentation, kills a node and
-//! recovers, as shown on a terminal. `--json` output checks each step.
+//! boots it again. It prints each command with its output. It checks each step by the `--json`
+//! output of fleetctl.
 
 use crate::stand::Cluster;
 use crate::stand::program::{PATIENCE, within};

@@ -24,7 +24,7 @@ fn when_alone(node: &Node, id: &str, ip: &str) {
 
 #[test]
 fn machine_keeps_its_identity_with_another_address_or_disk() {
-    // On a slow host the lease still exists after the restart of fleetd.
+    // Long enough that on a slow host the lease still exists after the restart of fleetd.
     let conf = "agent_ttl=9s\npublic_ip=192.0.2.1\n".to_string();
     let node = Node::with(Manner { conf, ..Manner::default() });
     let _etcd = node.etcd();

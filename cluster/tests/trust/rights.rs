@@ -15,7 +15,7 @@ fn manner(user: &str, conf: &str) -> Manner {
     Manner { conf: login, ..Manner::default() }
 }
 
-/// Runs etcdctl as that user. Returns whether it succeeded.
+/// Runs etcdctl as that user. Returns false if etcd denies the permission.
 fn may(node: &Node, user: &str, words: &[&str]) -> bool {
     let (url, user) = (format!("--endpoints={}", node.url()), format!("--user={user}:{PASSWORD}"));
     let all = [&["etcdctl", &url, &user][..], words].concat();
@@ -46,7 +46,7 @@ fn rights(node: &Node, engine: &str, other: &str) {
             node.etcdctl(&["user", "grant-role", user, role]);
         }
     }
-    // Creates the role and grants it to root.
+    // This creates the role root and grants it to the user root.
     node.etcdctl(&["auth", "enable"]);
 }
 
@@ -158,7 +158,7 @@ fn machine_without_the_right_to_lead_logs_that_once() {
     until("it is told", || {
         node.log("fleetd").contains("etcd does not allow this machine to lead").then_some(())
     });
-    // The requested lease is revoked: only the machine's is left.
+    // fleetd has revoked the lease that it requested to lead: only the machine's lease is left.
     let login = format!("--user=root:{PASSWORD}");
     until("one lease is left", || {
         let leases = node.etcdctl(&[&login, "lease", "list"]);

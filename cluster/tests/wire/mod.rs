@@ -1,6 +1,6 @@
-//! A faulty wire between fleetd and etcd. All bytes pass through this process, which can be slow,
-//! drop, hold back one or both directions, or break off in an answer. Held bytes arrive late, like
-//! retransmissions.
+//! A faulty wire between fleetd and etcd. All bytes pass through this process. It can delay them,
+//! hold back one or both directions, break the connection, or cut an answer short. Held bytes
+//! arrive late, like retransmissions.
 #![allow(dead_code, reason = "each test file uses its own part of it")]
 
 use nix::sched::{CloneFlags, setns};

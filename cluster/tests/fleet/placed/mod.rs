@@ -80,7 +80,8 @@ impl Cluster {
         agent::goal(&self.snapshot(), &id("m1"), before)
     }
 
-    /// Returns a cluster in which these units of `m1` have lost their place, with the goal before.
+    /// Returns a cluster in which these units of `m1` have lost their place, and the goal of `m1`
+    /// before that.
     pub(crate) fn nowhere(units: &[(&str, &str)]) -> (Cluster, Goal) {
         let mut cluster = Cluster::new();
         for (own, asks) in units {

@@ -57,7 +57,7 @@ fn hand_back(mut from: UnixStream, mut to: UnixStream, lost: &AtomicBool) {
     let _ = from.shutdown(Shutdown::Both);
 }
 
-/// Returns true for the first request with this prefix.
+/// Returns a predicate that selects the first request with this prefix.
 pub(crate) fn first(begin: &'static str) -> impl FnMut(&str) -> bool {
     let mut was = false;
     move |asked| asked.starts_with(begin) && !std::mem::replace(&mut was, true)

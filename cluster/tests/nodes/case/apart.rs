@@ -53,9 +53,9 @@ fn hung(cluster: &mut Cluster) {
     assert_eq!(cluster.read("twice"), "");
 }
 
-/// fleetd hangs almost a third of the lease after the cut, and so up to two thirds after its last
-/// proof. init's usual watchdog would fire up to a third of the lease later, and the slow stop of
-/// the unit would end after the lease.
+/// fleetd starts to hang almost a third of the lease after the cut. That is up to two thirds after
+/// its last proof. init's usual watchdog would fire up to a third of the lease later, and the slow
+/// stop of the unit would end after the lease.
 fn hung_apart(cluster: &mut Cluster) {
     for _ in 0..3 {
         put_slow_witness(cluster);
@@ -96,7 +96,7 @@ fn put_slow_witness(cluster: &Cluster) {
 
 fn partitions(cluster: &mut Cluster) {
     put_witness(cluster);
-    // Less than a lease, a little more, and ten minutes scaled down by a hundred.
+    // Less than a lease, a little more, and ten minutes scaled down by ten.
     for apart in [TTL - SECOND, TTL + SECOND, 5 * TTL] {
         let old = cluster.when_on(1, "only.service");
         cluster.when_on(1, "any.service");

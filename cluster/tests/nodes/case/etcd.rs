@@ -20,12 +20,13 @@ fn everywhere(cluster: &Cluster) -> [Option<i64>; 3] {
     [1, 2, 3].map(|number| cluster.node(number).main_pid("everywhere.service"))
 }
 
-/// Maximum lag of an API answer behind another node's answer.
+/// Time after a write from which on an API answer shows it or is a 503.
 const FRESH: Duration = Duration::from_secs(5);
 /// Maximum time without new placements after etcd has lost its leader.
 const RESUMED: Duration = Duration::from_secs(30);
 
-/// Each node answers with the new unit in time; until then it may answer that it cannot tell.
+/// Waits until each node shows the new unit. After [`FRESH`], a node that does not show it yet must
+/// answer 503.
 fn is_known_in_time(cluster: &Cluster, name: &str, written: Instant) {
     let mut behind = vec![1, 2, 3];
     until("each node knows of it", || {

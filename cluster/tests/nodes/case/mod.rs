@@ -1,4 +1,4 @@
-//! The table of cases. Cases of fleet's functional tests name those.
+//! The table of cases. A case that corresponds to functional tests of fleet names them.
 
 mod answers;
 mod apart;

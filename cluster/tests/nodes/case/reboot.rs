@@ -1,5 +1,5 @@
-//! Machines that reboot while the lease of their previous run exists, and copies of their disks,
-//! which look the same until a machine renews.
+//! Machines that reboot while the lease of their previous run exists, and copies of their disks. A
+//! copy looks like a reboot until the original machine renews its lease.
 
 use super::{Case, sample};
 use crate::stand::node::id;

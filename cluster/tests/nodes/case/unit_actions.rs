@@ -27,7 +27,7 @@ pub(super) const CASES: [Case; 9] =
             .like(&["TestSystemdUnitFlow"]),
     ];
 
-/// Creates files NAME@1.service to NAME@N.service.
+/// Creates `count` files: NAME@01.service and so on.
 fn several(cluster: &Cluster, name: &str, count: usize) -> Vec<String> {
     let names: Vec<String> = (1..=count).map(|n| format!("{name}@{n:02}.service")).collect();
     names.iter().for_each(|name| cluster.file(name, SLEEPS));

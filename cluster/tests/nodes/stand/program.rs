@@ -1,4 +1,4 @@
-//! Programs of a stand, which end with it in any case, because they belong to its main thread.
+//! Programs of a stand. The kernel kills each of them when the thread that started it ends.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -35,7 +35,7 @@ pub(crate) fn throughout(time: Duration, what: &str, mut so: impl FnMut() -> boo
     assert!(broken.is_none(), "it did not stay so: {what}");
 }
 
-/// A program that is killed on drop, or when the stand's process ends.
+/// A program that is killed on drop, or when the thread that started it ends.
 pub(crate) struct Running(Child);
 
 impl Running {
