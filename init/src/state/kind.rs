@@ -79,9 +79,15 @@ impl Kind {
     /// The key of one of many records of this kind.
     pub(crate) fn key_of(self, entry: &impl Key) -> Vec<u8> {
         let mut key = Vec::with_capacity(9);
-        key.push(self as u8);
-        entry.put(&mut key);
+        self.put_key_of(entry, &mut key);
         key
+    }
+
+    /// Replaces the contents of `key` by that of [`Kind::key_of`].
+    pub(crate) fn put_key_of(self, entry: &impl Key, key: &mut Vec<u8>) {
+        key.clear();
+        key.push(self as u8);
+        entry.put(key);
     }
 }
 

@@ -40,6 +40,8 @@ const LOG: usize = 512 * 1024;
 const LOG_MOST: usize = 512 * 1024 * 1024;
 /// Bytes of a frame before its key.
 const FRAME: usize = 10;
+/// Bytes of a frame before the part that its CRC covers.
+const SUMMED: usize = 8;
 
 /// The place of a record's value: its offset in the log, and its length. An offset behind the end
 /// of the log is that of a staged frame.
@@ -190,8 +192,9 @@ impl Store {
 
     /// Stages the changed entries of a table.
     pub(crate) fn put_table<K: Key, V: Serialize>(&mut self, kind: Kind, table: &mut Table<K, V>) {
+        let mut key = Vec::new();
         for name in table.take_changes() {
-            let key = kind.key_of(&name);
+            kind.put_key_of(&name, &mut key);
             match table.get(&name) {
                 Some(value) => self.put(&key, value),
                 None => self.remove(&key),
@@ -359,26 +362,16 @@ fn open_frame(bytes: &mut Vec<u8>, key: &[u8]) -> usize {
 
 /// Fills in the head of the frame at `begin`. Returns false if its key or its value is too long.
 fn seal_frame(bytes: &mut [u8], begin: usize, key: usize) -> bool {
-    let Some((head, rest)) =
-        bytes.get_mut(begin..).and_then(<[u8]>::split_first_chunk_mut::<FRAME>)
-    else {
-        return false;
-    };
-    let (Ok(length), Ok(key)) = (u32::try_from(rest.len() - key), u16::try_from(key)) else {
-        return false;
-    };
+    let Some(frame) = bytes.get_mut(begin..) else { return false };
+    let Some(length) = frame.len().checked_sub(FRAME + key) else { return false };
+    let (Ok(length), Ok(key)) = (u32::try_from(length), u16::try_from(key)) else { return false };
+    let Some((head, rest)) = frame.split_first_chunk_mut::<SUMMED>() else { return false };
+    let Some((key_length, _)) = rest.split_first_chunk_mut() else { return false };
+    *key_length = key.to_le_bytes();
     let [a, b, c, d] = length.to_le_bytes();
-    let [e, f, g, h] = sum(key, rest).to_le_bytes();
-    let [i, j] = key.to_le_bytes();
-    *head = [a, b, c, d, e, f, g, h, i, j];
+    let [e, f, g, h] = crc32fast::hash(rest).to_le_bytes();
+    *head = [a, b, c, d, e, f, g, h];
     true
-}
-
-fn sum(key_length: u16, rest: &[u8]) -> u32 {
-    let mut sum = crc32fast::Hasher::new();
-    sum.update(&key_length.to_le_bytes());
-    sum.update(rest);
-    sum.finalize()
 }
 
 /// Returns the records of a log, and the bytes of their frames. The error is the offset of the
@@ -402,14 +395,14 @@ fn index_of(log: &[u8]) -> Result<(Index, usize), usize> {
 /// Returns the key of the frame at `at`, and the place of its value. Returns `None` if it is
 /// damaged.
 fn frame(log: &[u8], at: usize) -> Option<(&[u8], Place)> {
-    let (&[a, b, c, d, e, f, g, h, i, j], rest) = log.get(at..)?.split_first_chunk::<FRAME>()?;
+    let (&[a, b, c, d, e, f, g, h], rest) = log.get(at..)?.split_first_chunk::<SUMMED>()?;
     let length = u32::from_le_bytes([a, b, c, d]) as usize;
-    let key = u16::from_le_bytes([i, j]);
-    let size = usize::from(key).checked_add(length)?;
-    let body = rest.get(..size)?;
-    let is_whole = sum(key, body) == u32::from_le_bytes([e, f, g, h]);
-    let name = body.get(..usize::from(key)).filter(|_| is_whole)?;
-    Some((name, (at + FRAME + name.len(), length)))
+    let (&key, body) = rest.split_first_chunk()?;
+    let key = usize::from(u16::from_le_bytes(key));
+    let summed = rest.get(..(FRAME - SUMMED + key).checked_add(length)?)?;
+    let is_whole = crc32fast::hash(summed) == u32::from_le_bytes([e, f, g, h]);
+    let name = body.get(..key).filter(|_| is_whole)?;
+    Some((name, (at + FRAME + key, length)))
 }
 
 #[cfg(test)]

@@ -1,19 +1,20 @@
 //! Values that track changes since the last commit: a map, and a whole component.
 
 use serde::{Serialize, Serializer};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
 /// A map of records. Reading uses [`Deref`]; each write marks the key as changed.
 #[derive(Clone, Debug)]
 pub(crate) struct Table<K, V> {
     entries: BTreeMap<K, V>,
-    changed: BTreeSet<K>,
+    /// Keys of changed entries, in the order of the changes. A key may be there several times.
+    changed: Vec<K>,
 }
 
 impl<K, V> Default for Table<K, V> {
     fn default() -> Table<K, V> {
-        Table { entries: BTreeMap::new(), changed: BTreeSet::new() }
+        Table { entries: BTreeMap::new(), changed: Vec::new() }
     }
 }
 
@@ -30,7 +31,9 @@ impl<K: Ord + Clone, V> Table<K, V> {
     pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         let Table { entries, changed } = self;
         let value = entries.get_mut(key)?;
-        changed.insert(key.clone());
+        if changed.last() != Some(key) {
+            changed.push(key.clone());
+        }
         Some(value)
     }
 
@@ -44,13 +47,13 @@ impl<K: Ord + Clone, V> Table<K, V> {
     where
         V: Default,
     {
-        self.changed.insert(key.clone());
+        self.changed.push(key.clone());
         self.entries.entry(key).or_default()
     }
 
     /// The entry, marked as changed; created with this value if missing.
     pub(crate) fn get_or_insert(&mut self, key: &K, value: V) -> &mut V {
-        self.changed.insert(key.clone());
+        self.changed.push(key.clone());
         self.entries.entry(key.clone()).or_insert(value)
     }
 
@@ -62,13 +65,13 @@ impl<K: Ord + Clone, V> Table<K, V> {
 
     /// Adds or replaces an entry and returns the previous one.
     pub(crate) fn insert(&mut self, key: K, value: V) -> Option<V> {
-        self.changed.insert(key.clone());
+        self.changed.push(key.clone());
         self.entries.insert(key, value)
     }
 
     pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
         let value = self.entries.remove(key)?;
-        self.changed.insert(key.clone());
+        self.changed.push(key.clone());
         Some(value)
     }
 
@@ -78,7 +81,7 @@ impl<K: Ord + Clone, V> Table<K, V> {
         entries.retain(|key, value| {
             let stays = stays(key, value);
             if !stays {
-                changed.insert(key.clone());
+                changed.push(key.clone());
             }
             stays
         });
@@ -91,14 +94,18 @@ impl<K: Ord + Clone, V> Table<K, V> {
         Table { entries, changed }
     }
 
-    /// The keys that [`Table::take_changes`] would return.
+    /// The keys that [`Table::take_changes`] would return, in any order, perhaps several times.
     pub(crate) fn changes(&self) -> impl Iterator<Item = &K> {
         self.changed.iter()
     }
 
-    /// Takes the keys of entries that may have changed, or were removed, since the last call.
-    pub(crate) fn take_changes(&mut self) -> BTreeSet<K> {
-        std::mem::take(&mut self.changed)
+    /// Takes the keys of entries that may have changed, or were removed, since the last call, in
+    /// order.
+    pub(crate) fn take_changes(&mut self) -> Vec<K> {
+        let mut changed = std::mem::take(&mut self.changed);
+        changed.sort_unstable();
+        changed.dedup();
+        changed
     }
 }
 
@@ -178,14 +185,14 @@ mod tests {
         let mut table: Table<u8, u8> = Table::of((1..=4).map(|key| (key, key)).collect());
         assert_eq!(table.take_changes().len(), 4);
         assert!(table.get(&1).is_some() && table.get_mut(&9).is_none());
-        assert_eq!(table.take_changes(), BTreeSet::new());
+        assert!(table.take_changes().is_empty());
         table.get_mut(&2);
         table.remove(&3);
         table.retain(|key, _| *key != 4);
         *table.get_or_default(5) = 1;
-        assert_eq!(table.take_changes(), BTreeSet::from([2, 3, 4, 5]));
+        assert_eq!(table.take_changes(), [2, 3, 4, 5]);
         table.iter_mut().for_each(drop);
-        assert_eq!(table.take_changes(), BTreeSet::from([1, 2, 5]));
+        assert_eq!(table.take_changes(), [1, 2, 5]);
     }
 
     #[test]
