@@ -73,9 +73,9 @@ pub(crate) fn shutdown_signals() -> impl Iterator<Item = i32> {
 
 /// Raises the shutdown signals of this bit set again in this process. They are blocked and stay
 /// pending.
-pub(crate) fn raise_shutdown_signals(rung: u64) {
+pub(crate) fn raise_shutdown_signals(arrived: u64) {
     let own = nix::unistd::getpid();
-    for signal in shutdown_signals().filter(|signal| rung & signal::bit(*signal) != 0) {
+    for signal in shutdown_signals().filter(|signal| arrived & signal::bit(*signal) != 0) {
         let _ = u8::try_from(signal).map(|signal| signal::kill(own, signal));
     }
 }
@@ -122,7 +122,7 @@ fn all_meanings() -> impl Iterator<Item = (i32, Asked)> {
 
 /// The signal pipe, and whether the poll reported it.
 pub(crate) struct Signals {
-    bell: SignalPipe,
+    pipe: SignalPipe,
     ready: bool,
 }
 
@@ -130,19 +130,19 @@ impl Signals {
     /// Installs the handlers and leaves the signal mask as it is. Also returns the signals that
     /// failed, with the reason.
     pub(crate) fn listen(registry: &Registry) -> io::Result<(Signals, Vec<(i32, io::Error)>)> {
-        let bell = SignalPipe::create()?;
-        token::watch(registry, bell.descriptor(), token::SIGNALS)?;
+        let pipe = SignalPipe::create()?;
+        token::watch(registry, pipe.descriptor(), token::SIGNALS)?;
         let deaf =
-            |(number, _)| retry_now(|| bell.listen(number)).err().map(|error| (number, error));
+            |(number, _)| retry_now(|| pipe.listen(number)).err().map(|error| (number, error));
         // Without this, a file size limit imposed by another process would kill init with SIGXFSZ.
         let _ = signal::ignore(Signal::SIGXFSZ);
         let missing = all_meanings().filter_map(deaf).collect();
-        Ok((Signals { bell, ready: true }, missing))
+        Ok((Signals { pipe, ready: true }, missing))
     }
 
     /// Takes the signals that have arrived, as a bit set; they count as handled.
-    pub(crate) fn rung(&mut self) -> u64 {
-        self.bell.take()
+    pub(crate) fn arrived(&mut self) -> u64 {
+        self.pipe.take()
     }
 
     /// Handles a readable token. Returns false if it is not the signal pipe's.
@@ -155,21 +155,21 @@ impl Signals {
     /// The requests since the last call, each once, however often the signal arrived. With
     /// `forwards` a command gets all signals but SIGCHLD.
     pub(crate) fn take(&mut self, forwards: bool) -> Vec<Asked> {
-        if !std::mem::take(&mut self.ready) && !SignalPipe::has_rung() {
+        if !std::mem::take(&mut self.ready) && !SignalPipe::has_arrived() {
             return Vec::new();
         }
-        let rung = self.bell.take();
+        let arrived = self.pipe.take();
         let mut asked = Vec::new();
         for (signal, mut meaning) in all_meanings() {
             if forwards && meaning != Asked::Reap {
                 meaning = Asked::Forward(signal);
             }
-            if rung & signal::bit(signal) != 0 && !asked.contains(&meaning) {
+            if arrived & signal::bit(signal) != 0 && !asked.contains(&meaning) {
                 asked.push(meaning);
             }
         }
         let faults = FAULTS.into_iter().map(|fault| fault as i32);
-        let sent = faults.filter(|fault| rung & signal::bit(*fault) != 0);
+        let sent = faults.filter(|fault| arrived & signal::bit(*fault) != 0);
         asked.extend(sent.map(Asked::Noted));
         asked
     }

@@ -43,8 +43,8 @@ impl Init {
         store.put_watched(Kind::Tracker, &mut self.tracker);
         store.put_table(Kind::Log, &mut self.logger.unmarked().runs);
         store.put_watched(Kind::Logger, &mut self.logger);
-        let ground = self.spawner.keep()?;
-        store.put(&Kind::Ground.key(), &ground);
+        let child_memory = self.spawner.keep()?;
+        store.put(&Kind::ChildMemory.key(), &child_memory);
         store.put_table(Kind::Event, self.history.table());
         store.put_table(Kind::Start, &mut self.timings.of);
         store.put_table(Kind::FirstStart, &mut self.timings.first);

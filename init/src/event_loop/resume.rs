@@ -75,7 +75,7 @@ impl Init {
         crash_test::strike_in("resume", !given.gave_way);
         init.rewatch().map_err(|why| execute_fallback(mode, why))?;
         init.chase();
-        signal::ring(given.rung);
+        signal::record_arrived(given.arrived);
         // Deliver the signals held back so far; their handlers are installed now.
         crate::sys::signal::unblock_all();
         // Until the first commit, a crash of this image loses the answer to the upgrade request.
@@ -120,7 +120,7 @@ impl Init {
         let Some(file) = file else { return Err(io::Error::other("no saved state")) };
         let bytes = bytes_of(&file);
         let store = open_store(given.store).map_err(|why| {
-            signals::raise_shutdown_signals(Inbox::read(&bytes, 0).rung);
+            signals::raise_shutdown_signals(Inbox::read(&bytes, 0).arrived);
             io::Error::other(why)
         })?;
         let (state, helpers) = state(&store).map_err(|why| execute_fallback(mode, why))?;
@@ -128,7 +128,7 @@ impl Init {
         let found = Inbox::read(&bytes, committed);
         if row > limit::CRASHES_IN_A_ROW {
             std::mem::forget(state);
-            signals::raise_shutdown_signals(found.rung);
+            signals::raise_shutdown_signals(found.arrived);
             return Err(io::Error::other(format!("crashed {row} times in a row")));
         }
         let is_same_version = given.newer.is_none();
@@ -152,7 +152,7 @@ impl Init {
             crash_test::strike_in("each rescue", true);
         }
         init.rewatch().map_err(|why| execute_fallback(mode, why))?;
-        signal::ring(found.rung);
+        signal::record_arrived(found.arrived);
         let why = match found.signal {
             0 => "a panic".to_string(),
             signal => format!("signal {signal}"),

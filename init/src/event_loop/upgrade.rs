@@ -148,9 +148,9 @@ impl Init {
         self.voice.flush();
         // New signals stay pending in the kernel; signals already received are passed on.
         let held = signal::hold();
-        let rung = self.signals.rung();
-        let (entered, error) = self.execute(&passed, rung);
-        signal::ring(rung);
+        let arrived = self.signals.arrived();
+        let (entered, error) = self.execute(&passed, arrived);
+        signal::record_arrived(arrived);
         drop(held);
         self.basics.upgraded = None;
         match entered {
@@ -172,7 +172,7 @@ impl Init {
 
     /// Executes the binary. Returns the error and, if the new root was entered nevertheless, the
     /// descriptor of the old root.
-    fn execute(&mut self, passed: &Passed, rung: u64) -> (Option<Option<OwnedFd>>, String) {
+    fn execute(&mut self, passed: &Passed, arrived: u64) -> (Option<Option<OwnedFd>>, String) {
         self.connections_go_along(true);
         self.commit();
         self.connections_go_along(false);
@@ -191,7 +191,7 @@ impl Init {
         };
         let in_root = entered.is_some();
         let old = entered.as_ref().and_then(|old| old.as_ref().map(AsRawFd::as_raw_fd));
-        let resume = Resume { store, previous, rung, gave_way: false, in_root, old };
+        let resume = Resume { store, previous, arrived, gave_way: false, in_root, old };
         fd::end_closers();
         console_log::dismiss();
         inherit::keep_all();

@@ -16,7 +16,7 @@ use crate::service::orders::Orders;
 use crate::service::run_table::{Looks, Reaped, RunConstants, Running, Runs};
 use crate::shutdown::Ending;
 use crate::shutdown::emergency_shell::EmergencyShell;
-use crate::spawn::{KeptGround, Spawner};
+use crate::spawn::{KeptChildMemory, Spawner};
 use crate::state::event_in_progress::Suspects;
 use crate::state::kind::Kind;
 use crate::state::store as records;
@@ -151,7 +151,7 @@ pub(crate) struct Parts {
     constants: BTreeMap<RunId, RunConstants>,
     store: Store,
     looks: Looks,
-    ground: KeptGround,
+    child_memory: KeptChildMemory,
     logger: logger::Handle,
 }
 
@@ -190,7 +190,7 @@ impl Parts {
         let machine = Records { machine: of(store, Kind::Machine)?, units };
         let children = store.read_table(Kind::Child)?;
         let (kept, looks) = (of(store, Kind::Store)?, of(store, Kind::Looks)?);
-        let ground = of(store, Kind::Ground)?;
+        let child_memory = of(store, Kind::ChildMemory)?;
         let pending: Pending = of(store, Kind::Pending)?;
         let components = Components {
             head: of(store, Kind::Head)?,
@@ -207,7 +207,17 @@ impl Parts {
             suspects: of(store, Kind::Suspects)?,
         };
         let store = kept;
-        Ok(Parts { components, machine, children, runs, constants, store, looks, ground, logger })
+        Ok(Parts {
+            components,
+            machine,
+            children,
+            runs,
+            constants,
+            store,
+            looks,
+            child_memory,
+            logger,
+        })
     }
 
     /// The machine, if it is consistent with its units.
@@ -260,8 +270,9 @@ impl State {
         }
         let mut runs = Runs::again(parts.runs, parts.store, parts.looks, pending.reaped.iter());
         let reports = runs.iter_mut().flat_map(|(_, running)| &mut running.reports);
-        let spawner = Spawner::again(parts.ground, reports.map(|started| &mut started.report))
-            .map_err(|error| format!("cannot map the spawn slots: {error}"))?;
+        let spawner =
+            Spawner::again(parts.child_memory, reports.map(|started| &mut started.report))
+                .map_err(|error| format!("cannot map the spawn slots: {error}"))?;
         let record = head.record.map(inherit::take).transpose();
         let record = record.ok().flatten().map(|fd| Record::new(File::from(fd)));
         wait::made_before(parts.children.into_keys());

@@ -24,4 +24,4 @@ pub(crate) use crate::spawn::descriptor::Null;
 pub(crate) use crate::spawn::environment::Passed;
 #[cfg(test)]
 pub(crate) use crate::spawn::spawner::Way;
-pub(crate) use crate::spawn::spawner::{ExecResult, Kept as KeptGround, Report, Spawner};
+pub(crate) use crate::spawn::spawner::{ExecResult, Kept as KeptChildMemory, Report, Spawner};

@@ -53,7 +53,7 @@ pub(crate) struct Kept {
 /// Starts processes. PID 1 has one.
 #[derive(Debug)]
 pub(crate) struct Spawner {
-    ground: Rc<RefCell<Ground>>,
+    child_memory: Rc<RefCell<ChildMemory>>,
     way: Way,
     /// /proc/sys/fs/suid_dumpable.
     dumpable: Option<File>,
@@ -67,9 +67,10 @@ impl Spawner {
 
     /// The part to keep over a re-exec. Returns `None` if the kernel has no memfds.
     pub(crate) fn keep(&self) -> Option<Kept> {
-        let ground = self.ground.borrow();
-        let memory = ground.board.memory()?.as_raw_fd();
-        let orphans = ground.orphans.iter().map(|(slot, pid, _)| (*slot, pid.as_raw())).collect();
+        let child_memory = self.child_memory.borrow();
+        let memory = child_memory.slots.memory()?.as_raw_fd();
+        let orphans =
+            child_memory.orphans.iter().map(|(slot, pid, _)| (*slot, pid.as_raw())).collect();
         Some(Kept { memory, orphans })
     }
 
@@ -86,10 +87,10 @@ impl Spawner {
             .map(|(slot, _, _)| *slot)
             .chain(reports.iter().map(|report| report.slot))
             .collect();
-        let board = SpawnSlots::again(inherit::take(kept.memory)?, &used)?;
-        let spawner = Spawner::on(board, orphans, Way::of_kernel());
-        let ground = &spawner.ground;
-        reports.into_iter().for_each(|report| report.ground = Some(ground.clone()));
+        let slots = SpawnSlots::again(inherit::take(kept.memory)?, &used)?;
+        let spawner = Spawner::on(slots, orphans, Way::of_kernel());
+        let child_memory = &spawner.child_memory;
+        reports.into_iter().for_each(|report| report.child_memory = Some(child_memory.clone()));
         spawner.dumpable.iter().for_each(|file| inherit::mark_as_new(file.as_fd()));
         Ok(spawner)
     }
@@ -99,10 +100,11 @@ impl Spawner {
         Ok(Spawner::on(SpawnSlots::new()?, Vec::new(), way))
     }
 
-    fn on(board: SpawnSlots, orphans: Vec<(SlotId, Pid, Option<Shared>)>, way: Way) -> Spawner {
+    fn on(slots: SpawnSlots, orphans: Vec<(SlotId, Pid, Option<Shared>)>, way: Way) -> Spawner {
         launch::look_for_clone3();
-        let ground = Rc::new(RefCell::new(Ground { board, stacks: Vec::new(), orphans }));
-        Spawner { ground, way, dumpable: File::open("/proc/sys/fs/suid_dumpable").ok() }
+        let child_memory =
+            Rc::new(RefCell::new(ChildMemory { slots, stacks: Vec::new(), orphans }));
+        Spawner { child_memory, way, dumpable: File::open("/proc/sys/fs/suid_dumpable").ok() }
     }
 
     /// The child that a crashed image has cloned for the start with this serial number. Returns
@@ -112,23 +114,31 @@ impl Spawner {
         if crash_test::makes("slot-ignored") {
             return None;
         }
-        let (slot, pid) = self.ground.borrow_mut().board.find_child(serial)?;
+        let (slot, pid) = self.child_memory.borrow_mut().slots.find_child(serial)?;
         let pid = Pid::from_raw(pid);
         wait::made_before([pid.as_raw()]);
-        let ground = Some(self.ground.clone());
-        Some(Report { ground, slot, pid, memory: None, pipe: None, decided: false, joins: false })
+        let child_memory = Some(self.child_memory.clone());
+        Some(Report {
+            child_memory,
+            slot,
+            pid,
+            memory: None,
+            pipe: None,
+            decided: false,
+            joins: false,
+        })
     }
 
     /// The pid of the child that [`Spawner::adopt`] will find. Reserves its slot.
     pub(crate) fn reserve(&mut self, serial: u64) -> Option<i32> {
-        self.ground.borrow_mut().board.find_child(serial).map(|(_, pid)| pid)
+        self.child_memory.borrow_mut().slots.find_child(serial).map(|(_, pid)| pid)
     }
 
     /// Frees the stacks kept after a burst, except one.
     pub(crate) fn give_back(&mut self) {
-        let mut ground = self.ground.borrow_mut();
-        ground.stacks.truncate(1);
-        ground.stacks.shrink_to_fit();
+        let mut child_memory = self.child_memory.borrow_mut();
+        child_memory.stacks.truncate(1);
+        child_memory.stacks.shrink_to_fit();
     }
 
     /// Clones the child and returns at once. An error means that there is no child: no processes,
@@ -145,7 +155,7 @@ impl Spawner {
             false => (None, None),
         };
         let (frame, _open) = frame(&prepared, write).map_err(begin)?;
-        let Some(slot) = self.ground.borrow_mut().take(serial) else {
+        let Some(slot) = self.child_memory.borrow_mut().take(serial) else {
             return Err(begin(io::Error::from_raw_os_error(libc::EAGAIN)));
         };
         let placed = frame.cgroup.is_some();
@@ -154,11 +164,12 @@ impl Spawner {
             && prepared.place.as_ref().is_some_and(is_joined);
         match self.clone_child(slot, frame, prepared.work, share) {
             Ok((pid, memory)) => {
-                let (ground, pipe) = (Some(self.ground.clone()), pipe.map(KeptFd::from));
-                Ok(Report { ground, slot, pid, memory, pipe, decided: false, joins })
+                let (child_memory, pipe) =
+                    (Some(self.child_memory.clone()), pipe.map(KeptFd::from));
+                Ok(Report { child_memory, slot, pid, memory, pipe, decided: false, joins })
             }
             Err(error) => {
-                self.ground.borrow_mut().board.give_back(slot);
+                self.child_memory.borrow_mut().slots.give_back(slot);
                 let step =
                     if placed && is_about_cgroup(&error) { Step::Cgroup } else { Step::Begin };
                 Err(broken(step, &error, 0))
@@ -173,25 +184,25 @@ impl Spawner {
         work: Work,
         share: bool,
     ) -> io::Result<(Pid, Option<Shared>)> {
-        let mut ground = self.ground.borrow_mut();
+        let mut child_memory = self.child_memory.borrow_mut();
         match work {
             Work::Forked(draft) => {
-                let pid = launch::thinking(&ground.board, slot, &frame, || draft.finish())?;
+                let pid = launch::thinking(&child_memory.slots, slot, &frame, || draft.finish())?;
                 Ok((pid, None))
             }
             #[cfg(target_arch = "x86_64")]
             Work::Settled(orders) if share => {
-                let stack = ground.stacks.pop().map_or_else(Stack::new, Ok)?;
-                match launch::shared(&ground.board, slot, stack, frame, *orders) {
+                let stack = child_memory.stacks.pop().map_or_else(Stack::new, Ok)?;
+                match launch::shared(&child_memory.slots, slot, stack, frame, *orders) {
                     Ok((pid, memory)) => Ok((pid, Some(memory))),
                     Err((error, stack)) => {
-                        ground.stacks.push(stack);
+                        child_memory.stacks.push(stack);
                         Err(error)
                     }
                 }
             }
             Work::Settled(orders) => {
-                Ok((launch::copied(&ground.board, slot, &frame, &orders)?, None))
+                Ok((launch::copied(&child_memory.slots, slot, &frame, &orders)?, None))
             }
         }
     }
@@ -269,8 +280,8 @@ fn frame(prepared: &Prepared, report: Option<OwnedFd>) -> io::Result<(Frame, Vec
 
 /// The memory shared with children.
 #[derive(Debug)]
-pub(crate) struct Ground {
-    pub(super) board: SpawnSlots,
+pub(crate) struct ChildMemory {
+    pub(super) slots: SpawnSlots,
     pub(super) stacks: Vec<Stack>,
     /// Slots of dropped reports that their child could still use.
     pub(super) orphans: Vec<(SlotId, Pid, Option<Shared>)>,
@@ -279,7 +290,7 @@ pub(crate) struct Ground {
 /// Stacks kept for later children.
 const STACKS: usize = 64;
 
-impl Ground {
+impl ChildMemory {
     /// Releases the slot of a dropped report.
     pub(super) fn close(&mut self, slot: SlotId, pid: Pid, memory: Option<Shared>, decided: bool) {
         if decided && memory.as_ref().is_none_or(Shared::is_over) {
@@ -292,7 +303,7 @@ impl Ground {
     fn give_back(&mut self, slot: SlotId, memory: Option<Shared>) {
         // The stack first: the slot tells whether its child has left it.
         let stack = memory.and_then(Shared::into_stack);
-        self.board.give_back(slot);
+        self.slots.give_back(slot);
         self.stacks.extend(stack.filter(|_| self.stacks.len() < STACKS));
     }
 
@@ -309,7 +320,7 @@ impl Ground {
                 self.orphans.push((slot, pid, memory));
             }
         }
-        self.board.take(serial)
+        self.slots.take(serial)
     }
 }
 
@@ -324,7 +335,7 @@ pub(crate) type ExecResult<E = SetupError> = Result<(), E>;
 pub(crate) struct Report {
     /// `None` in a report of an earlier image that is not attached yet.
     #[serde(skip)]
-    pub(super) ground: Option<Rc<RefCell<Ground>>>,
+    pub(super) child_memory: Option<Rc<RefCell<ChildMemory>>>,
     /// The slot that the child writes to.
     pub(super) slot: SlotId,
     /// Reserved until the child is reaped.
@@ -348,9 +359,9 @@ impl Report {
 
     /// The result, if it is known yet. Never blocks.
     pub(crate) fn verdict(&mut self) -> Option<ExecResult> {
-        let has_left = match (&self.pipe, &self.ground) {
+        let has_left = match (&self.pipe, &self.child_memory) {
             (Some(pipe), _) => matches!((&**pipe).read(&mut [0; 1]), Ok(0)),
-            (None, Some(ground)) => ground.borrow().board.has_left(self.slot),
+            (None, Some(child_memory)) => child_memory.borrow().slots.has_left(self.slot),
             (None, None) => false,
         };
         let decided = has_left || (self.pipe.is_none() && self.has_left_another());
@@ -367,8 +378,8 @@ impl Report {
     /// The result after the child's exit.
     pub(crate) fn at_exit(&mut self) -> ExecResult {
         self.decided = true;
-        let Some(ground) = &self.ground else { return Ok(()) };
-        let progress = ground.borrow().board.progress(self.slot);
+        let Some(child_memory) = &self.child_memory else { return Ok(()) };
+        let progress = child_memory.borrow().slots.progress(self.slot);
         match (progress.errno, progress.step) {
             (Some(errno), step) => Err((step, errno, progress.detail)),
             (None, Step::Execve) => Ok(()),
@@ -388,8 +399,8 @@ impl Report {
 impl Drop for Report {
     fn drop(&mut self) {
         let memory = self.memory.take();
-        if let Some(ground) = &self.ground {
-            ground.borrow_mut().close(self.slot, self.pid, memory, self.decided);
+        if let Some(child_memory) = &self.child_memory {
+            child_memory.borrow_mut().close(self.slot, self.pid, memory, self.decided);
         }
     }
 }

@@ -24,7 +24,7 @@ pub(crate) enum Kind {
     /// The cgroups, without the runs.
     Tracker = 8,
     /// The memory shared with children.
-    Ground = 9,
+    ChildMemory = 9,
     /// Descriptors that services have stored.
     Store = 10,
     /// The control socket and its connections.

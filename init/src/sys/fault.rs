@@ -95,7 +95,7 @@ extern "C" fn at_fault(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_
     let (code, from) = unsafe { ((*info).si_code, (*info).si_pid()) };
     let is_ours = code == libc::SI_TKILL && u32::try_from(from) == Ok(next.process);
     if code <= 0 && !is_ours {
-        signal::ring(signal::bit(signal));
+        signal::record_arrived(signal::bit(signal));
         return;
     }
     again(next, u32::try_from(signal).unwrap_or(0));

@@ -316,7 +316,7 @@ pub(crate) struct Inbox {
     /// The signal of the fault; 0 for a panic.
     pub(crate) signal: u64,
     /// Signals that were not handled: bit n-1 for signal n.
-    pub(crate) rung: u64,
+    pub(crate) arrived: u64,
     /// Inputs that the kernel wrote and init had not turned into entries; they end `inputs`.
     pub(crate) in_hand: Vec<Input>,
 }
@@ -338,7 +338,7 @@ impl Inbox {
             last: seq.saturating_sub(1),
             about: word(bytes, ABOUT).unwrap_or(0),
             signal: word(bytes, FAULT).unwrap_or(0),
-            rung: word(bytes, FAULT + 8).unwrap_or(0),
+            arrived: word(bytes, FAULT + 8).unwrap_or(0),
             in_hand,
         }
     }

@@ -140,13 +140,13 @@ fn laid_out(slot: &Slot, frame: Frame, orders: Orders) -> (NonNull<Bundle>, *mut
 /// returns the stack.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn shared(
-    board: &SpawnSlots,
+    slots: &SpawnSlots,
     slot: SlotId,
     stack: Stack,
     frame: Frame,
     orders: Orders,
 ) -> Result<(Pid, Shared), (io::Error, Stack)> {
-    let slot = board.slot(slot);
+    let slot = slots.slot(slot);
     let shared_and_told = libc::CLONE_VM | libc::CLONE_CHILD_CLEARTID | libc::CLONE_PARENT_SETTID;
     let mut args = CloneArgs {
         flags: CLONE_CLEAR_SIGHAND | shared_and_told as u64,
@@ -210,12 +210,12 @@ unsafe fn clone_onto(
 /// Clones a child with a copy of our memory. Errors are those of clone3(2); EBUSY, ENODEV,
 /// EOPNOTSUPP and EACCES are about the cgroup.
 pub(crate) fn copied(
-    board: &SpawnSlots,
+    slots: &SpawnSlots,
     slot: SlotId,
     frame: &Frame,
     orders: &Orders,
 ) -> io::Result<Pid> {
-    let slot = board.slot(slot);
+    let slot = slots.slot(slot);
     // SAFETY: all three are borrowed for longer than the plan lives.
     let mut plan = unsafe { Plan::new(slot, frame, orders) };
     // Until its dispositions are reset, the child must not run PID 1's handlers.
@@ -260,12 +260,12 @@ fn fork(slot: Option<&Slot>, cgroup: Option<RawFd>, goes_in: bool) -> (isize, bo
 /// Forks a child that first runs `think`, with its own descriptors, session and cgroup, and then
 /// executes the result. The error of `think` is the step, the errno and the index.
 pub(crate) fn thinking(
-    board: &SpawnSlots,
+    slots: &SpawnSlots,
     slot: SlotId,
     frame: &Frame,
     think: impl FnOnce() -> Result<Orders, (Step, i32, u32)>,
 ) -> io::Result<Pid> {
-    let slot = board.slot(slot);
+    let slot = slots.slot(slot);
     let held = signal::hold();
     let result = match cfg!(test) {
         // Other test threads may hold libc's locks.
@@ -351,12 +351,12 @@ mod tests {
             }
         }
 
-        let mut board = SpawnSlots::plain();
-        let id = board.take(0).unwrap();
-        let slot = board.slot(id);
+        let mut slots = SpawnSlots::plain();
+        let id = slots.take(0).unwrap();
+        let slot = slots.slot(id);
         let (bundle, plan) = laid_out(slot, frame(), orders());
         let plan = Handed(plan);
-        // SAFETY: slots of a plain board are never freed.
+        // SAFETY: plain slots are never freed.
         let alive: &'static Slot = unsafe { NonNull::from(slot).as_ref() };
         let shared = Shared { slot: slot.into(), bundle, stack: None };
         std::thread::spawn(move || {
@@ -364,7 +364,7 @@ mod tests {
             // As the kernel does it: CLONE_CHILD_CLEARTID.
             alive.alive.store(0, Ordering::SeqCst);
         });
-        (board, id, shared)
+        (slots, id, shared)
     }
 
     fn freed(shared: Shared) {
@@ -391,7 +391,7 @@ mod tests {
     fn child_reads_only_its_plan_until_its_exec() {
         use super::super::child::tests::pretended;
 
-        let (board, id, shared) = child(|plan| {
+        let (slots, id, shared) = child(|plan| {
             // SAFETY: as above.
             let calls = unsafe { pretended(plan) };
             let at = |number| calls.iter().position(|call| call.0 == number).unwrap();
@@ -411,7 +411,7 @@ mod tests {
             assert_eq!(unsafe { words(plan) }[2], ["N=V", "LISTEN_PID=4194304"]);
         });
         freed(shared);
-        let told = board.progress(id);
+        let told = slots.progress(id);
         assert_eq!((told.step, told.errno), (Step::Execve, Some(libc::EACCES)));
     }
 }

@@ -182,7 +182,7 @@ fn is_ignored(signal: i32) -> bool {
 // table. [`crate::base::signals`] defines the meaning of the signals.
 
 /// Signals that have arrived since they were last taken: bit n-1 for signal n.
-static RUNG: AtomicU64 = AtomicU64::new(0);
+static ARRIVED: AtomicU64 = AtomicU64::new(0);
 /// Signals that were taken and may not be handled yet.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 /// The write end of the pipe, or -1.
@@ -207,7 +207,8 @@ impl SignalPipe {
     pub(crate) fn listen(&self, signal: i32) -> io::Result<()> {
         // SAFETY: the action uses atomics and one raw write(2) that does not touch errno, which
         // signal-safety(7) allows in a handler, and it cannot panic.
-        unsafe { signal_hook::low_level::register(signal, move || ring(bit(signal))) }.map(drop)
+        unsafe { signal_hook::low_level::register(signal, move || record_arrived(bit(signal))) }
+            .map(drop)
     }
 
     /// The descriptor for the poll: readable after a signal.
@@ -220,9 +221,9 @@ impl SignalPipe {
         // The pipe first: a handler that runs after the swap writes to it again.
         let mut bytes = [0u8; 64];
         while let Ok(64) | Err(Errno::EINTR) = read(&self.pipe, &mut bytes) {}
-        let rung = RUNG.swap(0, Ordering::SeqCst);
-        TAKEN.fetch_or(rung, Ordering::SeqCst);
-        rung
+        let arrived = ARRIVED.swap(0, Ordering::SeqCst);
+        TAKEN.fetch_or(arrived, Ordering::SeqCst);
+        arrived
     }
 
     /// Records that the signals taken so far are part of the committed state.
@@ -231,8 +232,8 @@ impl SignalPipe {
     }
 
     /// Returns true if a signal has arrived, whether or not the poll has reported it.
-    pub(crate) fn has_rung() -> bool {
-        RUNG.load(Ordering::SeqCst) != 0
+    pub(crate) fn has_arrived() -> bool {
+        ARRIVED.load(Ordering::SeqCst) != 0
     }
 }
 
@@ -244,13 +245,13 @@ pub(crate) fn bit(signal: i32) -> u64 {
 
 /// Signals that have arrived and were not handled.
 pub(super) fn unhandled() -> u64 {
-    RUNG.load(Ordering::SeqCst) | TAKEN.load(Ordering::SeqCst)
+    ARRIVED.load(Ordering::SeqCst) | TAKEN.load(Ordering::SeqCst)
 }
 
 /// The work of the handler, also for signals that an earlier image did not handle. The pipe holds
 /// one byte for all signals since they were last taken.
-pub(crate) fn ring(signals: u64) {
-    if RUNG.fetch_or(signals, Ordering::SeqCst) != 0 || signals == 0 {
+pub(crate) fn record_arrived(signals: u64) {
+    if ARRIVED.fetch_or(signals, Ordering::SeqCst) != 0 || signals == 0 {
         return;
     }
     if let Ok(write_end) = usize::try_from(WRITE_END.load(Ordering::SeqCst)) {
@@ -309,30 +310,30 @@ mod signal_pipe_tests {
     #[test]
     #[cfg_attr(miri, ignore = "sigaction")]
     fn arrived_signals_are_taken_once_and_the_pipe_is_empty_afterwards() {
-        let bell = SignalPipe::create().unwrap();
+        let pipe = SignalPipe::create().unwrap();
         let (one, other) = (libc::SIGRTMAX() - 1, libc::SIGRTMAX() - 2);
-        bell.listen(one).unwrap();
-        bell.listen(other).unwrap();
-        assert_eq!((SignalPipe::has_rung(), bell.take()), (false, 0));
+        pipe.listen(one).unwrap();
+        pipe.listen(other).unwrap();
+        assert_eq!((SignalPipe::has_arrived(), pipe.take()), (false, 0));
         let raise = |number: i32| {
             // Sent to the process: the handler has run in some thread before the check.
             signal::kill(nix::unistd::getpid(), u8::try_from(number).unwrap()).unwrap();
-            while RUNG.load(Ordering::SeqCst) & bit(number) == 0 {
+            while ARRIVED.load(Ordering::SeqCst) & bit(number) == 0 {
                 std::thread::yield_now();
             }
         };
         [one, other, one].into_iter().for_each(raise);
-        let mut asked = [PollFd::new(bell.descriptor(), PollFlags::POLLIN)];
+        let mut asked = [PollFd::new(pipe.descriptor(), PollFlags::POLLIN)];
         assert_eq!(poll(&mut asked, PollTimeout::from(10_000u16)), Ok(1));
-        assert_eq!(bell.take(), bit(one) | bit(other));
-        let mut asked = [PollFd::new(bell.descriptor(), PollFlags::POLLIN)];
+        assert_eq!(pipe.take(), bit(one) | bit(other));
+        let mut asked = [PollFd::new(pipe.descriptor(), PollFlags::POLLIN)];
         assert_eq!(poll(&mut asked, PollTimeout::ZERO), Ok(0));
-        assert_eq!(bell.take(), 0);
+        assert_eq!(pipe.take(), 0);
         // Signals that were taken and not handled wake the poll again.
-        ring(bit(other));
-        let mut asked = [PollFd::new(bell.descriptor(), PollFlags::POLLIN)];
+        record_arrived(bit(other));
+        let mut asked = [PollFd::new(pipe.descriptor(), PollFlags::POLLIN)];
         assert_eq!(poll(&mut asked, PollTimeout::ZERO), Ok(1));
-        assert_eq!(bell.take(), bit(other));
+        assert_eq!(pipe.take(), bit(other));
     }
 
     #[test]

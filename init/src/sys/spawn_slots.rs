@@ -107,13 +107,13 @@ impl SpawnSlots {
     fn over(slots: NonNull<Slot>, memory: Option<OwnedFd>, used: &[SlotId]) -> SpawnSlots {
         let last = u32::try_from(SLOTS).unwrap_or(0);
         let free = (0..last).rev().filter(|slot| !used.contains(&SlotId(*slot))).collect();
-        let mut board = SpawnSlots { slots, free, resting: VecDeque::new(), memory };
+        let mut all = SpawnSlots { slots, free, resting: VecDeque::new(), memory };
         // A child that the state does not know may still write to a slot that is not in `used`.
-        let free = std::mem::take(&mut board.free).into_iter();
+        let free = std::mem::take(&mut all.free).into_iter();
         let (free, resting): (Vec<u32>, Vec<u32>) =
-            free.partition(|slot| board.has_left(SlotId(*slot)));
-        (board.free, board.resting) = (free, resting.into());
-        board
+            free.partition(|slot| all.has_left(SlotId(*slot)));
+        (all.free, all.resting) = (free, resting.into());
+        all
     }
 
     /// The memfd of the slots.
@@ -244,50 +244,50 @@ pub(super) mod tests {
 
     #[test]
     fn released_slot_rests_before_it_is_reused() {
-        let mut board = SpawnSlots::plain();
-        let first = board.take(0).unwrap();
-        board.give_back(first);
-        let next: Vec<SlotId> = (0..RESTING).map(|_| board.take(0).unwrap()).collect();
+        let mut all = SpawnSlots::plain();
+        let first = all.take(0).unwrap();
+        all.give_back(first);
+        let next: Vec<SlotId> = (0..RESTING).map(|_| all.take(0).unwrap()).collect();
         assert!(!next.contains(&first));
-        next.into_iter().for_each(|slot| board.give_back(slot));
-        assert_eq!(board.take(0), Some(first), "it has rested");
-        assert_eq!(std::iter::from_fn(|| board.take(0)).count(), SLOTS - 1, "none is lost");
+        next.into_iter().for_each(|slot| all.give_back(slot));
+        assert_eq!(all.take(0), Some(first), "it has rested");
+        assert_eq!(std::iter::from_fn(|| all.take(0)).count(), SLOTS - 1, "none is lost");
     }
 
     #[test]
     fn progress_is_read_while_the_child_writes_it() {
-        let mut board = SpawnSlots::plain();
-        let id = board.take(0).unwrap();
+        let mut all = SpawnSlots::plain();
+        let id = all.take(0).unwrap();
         std::thread::scope(|scope| {
-            let slot = board.slot(id);
+            let slot = all.slot(id);
             scope.spawn(|| {
                 slot.detail.store(2, Ordering::SeqCst);
                 slot.step.store(Step::Limits as u32, Ordering::SeqCst);
                 slot.errno.store(libc::EPERM as u32, Ordering::SeqCst);
                 slot.alive.store(0, Ordering::SeqCst);
             });
-            while !board.has_left(id) {
-                let so_far = board.progress(id);
+            while !all.has_left(id) {
+                let so_far = all.progress(id);
                 assert!(so_far.step <= Step::Limits && so_far.detail <= 2);
                 std::thread::yield_now();
             }
         });
         let told = Progress { step: Step::Limits, errno: Some(libc::EPERM), detail: 2 };
-        assert_eq!(board.progress(id), told);
+        assert_eq!(all.progress(id), told);
     }
 
     #[test]
     fn invalid_slot_content_and_invalid_slot_number_are_read_without_panic() {
-        let mut board = SpawnSlots::plain();
-        let id = std::iter::from_fn(|| board.take(0)).last().unwrap();
-        let slot = board.slot(id);
+        let mut all = SpawnSlots::plain();
+        let id = std::iter::from_fn(|| all.take(0)).last().unwrap();
+        let slot = all.slot(id);
         slot.step.store(u32::MAX, Ordering::SeqCst);
         slot.errno.store(u32::MAX, Ordering::SeqCst);
         slot.detail.store(u32::MAX, Ordering::SeqCst);
         let told = Progress { step: Step::Begin, errno: None, detail: u32::MAX };
-        assert_eq!(board.progress(id), told);
-        assert_eq!(board.take(0), None);
-        board.progress(SlotId(u32::MAX));
+        assert_eq!(all.progress(id), told);
+        assert_eq!(all.take(0), None);
+        all.progress(SlotId(u32::MAX));
     }
 
     #[test]
@@ -305,9 +305,9 @@ pub(super) mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "memfd_create, and mmap of a file")]
     fn slots_of_unknown_children_stay_taken_after_a_crash() {
-        let mut board = SpawnSlots::new().unwrap();
-        let (known, unknown) = (board.take(0).unwrap(), board.take(0).unwrap());
-        let memory = board.memory().unwrap().try_clone().unwrap();
+        let mut all = SpawnSlots::new().unwrap();
+        let (known, unknown) = (all.take(0).unwrap(), all.take(0).unwrap());
+        let memory = all.memory().unwrap().try_clone().unwrap();
         let mut again = SpawnSlots::again(memory, &[known]).unwrap();
         let next: Vec<SlotId> = (0..RESTING).map(|_| again.take(0).unwrap()).collect();
         assert!(!next.contains(&known) && !next.contains(&unknown));

@@ -194,7 +194,7 @@ pub(crate) struct Resume {
     /// Descriptor of the previous binary.
     pub(crate) previous: Option<RawFd>,
     /// Signals that were received and not handled.
-    pub(crate) rung: u64,
+    pub(crate) arrived: u64,
     /// True if the upgraded image crashed at startup and this one replaces it.
     pub(crate) gave_way: bool,
     /// True for the first image in this root.

@@ -23,7 +23,7 @@ const KINDS: [Kind; 16] = [
     Kind::Head,
     Kind::Machine,
     Kind::Tracker,
-    Kind::Ground,
+    Kind::ChildMemory,
     Kind::Store,
     Kind::Control,
     Kind::Notify,
