@@ -60,7 +60,7 @@ const FOREIGN: &[(&str, &str)] = &[
     ("shutdown", "`initctl poweroff`"),
     ("kexec", "no kernel that kexec has loaded can be booted; `initctl reboot`"),
     ("soft-reboot", "`initctl reboot` restarts the machine, `initctl upgrade` init alone"),
-    ("rescue", "`initctl set-target rescue`"),
+    ("rescue", "`initctl set-target emergency`"),
     ("emergency", "`initctl set-target emergency`"),
 ];
 

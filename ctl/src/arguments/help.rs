@@ -28,7 +28,7 @@ pub(crate) const EXAMPLES: [(&str, &str); 5] = [
     ("initctl why web", "explain why web is not running"),
     ("initctl logs -f web", "follow the output of web"),
     ("initctl check && initctl reload", "check changed unit files, then apply them"),
-    ("initctl plan rescue", "show what another goal would stop and start"),
+    ("initctl plan emergency", "show what another goal would stop and start"),
 ];
 
 /// The exit codes.
