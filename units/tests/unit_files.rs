@@ -358,6 +358,22 @@ fn invalid_values_are_refused_at_their_place() {
 }
 
 #[test]
+fn second_unit_in_one_document_is_one_error_with_a_hint() {
+    let text = "unit: web\nexec-start: /bin/x\ndepends-on: sql\nunit: db\nprovides: sql\n\
+                type: oneshot\nexec-start: /bin/x\n---\nunit: shop\ndepends-on: sql\n";
+    let generation = one(text);
+    assert_eq!(told(&generation), ["x.yaml:4:1 error second-unit"]);
+    let hint = &generation.diagnostics[0].hint;
+    assert_eq!(hint, "put a line `---` before it: each unit is a document of its own");
+    let faults: Vec<_> = generation.units.iter().map(|unit| unit.fault.is_some()).collect();
+    assert_eq!(faults, [true, false, true], "db, shop, web");
+    for text in ["unit: a\nunit: a\n", "unit: a\nexec-start: /bin/x\nunit: a\nexec-start: /bin/x\n"]
+    {
+        assert_eq!(mistakes(text).len(), 1, "{text}");
+    }
+}
+
+#[test]
 fn questionable_definition_gets_a_warning_or_a_note() {
     let mut memory = Memory::new(&[
         ("/u/a.yaml", "unit: system\nprovides: multi-user\nwaits-for: d\ndepends-on: d\n"),

@@ -135,6 +135,10 @@ fn read(
         let units = reading.documents.iter().map(|document| Manifest::read(path, document));
         (units.collect(), reading.diagnostics)
     };
+    // A unit that is named twice is one unit with a repeated line.
+    manifests.dedup_by(|second, first| {
+        second.broken && first.broken && first.name.is_some() && first.name == second.name
+    });
     for cut in diagnostics.iter().filter(|found| found.code == "truncated") {
         // A name on a truncated line may be the start of another name.
         for manifest in manifests.iter_mut().filter(|manifest| manifest.at.line == cut.at.line) {

@@ -1,4 +1,5 @@
-//! Parses YAML into a small tree with places. Nothing here knows what a unit is.
+//! Parses YAML into a small tree with places. Nothing here knows what a unit is, except that a
+//! document has one key `unit`: a second one begins a document that lacks its `---`.
 //!
 //! A scalar stays the written text, with a flag for quotes: the key, not a YAML schema, decides
 //! what `022`, `1.50` and `8080` mean. Anchors, aliases, tags, directives and keys that are not

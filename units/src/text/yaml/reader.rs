@@ -55,6 +55,7 @@ impl<'a> Reader<'a> {
             match self.parser.next_event() {
                 None => break,
                 Some(Ok((event, span))) => {
+                    self.split(&event, span, reading);
                     if matches!(event, Event::DocumentEnd) {
                         self.end_document(reading);
                     } else if !self.take(event, span) && !self.next_document(reading) {
@@ -80,6 +81,23 @@ impl<'a> Reader<'a> {
         self.diagnostics.len() < limit::DIAGNOSTICS_PER_FILE
             && self.nodes <= self.limits.nodes
             && matches!(self.parser.proceed_next_document(), Ok(true))
+    }
+
+    /// Ends the document before a second `unit`, where a `---` is missing.
+    fn split(&mut self, event: &Event<'_>, span: Span, reading: &mut Reading) {
+        if let (Event::Scalar(text, ..), [Open::Map { keys, key: None, .. }]) =
+            (event, self.open.as_slice())
+            && text == "unit"
+            && keys.contains("unit")
+        {
+            let message = "a second `unit` in one document".to_string();
+            let hint = "put a line `---` before it: each unit is a document of its own";
+            self.report("second-unit", spot(span), message, hint);
+            self.end_document(reading);
+            let (pairs, keys) = (Vec::new(), BTreeSet::new());
+            self.open.push(Open::Map { at: spot(span), pairs, keys, key: None });
+            self.faulty = true;
+        }
     }
 
     #[allow(clippy::wildcard_enum_match_arm, reason = "the parser's list of events may grow")]
