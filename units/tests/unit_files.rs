@@ -374,6 +374,23 @@ fn second_unit_in_one_document_is_one_error_with_a_hint() {
 }
 
 #[test]
+fn file_with_a_syntax_error_gets_no_errors_about_missing_keys() {
+    for keys in [
+        "type: foreground-notified",
+        "type: oneshot",
+        "type: background-pidfile",
+        "type: socket",
+        "type: timer\nactivates: a",
+        "type: path",
+        "on-change: reload",
+    ] {
+        let text = format!("unit: a\n{keys}\ndescription: a: b\nexec-start: /bin/x\n");
+        let errors = mistakes(&text);
+        assert!(errors.len() == 1 && errors[0].ends_with("error yaml"), "{text}: {errors:?}");
+    }
+}
+
+#[test]
 fn questionable_definition_gets_a_warning_or_a_note() {
     let mut memory = Memory::new(&[
         ("/u/a.yaml", "unit: system\nprovides: multi-user\nwaits-for: d\ndepends-on: d\n"),

@@ -61,6 +61,8 @@ pub fn read(manifest: Manifest, settings: &Settings, accounts: &Accounts) -> Sem
         manifest: &manifest,
     };
     let mut draft = reader.draft();
+    // The rest of a broken file may have the key.
+    reader.found.retain(|found| !(manifest.broken && found.code == "missing-key"));
     let first = reader.found.iter().find(|found| found.severity == Severity::Error);
     if let Some(draft) = &mut draft {
         draft.fault = match first {
@@ -311,6 +313,7 @@ impl<'a> Reader<'a> {
     fn check_live(&mut self, kind: Kind, live: &Live) {
         if let Some(field) = self.field("on-change")
             && live.on_change == OnChange::Reload
+            && !self.manifest.broken
             && self.manifest.entry("exec-reload").is_none()
         {
             let message = "`on-change: reload` without an `exec-reload`".to_string();
