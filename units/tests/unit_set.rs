@@ -347,6 +347,32 @@ fn dependency_without_a_provider_is_reported_at_its_place() {
 }
 
 #[test]
+fn hint_for_a_missing_target_names_the_broken_file_that_would_provide_it() {
+    let goal = "unit: goal\nwaits-for: http, db, mail, queue\ndepends-ms: x\n";
+    let memory = Memory::new(&[
+        ("/u/goal.yaml", goal),
+        // The loader does not read past the mistake.
+        ("/u/web.yaml", "unit: web\nexec-start: a: b\nprovides: https, http\n"),
+        ("/u/db.yaml", "# db\nunit: a b\n"),
+        ("/u/post.yml", "unit: mail\n"),
+        ("/u/fine.yaml", "unit: fine\nx-was: queue\n"),
+    ]);
+    let generation = memory.check("/u");
+    let missing = generation.diagnostics.iter().filter(|it| it.code == "missing-target");
+    let hints: Vec<&str> = missing.map(|it| it.hint.as_str()).collect();
+    assert_eq!(
+        hints,
+        [
+            "/u/web.yaml would provide it: correct that file first",
+            "/u/db.yaml would provide it: correct that file first",
+            "/u/post.yml would provide it: correct that file first",
+            "write `queue?` if it may be missing",
+            "write `x?` if it may be missing",
+        ]
+    );
+}
+
+#[test]
 fn ring_and_double_claim_are_reported_at_each_place() {
     let generation = Memory::new(&[
         ("/u/a.yaml", "unit: a\nprovides: x\n"),

@@ -4,6 +4,7 @@
 use crate::graph::Graph;
 use crate::limit;
 use crate::load::files::Files;
+use crate::load::folder;
 use crate::load::unit_file::read_still;
 use crate::spec::{DependencyKind, Kind, Run};
 use crate::text::diagnostic::{Diagnostic, Place, Severity};
@@ -116,12 +117,15 @@ pub(crate) fn add_excerpts(files: &dyn Files, records: &[FileRecord], found: &mu
             crate::text::encoding::add_excerpts(found, &path, text);
         }
     }
+    let lost = lost_names(files, found);
     for diagnostic in found.iter_mut() {
         match diagnostic.code.as_str() {
             "missing-target" => {
-                if let Some(name) = diagnostic.message.split('`').nth(1).map(str::to_string)
-                    && !point_at_name(diagnostic, &name)
-                {
+                let name = diagnostic.message.split('`').nth(1).unwrap_or_default().to_string();
+                if let Some(file) = lost.get(&name) {
+                    diagnostic.hint = format!("{file} would provide it: correct that file first");
+                }
+                if !point_at_name(diagnostic, &name) {
                     look_in_drop_ins(files, records, diagnostic, &name);
                 }
             }
@@ -139,6 +143,31 @@ pub(crate) fn add_excerpts(files: &dyn Files, records: &[FileRecord], found: &mu
         (&a.at, a.severity, &a.code, &a.message).cmp(&(&b.at, b.severity, &b.code, &b.message))
     });
     found.dedup();
+}
+
+/// Returns the names in files with an error, each with its file. The loader knows only a part of
+/// such a file.
+fn lost_names(files: &dyn Files, found: &[Diagnostic]) -> BTreeMap<String, Arc<str>> {
+    let is_missing = |d: &Diagnostic| d.code == "missing-target";
+    let is_lost = |d: &&Diagnostic| {
+        d.severity == Severity::Error && !is_missing(d) || d.code == "ignored-file"
+    };
+    let mut names = BTreeMap::new();
+    if !found.iter().any(is_missing) {
+        return names;
+    }
+    let paths: BTreeSet<&Arc<str>> = found.iter().filter(is_lost).map(|d| &d.at.file).collect();
+    for path in paths.into_iter().take(EXCERPT_FILES) {
+        let bytes = read_still(files, path, limit::UNIT_FILE).map_or(Vec::new(), |read| read.0);
+        let text = String::from_utf8_lossy(&bytes);
+        let keys = text.lines().filter_map(|line| line.split_once(':'));
+        let values = keys.filter(|(key, _)| matches!(*key, "unit" | "name" | "provides"));
+        let written = values.flat_map(|(_, value)| value.split([',', ' ', '[', ']', '\'', '"']));
+        for name in written.chain([folder::stem(path)]) {
+            names.entry(name.to_string()).or_insert_with(|| path.clone());
+        }
+    }
+    names
 }
 
 /// Returns the unit that a link of a ring leads to: `a waits-for (FILE:LINE) b …`.
