@@ -50,6 +50,18 @@ words! {
 }
 
 impl Kind {
+    /// Returns the type for a `Type=` of systemd.
+    pub fn of_systemd(word: &str) -> Option<Kind> {
+        Some(match word {
+            "simple" | "exec" | "idle" | "dbus" => Kind::ForegroundSupervised,
+            "notify" | "notify-reload" => Kind::ForegroundNotified,
+            // Without a pid file the main process is guessed, or only the cgroup shows the state.
+            "forking" => Kind::BackgroundPidfile,
+            "oneshot" => Kind::Oneshot,
+            _ => return None,
+        })
+    }
+
     /// Returns true if a unit of this type runs a process.
     pub fn has_process(self) -> bool {
         !self.is_instant()

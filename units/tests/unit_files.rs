@@ -391,6 +391,24 @@ fn file_with_a_syntax_error_gets_no_errors_about_missing_keys() {
 }
 
 #[test]
+fn type_of_systemd_is_an_error_with_the_native_type() {
+    for (word, native) in [
+        ("simple", "foreground-supervised"),
+        ("exec", "foreground-supervised"),
+        ("idle", "foreground-supervised"),
+        ("dbus", "foreground-supervised"),
+        ("notify", "foreground-notified"),
+        ("notify-reload", "foreground-notified"),
+        ("forking", "background-pidfile"),
+    ] {
+        let generation = one(&format!("unit: a\ntype: {word}\nexec-start: /bin/x\n"));
+        let hints: Vec<&str> = generation.diagnostics.iter().map(|it| it.hint.as_str()).collect();
+        assert_eq!(hints, [format!("`Type={word}` of systemd is `type: {native}`")], "{word}");
+    }
+    assert_eq!(fine("unit: a\ntype: oneshot\nexec-start: /bin/x\n").kind, Kind::Oneshot);
+}
+
+#[test]
 fn questionable_definition_gets_a_warning_or_a_note() {
     let mut memory = Memory::new(&[
         ("/u/a.yaml", "unit: system\nprovides: multi-user\nwaits-for: d\ndepends-on: d\n"),

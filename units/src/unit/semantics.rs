@@ -142,7 +142,14 @@ impl<'a> Reader<'a> {
 
     fn kind(&mut self) -> Option<Kind> {
         if let Some(field) = self.field("type") {
-            return field.word(&mut self.found);
+            let kind = field.word(&mut self.found);
+            let text = field.node.scalar().map_or("", |scalar| &scalar.text);
+            if let (None, Some(meant)) = (kind, Kind::of_systemd(text))
+                && let Some(error) = self.found.last_mut()
+            {
+                error.hint = format!("`Type={text}` of systemd is `type: {}`", meant.as_str());
+            }
+            return kind;
         }
         let has_process = self.manifest.entry("exec-start").is_some();
         Some(if has_process { Kind::ForegroundSupervised } else { Kind::Virtual })

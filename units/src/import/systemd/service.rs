@@ -18,19 +18,13 @@ pub(super) fn convert(this: &mut Conversion<'_>) {
     let default = if with_bus { "dbus" } else { default };
     let said = this.last(SECTION, "Type");
     let kind = said.map_or(default, |option| option.value.as_str()).to_string();
-    this.kind = match kind.as_str() {
-        "simple" | "exec" | "idle" | "dbus" => Kind::ForegroundSupervised,
-        "notify" | "notify-reload" => Kind::ForegroundNotified,
-        // Without a pid file the main process is guessed, or only the cgroup shows the state.
-        "forking" => Kind::BackgroundPidfile,
-        "oneshot" => Kind::Oneshot,
-        _ => {
-            if let Some(option) = said {
-                this.refuse(option, &format!("Type={kind}: no such type"), "");
-            }
-            return;
+    let Some(native) = Kind::of_systemd(&kind) else {
+        if let Some(option) = said {
+            this.refuse(option, &format!("Type={kind}: no such type"), "");
         }
+        return;
     };
+    this.kind = native;
     this.put_said("type", this.kind.as_str(), said);
     commands(this, &kind, starts);
     readiness(this, &kind);
