@@ -409,6 +409,29 @@ fn type_of_systemd_is_an_error_with_the_native_type() {
 }
 
 #[test]
+fn instance_specifier_outside_a_template_gets_a_warning() {
+    for (line, place) in [
+        ("exec-start: /bin/x %i", Some("2:13")),
+        ("exec-start: [/bin/x, /bin/x --unit=%i]\ntype: oneshot", Some("2:22")),
+        ("condition-path-exists: /srv/%I\nexec-start: /bin/x", Some("2:24")),
+        ("description: queue %j", Some("2:14")),
+        ("env: {QUEUE: '%i'}\nexec-start: /bin/x", Some("2:14")),
+        // date(1) and strftime(3) know these.
+        ("exec-start: /bin/x +%I:%M %j", None),
+        ("env: {FORMAT: '%I:%M'}\nexec-start: /bin/x", None),
+    ] {
+        let expected = place.map(|place| format!("x.yaml:{place} warning specifier"));
+        assert_eq!(mistakes(&format!("unit: a\n{line}\n")), Vec::from_iter(expected), "{line}");
+        assert_eq!(mistakes(&format!("unit: a@\n{line}\n")), [""; 0], "{line}");
+    }
+    let hint = &one("unit: a\nexec-start: /bin/x %i\n").diagnostics[0].hint;
+    assert_eq!(
+        hint,
+        "only a template replaces it: write `unit: a@`, and name an instance, as `a@x`"
+    );
+}
+
+#[test]
 fn questionable_definition_gets_a_warning_or_a_note() {
     let mut memory = Memory::new(&[
         ("/u/a.yaml", "unit: system\nprovides: multi-user\nwaits-for: d\ndepends-on: d\n"),

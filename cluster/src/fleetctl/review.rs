@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn correct_file_has_no_reported_faults() {
-        let good = "[Unit]\nDescription=%p on %H\n[Service]\nUser=shop\nExecStart=/bin/a %i\n\
+        let good = "[Unit]\nDescription=%p on %H\n[Service]\nUser=shop\nExecStart=/bin/a %n\n\
                     [X-Fleet]\nGlobal=true\n[Install]\nWantedBy=multi-user.target\n";
         assert_eq!(said(good), Vec::<String>::new());
     }

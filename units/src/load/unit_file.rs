@@ -165,14 +165,17 @@ fn read(
     // A generation has no unit for this document, so the next load must read the file again.
     record.again |= nameless;
     let (mut drafts, mut templates) = (Vec::new(), Vec::new());
-    for manifest in manifests {
+    for mut manifest in manifests {
         let broken = manifest.broken.then(|| mistake_in(&diagnostics, &manifest)).flatten();
         match Template::of(&manifest) {
             Some(template) => {
                 record.diagnostics.extend(manifest.diagnostics);
                 templates.push(template);
             }
-            None => drafts.extend(mean(context, manifest, broken, &mut record)),
+            None => {
+                manifest.tell_specifiers();
+                drafts.extend(mean(context, manifest, broken, &mut record));
+            }
         }
     }
     // A generation has no unit for a template either.

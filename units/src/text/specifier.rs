@@ -53,6 +53,12 @@ pub fn expand(text: &str, name: &UnitName, facts: &Facts) -> Result<String, Stri
     Ok(expanded)
 }
 
+/// Returns true if the text has one of these specifiers.
+pub fn has(text: &str, letters: &str) -> bool {
+    let is_one = |behind: &str| behind.starts_with(|letter| letters.contains(letter));
+    text.replace("%%", "").split('%').skip(1).any(is_one)
+}
+
 /// The field of machine-info(5) with the host name for people.
 const PRETTY: &str = "PRETTY_HOSTNAME";
 

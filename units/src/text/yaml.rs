@@ -133,6 +133,15 @@ impl Node {
         }
     }
 
+    /// Returns the first scalar that meets the condition, within this node.
+    pub(crate) fn find(&self, is: &dyn Fn(&str) -> bool) -> Option<&Node> {
+        match &self.value {
+            Value::Scalar(scalar) => is(&scalar.text).then_some(self),
+            Value::List(list) => list.iter().find_map(|node| node.find(is)),
+            Value::Map(pairs) => pairs.iter().find_map(|pair| pair.node.find(is)),
+        }
+    }
+
     /// Returns the value of `key` in a map.
     pub fn get(&self, key: &str) -> Option<&Node> {
         self.map()?.iter().find(|pair| pair.key == key).map(|pair| &pair.node)

@@ -5,6 +5,8 @@
 use crate::limit;
 use crate::text::diagnostic::{Diagnostic, Place, Severity};
 use crate::text::name::Name;
+use crate::text::specifier;
+use crate::text::unit_name::UnitName;
 use crate::text::yaml::{Document, Node, Pair, Spot, Value};
 use crate::unit::key::{self, Key, Shape};
 use crate::unit::key_table::{self, SANDBOX};
@@ -101,6 +103,27 @@ impl Manifest {
         self.entries.retain(|entry| over.entries.iter().all(|new| new.key.name != entry.key.name));
         self.entries.append(&mut over.entries);
         self.diagnostics.append(&mut over.diagnostics);
+    }
+
+    /// Warns of specifiers, for a unit that is no template.
+    pub(crate) fn tell_specifiers(&mut self) {
+        let Some(name) = self.name.as_ref().filter(|_| !self.imported) else { return };
+        let template = UnitName::of(name.as_str()).prefix + "@";
+        let message = format!("`%i` and the like stay as they are: `{name}` is no template");
+        let hint = format!(
+            "only a template replaces it: write `unit: {template}`, and name an instance, as `{template}x`"
+        );
+        for entry in &self.entries {
+            // date(1) and strftime(3) use the other letters.
+            let shape = entry.key.shape;
+            let dates = matches!(shape, Shape::ExecStart | Shape::ExecLines | Shape::Environment);
+            let letters = if dates { "i" } else { "iIj" };
+            if let Some(node) = entry.node.find(&|text| specifier::has(text, letters)) {
+                let place = node.at.of(&entry.file);
+                let warning = Diagnostic::warning("specifier", place, &message);
+                self.diagnostics.push(warning.with_hint(&hint));
+            }
+        }
     }
 
     /// Returns the entry of that key.

@@ -136,6 +136,11 @@ impl<'a> Conversion<'a> {
         if self.name.is_template() {
             return Some(text.to_string());
         }
+        if self.name.instance.is_none() && specifier::has(text, "iI") {
+            let (key, name) = (&option.name, &self.name);
+            let message = format!("{key}=: {name} is no instance: %i and %I are empty");
+            self.warn(option, "specifier", &message, "name the file as a template: `web@.service`");
+        }
         match specifier::expand(text, self.name, &self.around.facts) {
             Ok(text) => Some(text),
             Err(mistake) => {

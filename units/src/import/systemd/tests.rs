@@ -168,6 +168,21 @@ fn quotes_escapes_and_variables_are_kept_in_the_native_line() {
 }
 
 #[test]
+fn instance_specifier_of_a_plain_unit_gets_a_warning() {
+    let web = service("ExecStartPre=/bin/x %i %%i\nWorkingDirectory=/srv/%I\n");
+    let empty = |line, name: &str| {
+        (line, format!("{name}=: web.service is no instance: %i and %I are empty"))
+    };
+    assert_eq!(
+        said(&web, Severity::Warning),
+        [empty(3, "ExecStartPre"), empty(4, "WorkingDirectory")]
+    );
+    let text = "[Service]\nExecStart=/bin/x %i\nWorkingDirectory=/srv/%I\n";
+    clean(&import("web@.service", text));
+    clean(&import("web@1.service", text));
+}
+
+#[test]
 fn specifiers_are_replaced_in_an_instance_and_kept_in_a_template() {
     let text = "[Unit]\nDescription=%p for %I\nAfter=%p-db@%i.service\n[Service]\nExecStart=/bin/x --%i 100%%\n";
     let one = import("app@a\\x2db.service", text);
