@@ -98,3 +98,12 @@ fn printed_native_form_defines_the_same_unit() {
         assert_eq!(was.1, is.1, "{name}: what runs");
     }
 }
+
+#[test]
+fn printed_native_form_marks_names_that_may_be_missing() {
+    let text = "[Unit]\nWants=b.service c.service\nOnFailure=d.service\nOnSuccess=e.service\n\
+                [Service]\nExecStart=/bin/x\n";
+    let mut memory = Memory::new(&[]);
+    memory.put(&format!("{UNITS}/web.yaml"), native("web.service", text));
+    assert_eq!(told(&memory.check(UNITS)), [""; 0]);
+}

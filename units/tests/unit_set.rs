@@ -100,7 +100,7 @@ fn drop_ins_apply_in_the_order_of_their_names() {
         ),
         ("/usr/lib/groundstate/units/web.d/20.yaml", "umask: 2\ndescription: b\n"),
         ("/etc/groundstate/units/httpd.d/10.yaml", "umask: 3\n"),
-        ("/etc/groundstate/units/web.d/30.yaml", "wants: z\n"),
+        ("/etc/groundstate/units/web.d/30.yaml", "wants: z?\n"),
         ("/etc/groundstate/units/missing.d/1.yaml", "umask: 3\n"),
     ]);
     let first = memory.load(None);
@@ -370,6 +370,28 @@ fn hint_for_a_missing_target_names_the_broken_file_that_would_provide_it() {
             "write `x?` if it may be missing",
         ]
     );
+}
+
+#[test]
+fn unknown_name_in_wants_or_at_an_end_is_a_warning() {
+    let text = "unit: a\nwants: web, site, nowhere, gone?\non-failure: alarm, note@x\n\
+                on-success: next\nafter: unknown\nexec-start: /bin/x\n";
+    let mut memory = Memory::new(&[
+        ("/u/a.yaml", text),
+        ("/u/web.yaml", "unit: web\nprovides: web, site\nexec-start: /bin/x\n"),
+        ("/u/note.yaml", "unit: note@\ntype: oneshot\nexec-start: /bin/x %i\n"),
+    ]);
+    let expected = [
+        "a.yaml:2:19 warning missing-target",
+        "a.yaml:3:13 warning missing-target",
+        "a.yaml:4:13 warning missing-target",
+    ];
+    assert_eq!(told(&memory.check("/u")), expected);
+    let imported = "[Unit]\nWants=b.service\nOnFailure=c.service\nOnSuccess=d.service\n[Service]\nExecStart=/bin/x\n";
+    memory.put("/u/a.yaml", "unit: a\n");
+    memory.put("/u/i.service", imported);
+    let told = told(&memory.check("/u"));
+    assert!(!told.iter().any(|told| told.ends_with("missing-target")), "{told:?}");
 }
 
 #[test]

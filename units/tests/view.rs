@@ -14,7 +14,7 @@ use groundstate_units::text::time::Time;
 use groundstate_units::text::wall_clock::WallTime;
 use groundstate_units::unit::generation::Generation;
 use groundstate_units::unit::policy::Policy;
-use memory::Memory;
+use memory::{Memory, told};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +42,7 @@ const SET: [(&str, &str); 4] = [
 /// Boots into `all` at second 1; run 1 belongs to db.
 fn booted() -> Machine {
     let generation: Generation = Memory::new(&SET).check("/u");
-    assert!(generation.diagnostics.is_empty(), "{:?}", generation.diagnostics);
+    assert_eq!(told(&generation), ["tools.yaml:2:8 warning missing-target"]);
     let mut machine = Machine::new(Duration::from_secs(90));
     let boot = Event::Boot { generation: Arc::new(generation), targets: vec![name("all")] };
     machine.step(at(1), boot);

@@ -5,7 +5,7 @@
 use super::{Edge, Fault, Provider};
 use crate::limit;
 use crate::spec::DependencyKind;
-use crate::text::diagnostic::{Diagnostic, Place};
+use crate::text::diagnostic::{Diagnostic, Place, Severity};
 use crate::text::name::template_hint;
 use crate::unit::generation::{Dependency, Generation, TargetId, Unit, UnitId};
 use crate::unit::policy::Policy;
@@ -199,15 +199,13 @@ impl Collector<'_> {
         let loud = match dependency.kind {
             DependencyKind::DependsOn | DependencyKind::DependsMs => true,
             DependencyKind::WaitsFor | DependencyKind::RequiresActive => true,
-            DependencyKind::Wants
-            | DependencyKind::After
+            DependencyKind::Wants | DependencyKind::Accepts => true,
+            DependencyKind::OnFailure | DependencyKind::OnSuccess => true,
+            DependencyKind::After
             | DependencyKind::Before
             | DependencyKind::RestartWith
             | DependencyKind::ReloadWith
-            | DependencyKind::OnFailure
-            | DependencyKind::OnSuccess
             | DependencyKind::Conflicts => false,
-            DependencyKind::Accepts => true,
         };
         loud && !dependency.optional
             && !dependency.imported
@@ -299,10 +297,14 @@ fn report_missing(generation: &Generation, missing: Vec<Missing>, faults: &mut V
         let message =
             format!("no unit provides `{}`, named in {key} of {}", target.name, unit.name);
         // A systemd file may name a service that is masked by a link to /dev/null.
-        let diagnostic = match (kind, unit.has_synonyms) {
-            (None, true) => Diagnostic::warning("missing-target", at, message),
-            (Some(_), _) | (None, false) => Diagnostic::error("missing-target", at, message),
-        };
+        let mut diagnostic = Diagnostic::error("missing-target", at, message);
+        // A unit runs without these. A systemd file may name a service that is masked by a link to
+        // /dev/null.
+        if kind.map_or(unit.has_synonyms, |kind| {
+            kind == DependencyKind::Wants || kind.pulls_in_at_end()
+        }) {
+            diagnostic.severity = Severity::Warning;
+        }
         let hint = missing_hint(generation, target.name.as_str(), kind, nth < limit::HINTS);
         let diagnostic = diagnostic.with_hint(hint);
         faults.push(Fault { units: vec![id], diagnostic });

@@ -170,8 +170,11 @@ fn missing_target_is_reported_with_a_suggestion() {
         unit("web", 4, &[(DependencyKind::DependsOn, "databse"), (DependencyKind::Wants, "no")]),
         unit("database", 1, &[]),
     ]);
-    let [fault] = faults.as_slice() else { panic!("{faults:?}") };
+    let [fault, wanted] = faults.as_slice() else { panic!("{faults:?}") };
     assert_eq!(fault.diagnostic.message, "no unit provides `databse`, named in depends-on of web");
+    assert_eq!(fault.diagnostic.severity, Severity::Error);
+    assert_eq!(wanted.diagnostic.message, "no unit provides `no`, named in wants of web");
+    assert_eq!(wanted.diagnostic.severity, Severity::Warning);
     assert_eq!(fault.diagnostic.hint, "did you mean `database`?");
     assert_eq!((fault.diagnostic.at.file.as_ref(), fault.diagnostic.at.line), ("web.yaml", 5));
 }

@@ -15,18 +15,21 @@ pub fn write(manifest: &Manifest) -> String {
     }
     for key in KEYS {
         if let Some(entry) = manifest.entry(key.name) {
-            write_entry(&mut text, entry);
+            // Foreign files often name units that are not installed.
+            let ends = matches!(key.name, "wants" | "on-failure" | "on-success");
+            write_entry(&mut text, entry, if manifest.imported && ends { "?" } else { "" });
         }
     }
     text
 }
 
-fn write_entry(text: &mut String, entry: &Entry) {
+fn write_entry(text: &mut String, entry: &Entry, mark: &str) {
     let key = entry.key.name;
     match &entry.node.value {
         Value::Scalar(value) => line(text, 0, key, &bare_or(value)),
         Value::List(list) => {
-            let words: Vec<String> = list.iter().filter_map(Node::scalar).map(bare_or).collect();
+            let words: Vec<String> =
+                list.iter().filter_map(Node::scalar).map(|word| bare_or(word) + mark).collect();
             let flow = |word: &String| !word.contains([',', '[', ']', '{', '}', ' ', '"', '\'']);
             let short = words.iter().map(String::len).sum::<usize>() < 80;
             if short && words.iter().all(flow) {
