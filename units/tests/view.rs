@@ -263,6 +263,24 @@ fn reason_of_a_unit_in_backoff_includes_the_last_failure() {
 }
 
 #[test]
+fn reason_of_a_start_timeout_includes_the_limit_of_the_unit() {
+    let text = "unit: db\ntype: foreground-notified\nexec-start: /bin/x\nstart-timeout: 90s\n";
+    let generation = Arc::new(Memory::new(&[("/u/db.yaml", text)]).check("/u"));
+    let mut machine = Machine::new(Duration::from_secs(90));
+    machine.step(at(1), Event::Boot { generation, targets: vec![name("db")] });
+    let text_of = |machine: &Machine| {
+        let why = view::why(machine, &facts(92), &name("db")).unwrap();
+        why.chain[0].reason.as_ref().unwrap().text.clone()
+    };
+    let run = run_of(&machine, "db");
+    machine.step(at(1), Event::Executed(run));
+    machine.step(at(91), Event::Tick);
+    machine.step(at(92), Event::Ended(run, Exit::Code(0)));
+    let limit = "it was not ready within its start-timeout (90s)";
+    assert!(text_of(&machine).starts_with(limit), "{}", text_of(&machine));
+}
+
+#[test]
 fn why_names_the_trigger_that_activates_a_unit() {
     let mut memory = Memory::new(&[]);
     memory.put("/u/job.yaml", "unit: job\ntype: oneshot\nexec-start: /bin/job\n");

@@ -15,6 +15,7 @@ use crate::control::answer::{
     Edge, Failure, Graph, Link, Node, Overlay, SCHEMA, Status, TargetStatus, UnitStatus, Why,
 };
 use crate::graph::Provider;
+use crate::import::systemd::span;
 use crate::machine::event::RunId;
 use crate::machine::reason::{Reason, State};
 use crate::machine::{Machine, why};
@@ -283,11 +284,21 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Returns a reason in words. A pending retry comes after the reason of the last failure.
+    /// Returns a reason in words. A pending retry comes after the reason of the last failure. A
+    /// start timeout has the unit's present limit, because the reason stores none.
     fn told(&self, unit: UnitId, why: &Reason, pid: Option<u32>) -> crate::control::answer::Reason {
         let mut told = present(self.machine, why, self.facts, pid);
-        if let (Reason::Backoff { .. }, Some(last)) = (why, self.machine.last_failure(unit)) {
+        let last = self.machine.last_failure(unit);
+        let last = last.filter(|_| matches!(why, Reason::Backoff { .. }));
+        if let Some(last) = last {
             told.text = format!("{}; {}", reason(last, self.facts, None).text, told.text);
+        }
+        let unit = self.machine.generation().unit(unit);
+        if *last.unwrap_or(why) == Reason::StartTimeout
+            && let Some(limit) = unit.and_then(|unit| unit.live.start_timeout)
+        {
+            let limit = span::native(u64::try_from(limit.as_micros()).unwrap_or(u64::MAX));
+            told.text = told.text.replacen("-timeout", &format!("-timeout ({limit})"), 1);
         }
         told
     }
