@@ -203,12 +203,18 @@ fn groups(this: &mut Conversion<'_>) {
     {
         match slice(&text) {
             Some(path) => this.put("cgroup-slice", &path, option),
+            None if !text.ends_with(".slice") => {
+                this.lose(option, "it is not the name of a slice");
+            }
             None => this.leave_out(option, "units are in this slice anyway"),
         }
     }
     if let Some(option) = this.last(SECTION, "Delegate") {
         match span::boolean(&option.value) {
             Some(false) => this.leave_out(option, "this value requests nothing"),
+            None if !names_controllers(&option.value) => {
+                this.lose(option, "it names no controller and is not a boolean");
+            }
             _ => this.put("cgroup-delegate", "yes", option),
         }
     }
@@ -256,6 +262,13 @@ fn groups(this: &mut Conversion<'_>) {
     processors(this, "AllowedCPUs", "cgroup-cpuset");
 }
 
+/// Returns true if the value of `Delegate=` has a controller that systemd knows.
+fn names_controllers(text: &str) -> bool {
+    const CONTROLLERS: [&str; 8] =
+        ["cpu", "cpuacct", "cpuset", "io", "blkio", "memory", "devices", "pids"];
+    text.split_whitespace().any(|word| CONTROLLERS.contains(&word) || word.starts_with("bpf-"))
+}
+
 /// Returns the path of a slice: `a-b.slice` is within `a.slice`.
 fn slice(name: &str) -> Option<String> {
     let stem = name.strip_suffix(".slice")?;
@@ -291,6 +304,9 @@ fn scheduling(this: &mut Conversion<'_>) {
             "restart" => this.put("runtime-dir-keep", "restart", option),
             text if span::boolean(text) == Some(true) => {
                 this.put("runtime-dir-keep", "yes", option);
+            }
+            text if span::boolean(text).is_none() => {
+                this.lose(option, "it is not `restart` or a boolean");
             }
             _ => this.leave_out(option, "this value requests nothing"),
         }

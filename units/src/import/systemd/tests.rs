@@ -168,6 +168,35 @@ fn quotes_escapes_and_variables_are_kept_in_the_native_line() {
 }
 
 #[test]
+fn invalid_value_of_a_directive_is_dropped_with_a_warning() {
+    for (line, why) in [
+        ("Delegate=xx", "Delegate= is dropped: it names no controller and is not a boolean"),
+        (
+            "RuntimeDirectoryPreserve=bla",
+            "RuntimeDirectoryPreserve= is dropped: it is not `restart` or a boolean",
+        ),
+        ("Slice=foo", "Slice= is dropped: it is not the name of a slice"),
+    ] {
+        let web = service(&format!("{line}\n"));
+        assert_eq!(said(&web, Severity::Warning), [(3, why.to_string())], "{line}");
+        for key in ["cgroup-delegate", "runtime-dir-keep", "cgroup-slice"] {
+            assert_eq!(values(&web, key), [""; 0], "{line}");
+        }
+    }
+    for line in [
+        "Delegate=cpu memory",
+        "Delegate=no",
+        "RuntimeDirectoryPreserve=no",
+        "RuntimeDirectoryPreserve=restart",
+        "Slice=system.slice",
+        "Slice=-.slice",
+        "Slice=a-b.slice",
+    ] {
+        clean(&service(&format!("{line}\n")));
+    }
+}
+
+#[test]
 fn instance_specifier_of_a_plain_unit_gets_a_warning() {
     let web = service("ExecStartPre=/bin/x %i %%i\nWorkingDirectory=/srv/%I\n");
     let empty = |line, name: &str| {
