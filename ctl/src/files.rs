@@ -71,7 +71,7 @@ pub(crate) struct Rooted<'a>(pub(crate) &'a str);
 impl Rooted<'_> {
     /// Returns the path for the kernel. A link to /dev/null masks a unit. The tree of an image may
     /// lack that device, so such a link leads to the /dev/null of the running system.
-    fn at(&self, path: &str) -> String {
+    pub(crate) fn at(&self, path: &str) -> String {
         let mut left: Vec<String> = parts_from_the_end(path);
         let (mut done, mut links): (Vec<String>, usize) = (Vec::new(), 0);
         while let Some(part) = left.pop() {

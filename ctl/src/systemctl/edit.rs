@@ -8,8 +8,8 @@ use super::words::Asked;
 use super::{FAILED, Outcome, complain, manager};
 use crate::exit::Error;
 use groundstate_units::control::request::Verb;
-use std::fs;
-use std::io::{IsTerminal, stdin};
+use std::fs::{self, File};
+use std::io::{IsTerminal, Write, stdin};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -75,8 +75,9 @@ fn edit(
         (false, true) => dir.join(own.replace(".yaml", ".d")).join("override.yaml"),
         (false, false) => dir.join(format!("{}.d", file.name)).join("override.conf"),
     };
+    let to = enablement.folders.entry(&to);
     let fault = |error: std::io::Error| Error::file(&to.to_string_lossy(), &error);
-    let before = match fs::read_to_string(&to) {
+    let before = match fs::read_to_string(enablement.folders.followed(&to)) {
         Ok(text) => text,
         Err(_) if whole => enablement.folders.text(file),
         Err(_) => String::new(),
@@ -85,7 +86,11 @@ fn edit(
     let made = !parent.exists();
     fs::create_dir_all(parent).map_err(fault)?;
     let draft = parent.join(format!(".{}.{}", std::process::id(), "edit"));
-    fs::write(&draft, &before).map_err(fault)?;
+    let _ = fs::remove_file(&draft);
+    // A link of that name is not followed.
+    File::create_new(&draft)
+        .and_then(|mut file| file.write_all(before.as_bytes()))
+        .map_err(fault)?;
     let edited = editor(&draft).and_then(|()| fs::read_to_string(&draft).map_err(fault));
     let keep = match &edited {
         Ok(text) if text.trim().is_empty() => {

@@ -3,7 +3,7 @@
 
 use super::shown;
 use super::snapshot::{session_of, with_suffix};
-use super::unit_file::{Folders, UnitFile, template_of};
+use super::unit_file::{Folders, UnitFile, in_tree, template_of};
 use super::words::Asked;
 use super::{FAILED, Outcome, complain};
 use crate::exit::Error;
@@ -40,7 +40,7 @@ impl Enablement {
                 policy = policy.overlaid(&policy_file::read(passing).unwrap_or_default());
             }
         } else {
-            let path = format!("{}/etc/groundstate/policy.yaml", root.unwrap_or_default());
+            let path = in_tree(root, "/etc/groundstate/policy.yaml");
             policy = policy.overlaid(&policy_file::read(&path).unwrap_or_default());
         }
         Ok(Enablement { folders, init, units, policy })
@@ -144,7 +144,9 @@ impl Enablement {
             for entry in entries.flatten() {
                 let folder = entry.file_name().to_string_lossy().into_owned();
                 let wants = folder.ends_with(".wants") || folder.ends_with(".requires");
-                if wants && holds(&entry.path(), name) || points_at(&entry.path(), &folder, name) {
+                if wants && holds(&self.folders.followed(&entry.path()), name)
+                    || points_at(&entry.path(), &folder, name)
+                {
                     return Some(if runtime { "enabled-runtime" } else { "enabled" });
                 }
             }

@@ -5,7 +5,7 @@
 use super::enablement::Enablement;
 use super::link::{in_folder, make_link, points_to, remove_link};
 use super::snapshot::{session_of, with_suffix};
-use super::unit_file::{Folders, Install, UnitFile};
+use super::unit_file::{Folders, Install, UnitFile, in_tree};
 use super::words::Asked;
 use super::{FAILED, Outcome, change, complain, manager};
 use crate::exit::Error;
@@ -194,15 +194,12 @@ impl Job<'_> {
         let Some(dir) = self.folders().config(self.asked.runtime) else { return Ok(()) };
         for (targets, kind) in [(&install.wanted_by, "wants"), (&install.required_by, "requires")] {
             for target in targets {
-                make_link(
-                    &dir.join(format!("{target}.{kind}")).join(name),
-                    &file.shown,
-                    self.asked,
-                )?;
+                let link = dir.join(format!("{target}.{kind}")).join(name);
+                make_link(self.folders(), &link, &file.shown, self.asked)?;
             }
         }
         for alias in install.alias.iter().filter(|alias| *alias != name) {
-            make_link(&dir.join(alias), &file.shown, self.asked)?;
+            make_link(self.folders(), &dir.join(alias), &file.shown, self.asked)?;
         }
         Ok(())
     }
@@ -215,7 +212,7 @@ impl Job<'_> {
             for entry in entries.flatten() {
                 let own = entry.file_name().to_string_lossy().into_owned();
                 if own.ends_with(".wants") || own.ends_with(".requires") {
-                    for link in in_folder(&entry.path(), name, instances) {
+                    for link in in_folder(self.folders(), &entry.path(), name, instances) {
                         remove_link(&link, self.asked)?;
                     }
                 } else if own != name && points_to(&entry.path(), name) {
@@ -238,7 +235,7 @@ impl Job<'_> {
             if !mask && to_null {
                 remove_link(&link, self.asked)?;
             } else if mask && !by_policy && fs::symlink_metadata(&link).is_err() {
-                make_link(&link, "/dev/null", self.asked)?;
+                make_link(self.folders(), &link, "/dev/null", self.asked)?;
             }
         }
         self.policy(name, |policy, name| {
@@ -251,13 +248,13 @@ impl Job<'_> {
     }
 
     fn policy(&self, name: &str, change: impl Fn(&mut Policy, Name)) -> Result<(), Error> {
-        let root = self.asked.root.as_deref().unwrap_or_default();
+        let root = self.asked.root.as_deref();
         let path = match &self.enablement.init {
             Some(init) if self.asked.runtime => {
                 init.paths.runtime_policy.clone().unwrap_or_else(|| init.paths.policy.clone())
             }
             Some(init) => init.paths.policy.clone(),
-            None => format!("{root}{}", self.session.places.policy),
+            None => in_tree(root, &self.session.places.policy),
         };
         // The policy knows a native unit by its own name, which may lack the suffix.
         let own = self.enablement.find(name).map_or_else(|| name.to_string(), |file| file.name);
@@ -300,7 +297,7 @@ impl Job<'_> {
                 complain(&format!("Failed to add dependency: Unit file {name} does not exist."));
                 return Ok(FAILED);
             };
-            make_link(&dir.join(&name), &file.shown, self.asked)?;
+            make_link(self.folders(), &dir.join(&name), &file.shown, self.asked)?;
         }
         Ok(0)
     }
@@ -309,10 +306,9 @@ impl Job<'_> {
     /// unit directories needs no link.
     fn link(&self, paths: &[String]) -> Outcome {
         for path in paths {
-            let root = self.asked.root.as_deref().unwrap_or_default();
             let whole = std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path));
             let name = whole.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-            let found = PathBuf::from(format!("{root}{}", whole.display()));
+            let found = self.folders().below(&whole.to_string_lossy());
             let (verb, shown) = (&self.asked.verb, whole.display());
             let problem = match fs::metadata(&found) {
                 Err(error) => error.to_string(),
@@ -324,8 +320,7 @@ impl Job<'_> {
                 complain(&format!("Failed to {verb} unit: {shown}: {problem}"));
                 return Ok(FAILED);
             }
-            let is_read =
-                found.parent().is_some_and(|dir| self.folders().dirs.iter().any(|d| d == dir));
+            let is_read = whole.parent().is_some_and(|dir| self.folders().reads(dir));
             if !is_read {
                 let link = self.config()?.join(&*name);
                 // Does not replace a regular file with a link.
@@ -333,7 +328,7 @@ impl Job<'_> {
                     complain(&format!("Failed to {verb} unit: {} exists", link.display()));
                     return Ok(FAILED);
                 }
-                make_link(&link, &whole.to_string_lossy(), self.asked)?;
+                make_link(self.folders(), &link, &whole.to_string_lossy(), self.asked)?;
             }
         }
         Ok(0)
@@ -344,7 +339,7 @@ impl Job<'_> {
     fn revert(&self) -> Outcome {
         for name in self.asked.names.iter().map(|name| with_suffix(name)) {
             for dir in [false, true].iter().filter_map(|passing| self.folders().config(*passing)) {
-                let drop_ins = dir.join(format!("{name}.d"));
+                let drop_ins = self.folders().entry(&dir.join(format!("{name}.d")));
                 if drop_ins.is_dir() {
                     fs::remove_dir_all(&drop_ins)
                         .map_err(|error| Error::file(&drop_ins.to_string_lossy(), &error))?;
@@ -352,9 +347,10 @@ impl Job<'_> {
                         complain(&format!("Removed \"{}\".", drop_ins.display()));
                     }
                 }
-                let own = dir.join(&name);
+                let own = self.folders().entry(&dir.join(&name));
                 let others = self.folders().dirs.iter().filter(|other| **other != dir);
-                let is_elsewhere = others.into_iter().any(|other| other.join(&name).exists());
+                let exists = |dir: &PathBuf| self.folders().followed(&dir.join(&name)).exists();
+                let is_elsewhere = others.into_iter().any(exists);
                 if fs::symlink_metadata(&own).is_ok() && is_elsewhere {
                     remove_link(&own, self.asked)?;
                 }
@@ -365,11 +361,10 @@ impl Job<'_> {
 
     /// Applies systemd.preset(5): the first matching line, or enabled.
     fn preset(&self, name: &str) -> bool {
-        let root = self.asked.root.as_deref().unwrap_or_default();
         let dirs = ["etc", "run", "usr/local/lib", "usr/lib", "lib"];
         let mut files: Vec<PathBuf> = Vec::new();
-        for dir in dirs.map(|dir| format!("{root}/{dir}/systemd/system-preset")) {
-            let Ok(entries) = fs::read_dir(dir) else { continue };
+        for dir in dirs.map(|dir| format!("/{dir}/systemd/system-preset")) {
+            let Ok(entries) = fs::read_dir(self.folders().below(&dir)) else { continue };
             for path in entries.flatten().map(|entry| entry.path()) {
                 if !files.iter().any(|old| old.file_name() == path.file_name()) {
                     files.push(path);
@@ -377,8 +372,7 @@ impl Job<'_> {
             }
         }
         files.sort_by(|a, b| a.file_name().cmp(&b.file_name()));
-        let texts: Vec<String> =
-            files.iter().filter_map(|path| fs::read_to_string(path).ok()).collect();
+        let texts: Vec<String> = files.iter().map(|path| self.folders().text_at(path)).collect();
         let mut lines = texts.iter().flat_map(|text| text.lines());
         let word = lines.find_map(|line| {
             let mut words = line.split_whitespace();

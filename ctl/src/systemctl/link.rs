@@ -1,6 +1,7 @@
 //! Links to unit files, which enable, mask or define units.
 
 use super::complain;
+use super::unit_file::Folders;
 use super::words::Asked;
 use crate::exit::Error;
 use std::fs;
@@ -9,8 +10,13 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 /// Returns the unit's links in a `.wants` folder.
-pub(super) fn in_folder(folder: &Path, name: &str, instances: bool) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+pub(super) fn in_folder(
+    folders: &Folders,
+    folder: &Path,
+    name: &str,
+    instances: bool,
+) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folders.followed(folder)) else { return Vec::new() };
     let is_its = |path: &PathBuf| {
         let own = path.file_name().map(|own| own.to_string_lossy().into_owned());
         own.is_some_and(|own| {
@@ -28,7 +34,13 @@ pub(super) fn points_to(link: &Path, name: &str) -> bool {
 }
 
 /// Creates a link, and replaces one with another target.
-pub(super) fn make_link(link: &Path, to: &str, asked: &Asked) -> Result<(), Error> {
+pub(super) fn make_link(
+    folders: &Folders,
+    link: &Path,
+    to: &str,
+    asked: &Asked,
+) -> Result<(), Error> {
+    let link = &folders.entry(link);
     let failed = |error| Error::file(&link.to_string_lossy(), &error);
     if let Some(dir) = link.parent() {
         fs::create_dir_all(dir).map_err(failed)?;

@@ -233,7 +233,7 @@ fn offline_target(root: &str, tried: &[Name]) -> Option<Name> {
 
 fn config(session: &Session, asked: &Asked) -> Result<String, Error> {
     if let Some(root) = &asked.root {
-        return Ok(format!("{root}/etc/groundstate/init.yaml"));
+        return Ok(Rooted(root).at("/etc/groundstate/init.yaml"));
     }
     let init: Option<Pong> = session.init()?;
     Ok(init.map_or_else(|| session.places.config.clone(), |init| init.paths.config))

@@ -152,7 +152,7 @@ pub(super) fn cat(asked: &Asked) -> Outcome {
                 let text = enablement.folders.text(&file);
                 session::print(&format!("# {}\n{text}", file.shown))?;
                 for drop_in in enablement.folders.drop_ins(&name) {
-                    let text = std::fs::read_to_string(&drop_in).unwrap_or_default();
+                    let text = enablement.folders.text_at(&drop_in);
                     session::print(&format!("\n# {}\n{text}", drop_in.display()))?;
                 }
             }

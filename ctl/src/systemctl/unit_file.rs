@@ -1,6 +1,7 @@
 //! Unit files on disk, for enabling: their directories, their `[Install]`, and the links to them.
 //! `units` reads the rest.
 
+use crate::files::Rooted;
 use groundstate_units::control::answer::Pong;
 use groundstate_units::control::place::VENDOR_UNITS;
 use groundstate_units::import::systemd::UnitName;
@@ -24,8 +25,9 @@ const PASSING: &str = "/run/systemd/system";
 
 /// The unit directories.
 pub(super) struct Folders {
-    root: PathBuf,
-    /// In order of precedence, below the root.
+    /// `--root`.
+    root: Option<String>,
+    /// In order of precedence, below the root and without links on the way.
     pub(super) dirs: Vec<PathBuf>,
     /// `default-policy` of init.yaml.
     pub(super) enabled_by_default: bool,
@@ -87,9 +89,8 @@ impl Install {
 impl Folders {
     /// The directories of an init, or of a tree without one.
     pub(super) fn new(root: Option<&str>, init: Option<&Pong>) -> Folders {
-        let root = PathBuf::from(root.unwrap_or("/"));
         let config = init.map_or("/etc/groundstate/init.yaml", |init| init.paths.config.as_str());
-        let text = fs::read(below(&root, config)).unwrap_or_default();
+        let text = fs::read(in_tree(root, config)).unwrap_or_default();
         let (settings, _) = settings_file::read(&config.into(), &text);
         let mut dirs: Vec<String> = STANDARD.iter().map(|dir| (*dir).to_string()).collect();
         match init {
@@ -100,7 +101,7 @@ impl Folders {
             None => dirs.extend(own_dirs(&settings)),
         }
         let mut whole: Vec<PathBuf> = Vec::new();
-        for dir in dirs.iter().map(|dir| below(&root, dir)) {
+        for dir in dirs.iter().map(|dir| PathBuf::from(in_tree(root, dir))) {
             // On a merged system /lib is a link to /usr/lib; each directory counts once.
             let real = fs::canonicalize(&dir).unwrap_or_else(|_| dir.clone());
             let known = |old: &PathBuf| fs::canonicalize(old).is_ok_and(|old| old == real);
@@ -112,7 +113,8 @@ impl Folders {
             Some(init) => init.paths.unit_dirs.clone(),
             None => own_dirs(&settings),
         };
-        let own = unit_dirs.iter().map(|dir| below(&root, dir)).collect();
+        let own = unit_dirs.iter().map(|dir| in_tree(root, dir).into()).collect();
+        let root = root.map(str::to_string);
         Folders { root, dirs: whole, enabled_by_default: settings.enabled_by_default, own }
     }
 
@@ -140,20 +142,42 @@ impl Folders {
 
     /// Returns the directory for links, or `None` if init reads none.
     pub(super) fn config(&self, runtime: bool) -> Option<PathBuf> {
-        let dir = below(&self.root, if runtime { PASSING } else { LASTING });
+        let dir = self.below(if runtime { PASSING } else { LASTING });
         self.dirs.contains(&dir).then_some(dir)
     }
 
     /// Returns true if init reads unit files in this directory, given without the root.
     pub(super) fn reads(&self, dir: &Path) -> bool {
         let real = |dir: &Path| fs::canonicalize(dir).unwrap_or_else(|_| dir.to_path_buf());
-        let dir = real(&below(&self.root, &dir.to_string_lossy()));
+        let dir = real(&self.below(&dir.to_string_lossy()));
         self.dirs.iter().any(|read| real(read) == dir)
     }
 
     /// Returns true if the directory's links last only until the next boot.
     pub(super) fn is_passing(&self, dir: &Path) -> bool {
-        dir.starts_with(below(&self.root, "/run"))
+        dir.starts_with(self.below("/run"))
+    }
+
+    /// Returns the path for the kernel of a path in the tree. Links are followed within the tree.
+    pub(super) fn below(&self, path: &str) -> PathBuf {
+        in_tree(self.root.as_deref(), path).into()
+    }
+
+    /// Follows the links of a path below the root. A path that leaves the tree ends in it all the
+    /// same, so that no write and no read leaves it.
+    pub(super) fn followed(&self, path: &Path) -> PathBuf {
+        match &self.root {
+            Some(root) => self.below(&path.strip_prefix(root).unwrap_or(path).to_string_lossy()),
+            None => path.to_path_buf(),
+        }
+    }
+
+    /// Like [`Self::followed`], but a link at the path itself is not followed.
+    pub(super) fn entry(&self, path: &Path) -> PathBuf {
+        match (path.parent(), path.file_name()) {
+            (Some(dir), Some(name)) => self.followed(dir).join(name),
+            _ => self.followed(path),
+        }
     }
 
     /// Returns the file of a unit; for an instance without its own, that of its template.
@@ -165,7 +189,7 @@ impl Folders {
         let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
         let files = [file.to_string(), format!("{file}.yaml"), format!("{stem}.yaml")];
         let paths = files.iter().flat_map(|file| self.dirs.iter().map(move |dir| dir.join(file)));
-        paths.into_iter().find_map(|path| self.at(name, path))
+        paths.into_iter().find_map(|path| self.at(name, self.entry(&path)))
     }
 
     fn at(&self, name: &str, path: PathBuf) -> Option<UnitFile> {
@@ -175,9 +199,9 @@ impl Folders {
             return None;
         }
         let masked = to_null || (found.is_file() && found.len() == 0);
-        let shown = match path.strip_prefix(&self.root) {
-            Ok(rest) => format!("/{}", rest.display()),
-            Err(_) => path.display().to_string(),
+        let shown = match self.root.as_ref().and_then(|root| path.strip_prefix(root).ok()) {
+            Some(rest) => Path::new("/").join(rest).display().to_string(),
+            None => path.display().to_string(),
         };
         let native = path.extension().is_some_and(|end| end == "yaml");
         Some(UnitFile { name: name.to_string(), path, shown, masked, native })
@@ -185,16 +209,12 @@ impl Folders {
 
     /// Reads a file or the target of a link, below the root.
     pub(super) fn text(&self, file: &UnitFile) -> String {
-        let mut path = file.path.clone();
-        // A link made for the finished system has an absolute target outside this root.
-        for _ in 0..8 {
-            match fs::read_link(&path) {
-                Ok(to) if to.is_absolute() => path = below(&self.root, &to.to_string_lossy()),
-                Ok(to) => path = path.parent().map(|dir| dir.join(&to)).unwrap_or(to),
-                Err(_) => break,
-            }
-        }
-        String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
+        self.text_at(&file.path)
+    }
+
+    /// Like [`Self::text`], by the path.
+    pub(super) fn text_at(&self, path: &Path) -> String {
+        String::from_utf8_lossy(&fs::read(self.followed(path)).unwrap_or_default()).into_owned()
     }
 
     /// Returns the `[Install]` section of a file.
@@ -224,7 +244,8 @@ impl Folders {
             for (dir, owner) in
                 self.dirs.iter().flat_map(|dir| owners.iter().map(move |o| (dir, o)))
             {
-                let Ok(entries) = fs::read_dir(dir.join(format!("{owner}.d"))) else { continue };
+                let folder = self.followed(&dir.join(format!("{owner}.d")));
+                let Ok(entries) = fs::read_dir(folder) else { continue };
                 let files = entries.flatten().map(|entry| entry.path());
                 let conf = |path: &PathBuf| path.extension().is_some_and(|end| end == "conf");
                 let hidden =
@@ -268,8 +289,10 @@ pub(super) fn template_of(name: &str) -> Option<String> {
     (!instance.is_empty()).then(|| format!("{prefix}@.{suffix}"))
 }
 
-fn below(root: &Path, path: &str) -> PathBuf {
-    root.join(path.trim_start_matches('/'))
+/// Returns the path for the kernel of a path in the tree of `--root`, or in the running system.
+pub(super) fn in_tree(root: Option<&str>, path: &str) -> String {
+    let path = format!("/{}", path.trim_start_matches('/'));
+    root.map_or_else(|| path.clone(), |root| Rooted(root).at(&path))
 }
 
 /// Reads `[Install]` for this unit and expands specifiers.
@@ -280,7 +303,9 @@ pub(super) fn install_of(name: &str, text: &str) -> Install {
         if line.starts_with('[') {
             inside = line == "[Install]";
         } else if let (true, Some((key, value))) = (inside, line.split_once('=')) {
-            let mut words = value.split_whitespace().map(|word| filled(word, name));
+            let words = value.split_whitespace().map(|word| filled(word, name));
+            // A path is no name of a unit: a link of that name would be in another directory.
+            let mut words = words.filter(|word| !word.contains('/'));
             match key.trim() {
                 // `UpheldBy` counts as `WantedBy`.
                 "WantedBy" | "UpheldBy" => install.wanted_by.extend(words),
@@ -301,7 +326,7 @@ pub(super) fn install_of(name: &str, text: &str) -> Install {
 
 fn native_list(value: &str) -> impl Iterator<Item = String> {
     let words = value.split([',', '[', ']', '"', '\'']).map(str::trim);
-    words.filter(|word| !word.is_empty()).map(str::to_string)
+    words.filter(|word| !word.is_empty() && !word.contains('/')).map(str::to_string)
 }
 
 /// Expands the specifiers allowed in `[Install]`, systemd.unit(5).

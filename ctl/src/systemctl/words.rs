@@ -60,7 +60,7 @@ pub(super) struct Asked {
     pub(super) signal: Option<String>,
     /// `--kill-who`.
     pub(super) kill_who: Option<String>,
-    /// `--root`.
+    /// `--root`, without the slash at its end.
     pub(super) root: Option<String>,
 }
 
@@ -245,7 +245,7 @@ impl Asked {
             },
             "--signal" => self.signal = Some(value),
             "--kill-who" | "--kill-whom" => self.kill_who = Some(value),
-            "--root" => self.root = Some(value),
+            "--root" => self.root = Some(value.trim_end_matches('/').to_string()),
             "--when" => self.when = Some(value),
             "--preset-mode" => match value.as_str() {
                 "full" | "enable-only" | "disable-only" => self.preset_mode = Some(value),

@@ -22,8 +22,14 @@ impl Place {
     }
 
     pub(crate) fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_initctl"));
-        command.args(words).current_dir(&self.0).stdin(Stdio::null()).env_clear();
+        let mut command = self.program(env!("CARGO_BIN_EXE_initctl"));
+        command.args(words);
+        command
+    }
+
+    pub(crate) fn program(&self, path: &str) -> Command {
+        let mut command = Command::new(path);
+        command.current_dir(&self.0).stdin(Stdio::null()).env_clear();
         command.env("GROUNDSTATE_SOCKET", self.0.join("control.sock"));
         command
     }
