@@ -3,9 +3,7 @@
 
 use groundstate_units::load::files::{FileKind, Files, Problem, Stat};
 use groundstate_units::unit::generation::Stamp;
-use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
-use nix::sys::stat::Mode;
+use nix::fcntl::OFlag;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -18,52 +16,99 @@ const SERVED: [&str; 11] =
 /// The file system of this process.
 pub(crate) struct Disk;
 
-/// Returns the mount points, and whether another program serves them. Reads /proc, which cannot
-/// block.
-fn mounts() -> Vec<(String, bool)> {
-    let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+/// Mount points without which neither init nor this program exists, so that their server answers.
+const NEEDED: [&str; 2] = ["/", "/usr"];
+
+/// Returns the mount points that a network server or another program serves, by the text of
+/// /proc/self/mountinfo, proc_pid_mountinfo(5).
+fn served(table: &str) -> Vec<String> {
     let mount = |line: &str| {
         let mut fields = line.split(' ');
-        let at = fields.nth(4)?.to_owned();
+        let at = fields.nth(4)?;
         let kind = fields.skip_while(|field| *field != "-").nth(1)?;
-        Some((at, SERVED.iter().any(|elsewhere| kind.starts_with(elsewhere))))
+        let is_served = SERVED.iter().any(|elsewhere| kind.starts_with(elsewhere));
+        (is_served && !NEEDED.contains(&at)).then(|| unescaped(at))
     };
     table.lines().filter_map(mount).collect()
 }
 
-/// Returns the part of the path below a mount point.
-fn below<'p>(path: &'p str, at: &str) -> Option<&'p str> {
-    let rest = path.strip_prefix(at.trim_end_matches('/'))?;
-    if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
+/// Decodes the characters that the kernel escapes in a mount point.
+fn unescaped(at: &str) -> String {
+    let escaped = [(r"\040", " "), (r"\011", "\t"), (r"\012", "\n"), (r"\134", r"\")];
+    escaped.iter().fold(at.to_string(), |at, (code, character)| at.replace(code, character))
 }
 
-/// stat(2) without blocking on another program's file system. Returns `None` if the path may lead
-/// to one.
-fn ask(mounts: &[(String, bool)], path: &str) -> Option<std::io::Result<Metadata>> {
-    if mounts.iter().all(|(at, is_elsewhere)| !is_elsewhere || at == "/") {
-        return Some(std::fs::metadata(path));
+/// Reads the mount table, which cannot block.
+fn served_here() -> Vec<String> {
+    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    served(&String::from_utf8_lossy(&table))
+}
+
+/// Returns true if the path is the mount point or below it.
+fn is_below(path: &str, at: &str) -> bool {
+    let rest = path.strip_prefix(at.trim_end_matches('/'));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Follows the links of a path without access to these mounts. Returns `None` if the path leads to
+/// one of them.
+fn near(served: &[String], path: &str) -> Option<String> {
+    if served.is_empty() {
+        return Some(path.to_string());
     }
-    let on_the_way = || mounts.iter().filter(|(at, _)| below(path, at).is_some());
-    if on_the_way().any(|(at, is_elsewhere)| *is_elsewhere && at != "/") {
-        return None;
-    }
-    let (at, _) = on_the_way().max_by_key(|(at, _)| at.len())?;
-    let rest = below(path, at).filter(|rest| !rest.is_empty()).unwrap_or(".");
-    let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
-    let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_NO_XDEV);
-    let found = open(at.as_str(), flags | OFlag::O_DIRECTORY, Mode::empty())
-        .and_then(|anchor| openat2(&anchor, rest, how));
-    match found {
-        // A symbolic link may leave the file system; Linux before 5.6 cannot tell.
-        Err(Errno::EXDEV | Errno::ENOSYS) => None,
-        found => Some(found.map_err(std::io::Error::from).and_then(|fd| File::from(fd).metadata())),
-    }
+    // The parts of a relative path are not known here.
+    path.strip_prefix('/')?;
+    follow("", path, |here| is_outside(served, here))
+}
+
+/// Returns true if the path, which has no links on the way, is on none of these mounts.
+fn is_outside(served: &[String], path: &str) -> bool {
+    served.iter().all(|at| !is_below(path, at))
 }
 
 /// Limit of symbolic links on one path, as in Linux.
 const LINKS: usize = 40;
 /// A path that never exists.
 const NOWHERE: &str = "/dev/null/nowhere";
+
+/// Follows the links of a path as if `root` were the root. Returns `None` at the first part of the
+/// path that may not be accessed.
+fn follow(root: &str, path: &str, may_access: impl Fn(&str) -> bool) -> Option<String> {
+    let mut left: Vec<String> = parts_from_the_end(path);
+    let (mut done, mut links): (Vec<String>, usize) = (Vec::new(), 0);
+    while let Some(part) = left.pop() {
+        if part == ".." {
+            done.pop();
+            continue;
+        }
+        done.push(part);
+        let here = format!("{root}/{}", done.join("/"));
+        if !may_access(&here) {
+            return None;
+        }
+        let Ok(target) = std::fs::read_link(&here) else { continue };
+        links += 1;
+        if links > LINKS {
+            // The kernel would follow the rest out of this root.
+            return Some(NOWHERE.to_string());
+        }
+        let target = target.to_string_lossy();
+        if target == "/dev/null" && left.is_empty() {
+            return Some(target.into_owned());
+        }
+        done.pop();
+        if target.starts_with('/') {
+            done.clear();
+        }
+        left.extend(parts_from_the_end(&target));
+    }
+    Some(format!("{root}/{}", done.join("/")))
+}
+
+fn parts_from_the_end(path: &str) -> Vec<String> {
+    let parts = path.split('/').filter(|part| !matches!(*part, "" | "."));
+    parts.rev().map(str::to_string).collect()
+}
 
 /// The file system below another root. Symbolic links are followed within that root.
 pub(crate) struct Rooted<'a>(pub(crate) &'a str);
@@ -72,38 +117,51 @@ impl Rooted<'_> {
     /// Returns the path for the kernel. A link to /dev/null masks a unit. The tree of an image may
     /// lack that device, so such a link leads to the /dev/null of the running system.
     pub(crate) fn at(&self, path: &str) -> String {
-        let mut left: Vec<String> = parts_from_the_end(path);
-        let (mut done, mut links): (Vec<String>, usize) = (Vec::new(), 0);
-        while let Some(part) = left.pop() {
-            if part == ".." {
-                done.pop();
-                continue;
-            }
-            done.push(part);
-            let here = format!("{}/{}", self.0, done.join("/"));
-            let Ok(target) = std::fs::read_link(&here) else { continue };
-            links += 1;
-            if links > LINKS {
-                // The kernel would follow the rest out of this root.
-                return NOWHERE.to_string();
-            }
-            let target = target.to_string_lossy();
-            if target == "/dev/null" && left.is_empty() {
-                return target.into_owned();
-            }
-            done.pop();
-            if target.starts_with('/') {
-                done.clear();
-            }
-            left.extend(parts_from_the_end(&target));
-        }
-        format!("{}/{}", self.0, done.join("/"))
+        follow(self.0, path, |_| true).unwrap_or_else(|| NOWHERE.to_string())
     }
 }
 
-fn parts_from_the_end(path: &str) -> Vec<String> {
-    let parts = path.split('/').filter(|part| !matches!(*part, "" | "."));
-    parts.rev().map(str::to_string).collect()
+/// The file system of this process without the mounts that a network server or another program
+/// serves. Files on them count as missing, as they are while init loads its units at a boot. So no
+/// access waits for a dead server.
+pub(crate) struct Local {
+    served: Vec<String>,
+}
+
+impl Local {
+    /// Uses the present mount table.
+    pub(crate) fn new() -> Local {
+        Local { served: served_here() }
+    }
+
+    fn at(&self, path: &str) -> Result<String, Problem> {
+        near(&self.served, path).ok_or(Problem::Missing)
+    }
+}
+
+impl Files for Local {
+    fn list(&self, directory: &str, limit: usize) -> Result<Vec<String>, Problem> {
+        Disk.list(&self.at(directory)?, limit)
+    }
+
+    fn stat(&self, path: &str) -> Result<Stat, Problem> {
+        Disk.stat(&self.at(path)?)
+    }
+
+    fn stat_outside(&self, path: &str) -> Option<Result<Stat, Problem>> {
+        near(&self.served, path).map(|path| Disk.stat(&path))
+    }
+
+    fn link(&self, path: &str) -> Option<String> {
+        let (directory, name) = path.rsplit_once('/')?;
+        let path = format!("{}/{name}", self.at(directory).ok()?);
+        // The link itself is read, not its target.
+        is_outside(&self.served, &path).then(|| Disk.link(&path))?
+    }
+
+    fn read(&self, path: &str, limit: usize) -> Result<(Vec<u8>, Stat), Problem> {
+        Disk.read(&self.at(path)?, limit)
+    }
 }
 
 impl Files for Rooted<'_> {
@@ -149,8 +207,7 @@ impl Files for Disk {
     /// Asks no file system that a network server or another program serves. A process that waits
     /// for a dead server cannot be interrupted.
     fn stat_outside(&self, path: &str) -> Option<Result<Stat, Problem>> {
-        let found = ask(&mounts(), path)?;
-        Some(found.map(|found| stat(&found)).map_err(|error| problem(&error)))
+        near(&served_here(), path).map(|path| self.stat(&path))
     }
 
     fn link(&self, path: &str) -> Option<String> {
@@ -223,21 +280,48 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stat_skips_paths_on_network_mounts() {
-        let here = std::env::temp_dir().join(format!("groundstate-ask-{}", std::process::id()));
-        std::fs::create_dir_all(here.join("far")).unwrap();
-        std::os::unix::fs::symlink("/proc/self", here.join("link")).unwrap();
+    fn mounts_of_servers_follow_from_the_table_except_those_that_every_program_needs() {
+        let table = "22 1 0:20 / / rw shared:1 - nfs4 server:/root rw\n\
+            23 22 0:21 / /usr rw - 9p usr rw\n\
+            24 22 0:22 / /proc rw - proc proc rw\n\
+            30 23 0:40 / /usr/local rw shared:9 - nfs4 server:/x rw\n\
+            31 22 0:41 / /srv/a\\040\\134b rw - fuse.sshfs y rw\n\
+            32 22 8:2 / /home rw - ext4 /dev/sda2 rw\n\
+            33 22 0:42 / /net rw - autofs x rw\n\n";
+        let served = served(table);
+        assert_eq!(served, ["/usr/local", "/srv/a \\b", "/net"]);
+        let is_near = |path: &str| near(&served, path).is_some();
+        assert!(is_near("/usr/bin/x") && is_near("/usr/locale") && is_near("/home/net"));
+        for path in ["/usr/local", "/usr/local/bin/x", "//usr/./bin/../local", "/net/x"] {
+            assert!(!is_near(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn no_access_reaches_a_mount_of_a_server() {
+        use std::os::unix::fs::symlink;
+        let here = std::env::temp_dir().join(format!("groundstate-near-{}", std::process::id()));
+        std::fs::create_dir_all(here.join("far/bin")).unwrap();
+        std::fs::create_dir_all(here.join("bin")).unwrap();
+        std::fs::write(here.join("far/bin/x"), "x").unwrap();
+        std::fs::write(here.join("bin/x"), "x").unwrap();
+        symlink("far", here.join("link")).unwrap();
+        symlink(here.join("far/bin/x"), here.join("bin/far")).unwrap();
+        symlink("/proc/self", here.join("own")).unwrap();
         let at = |name: &str| format!("{}/{name}", here.display());
-        let mut all = mounts();
-        all.push((at("far"), true));
-        let asked = |path: &str| ask(&all, path).map(|found| found.is_ok());
-        assert_eq!(asked(&at(".")), Some(true));
-        assert_eq!(asked(&at("none")), Some(false));
-        assert_eq!(asked(&at("far")), None);
-        assert_eq!(asked(&at("far/x")), None);
-        assert_eq!(asked(&at("farther")), Some(false));
-        assert_eq!(asked(&at("link/stat")), None, "a link may lead anywhere");
-        assert_eq!(ask(&mounts()[..1], &at("link/stat")).map(|found| found.is_ok()), Some(true));
+        let local = Local { served: vec![at("far")] };
+        assert_eq!(local.list(&at("bin"), 10).map(|names| names.len()), Ok(2));
+        assert_eq!(local.read(&at("bin/x"), 10).map(|(bytes, _)| bytes), Ok(b"x".to_vec()));
+        assert_eq!(local.link(&at("bin/far")), Some(at("far/bin/x")));
+        assert!(local.stat(&at("own/stat")).is_ok() && local.stat(&at("farther")).is_err());
+        for name in ["far", "far/bin/x", "link/bin/x", "bin/far", "bin/../link/bin"] {
+            assert_eq!(local.stat(&at(name)), Err(Problem::Missing), "{name}");
+            assert_eq!(local.list(&at(name), 10), Err(Problem::Missing), "{name}");
+            assert_eq!(local.read(&at(name), 10), Err(Problem::Missing), "{name}");
+            assert_eq!(local.stat_outside(&at(name)), None, "{name}");
+        }
+        assert_eq!(local.link(&at("far")), None);
+        assert_eq!(local.link(&at("far/bin/x")), None);
         std::fs::remove_dir_all(here).unwrap();
     }
 

@@ -25,7 +25,7 @@ pub(super) struct Definitions(Generation);
 impl Definitions {
     /// Reads them as init's loader does, including the requested instances.
     pub(super) fn read(session: &Session, units: &[String]) -> Definitions {
-        let mut options = check::configured(session, geteuid().as_raw());
+        let mut options = check::configured(session, geteuid().as_raw(), &Disk);
         options.wanted = units.iter().filter_map(|unit| Name::new(unit).ok()).collect();
         Definitions(load(&Disk, &options, None).generation)
     }

@@ -9,6 +9,7 @@ use crate::session::{self, Session};
 use crate::style::{self, Style};
 use groundstate_units::control::answer::{Edge, Graph, Node, Pong, Report, SCHEMA};
 use groundstate_units::control::place::{runtime_policy, runtime_units};
+use groundstate_units::load::files::{FileKind, Files};
 use groundstate_units::load::folder::Trust;
 use groundstate_units::load::{Options, load};
 use groundstate_units::unit::generation::Generation;
@@ -69,7 +70,7 @@ fn options(session: &Session, paths: &[PathBuf]) -> Result<Options, Error> {
     let uid = geteuid().as_raw();
     let text = |path: &PathBuf| path.to_string_lossy().into_owned();
     if paths.is_empty() {
-        return Ok(configured(session, uid));
+        return Ok(configured(session, uid, &Disk));
     }
     if let Some(path) = paths.iter().find(|path| !path.exists()) {
         let message = format!("{}: no such file or directory", path.display());
@@ -88,11 +89,13 @@ fn options(session: &Session, paths: &[PathBuf]) -> Result<Options, Error> {
 }
 
 /// Returns the directories of the init at the socket, or this user's defaults without one.
-pub(crate) fn configured(session: &Session, uid: u32) -> Options {
+pub(crate) fn configured(session: &Session, uid: u32, files: &dyn Files) -> Options {
     let places = &session.places;
     if let Ok(Some(Pong { paths, .. })) = session.init() {
         // The loader reports a missing directory of `units`, but init accepts missing ones.
-        let there = paths.unit_dirs.into_iter().filter(|dir| Path::new(dir).is_dir());
+        let is_directory =
+            |dir: &String| files.stat(dir).is_ok_and(|found| found.kind == FileKind::Directory);
+        let there = paths.unit_dirs.into_iter().filter(is_directory);
         return Options {
             settings: Some(paths.config),
             policy: Some(paths.policy),

@@ -16,7 +16,7 @@ mod tests;
 use super::check;
 use crate::arguments;
 use crate::exit::{Error, Exit};
-use crate::files::{Disk, Rooted};
+use crate::files::{Local, Rooted};
 use crate::session::Session;
 use crate::style::{self, Style, Tone};
 use facts::{Facts, Kernel};
@@ -53,16 +53,16 @@ fn of_tree(root: &Path) -> Result<Doctor, Error> {
 
 /// Examines this machine. If init at the socket is not PID 1, only the files count.
 fn of_machine(session: &Session) -> Result<Doctor, Error> {
-    let uid = geteuid().as_raw();
+    let (uid, files) = (geteuid().as_raw(), Local::new());
     let is_first = session.init()?.is_some_and(|init| init.pid == 1);
     let (options, status) = match is_first {
         true => {
             let all = Verb::Status { targets: Vec::new() };
-            (check::configured(session, uid), Some(session.ask_as::<Status>(all)?.0))
+            (check::configured(session, uid, &files), Some(session.ask_as::<Status>(all)?.0))
         }
         false => (Options::system(uid), None),
     };
-    Ok(examined(&Facts::gather(&Disk, &options, Some(Kernel::read()), status)))
+    Ok(examined(&Facts::gather(&files, &options, Some(Kernel::read()), status)))
 }
 
 /// Runs all checks.

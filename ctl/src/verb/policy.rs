@@ -129,7 +129,7 @@ impl Known {
             }
             return Ok(known);
         }
-        let options = check::configured(session, geteuid().as_raw());
+        let options = check::configured(session, geteuid().as_raw(), &Disk);
         let generation = load(&Disk, &options, None).generation;
         let name = |id: &TargetId| Some(generation.target(*id)?.name.to_string());
         let units = generation
