@@ -279,6 +279,23 @@ fn missing_services_and_services_of_systemd_are_named() {
 }
 
 #[test]
+fn unit_of_systemd_without_a_process_is_not_reported_as_left_out() {
+    let tree = Tree::good();
+    for name in ["remote-fs.target", "remote-cryptsetup.target", "machine.slice"] {
+        let path = format!("/usr/lib/systemd/system/{name}");
+        tree.put(&path, "[Unit]\nDescription=x\n[Install]\nWantedBy=multi-user.target\n");
+        tree.link(&format!("/etc/systemd/system/multi-user.target.wants/{name}"), &path);
+    }
+    assert_eq!(tree.lines(), [""; 0]);
+    for name in ["systemd-networkd", "systemd-networkd-wait-online"] {
+        tree.service(name, "/bin/true");
+    }
+    let expected =
+        "warning  systemd-networkd: it is enabled, and init does not start it: use ifupdown";
+    assert_eq!(tree.lines(), [expected], "the program that waits for it is of no use alone");
+}
+
+#[test]
 fn masked_unit_is_not_reported_as_left_out() {
     let tree = Tree::good();
     for name in ["web", "mail", "systemd-networkd", "systemd-pstore"] {

@@ -157,7 +157,8 @@ fn program<'r>(line: &'r ExecLine, run: &'r Run) -> Option<&'r str> {
     counts.then_some(path.as_str())
 }
 
-/// Finds units that the administrator has enabled by links, and that init does not read.
+/// Finds units that the administrator has enabled by links, and that init does not read. Targets and
+/// slices have no process, so the machine loses nothing without them.
 pub(super) fn left_out(facts: &Facts<'_>) -> Vec<Finding> {
     let mut names: BTreeSet<String> = BTreeSet::new();
     for directory in &facts.generation.settings.import_dirs {
@@ -176,15 +177,19 @@ pub(super) fn left_out(facts: &Facts<'_>) -> Vec<Finding> {
         let link = path.and_then(|directory| facts.link(&format!("{directory}/{name}")));
         path.is_some() && link.is_none_or(|target| target != "/dev/null")
     };
-    names.retain(|name| facts.unit(name).is_none() && !facts.masks(name) && is_installed(name));
+    let does_nothing = |name: &str| name.ends_with(".target") || name.ends_with(".slice");
+    names.retain(|name| {
+        let is_left_out = facts.unit(name).is_none() && !facts.masks(name) && is_installed(name);
+        is_left_out && !does_nothing(name)
+    });
     let mut found = Vec::new();
     for (service, hint) in REPLACED {
         if names.remove(&format!("{service}.service")) {
             let message = "it is enabled, and init does not start it";
             found.push(finding(Level::Warning, service, message, hint));
         }
-        // Its socket is of no use alone.
-        names.remove(&format!("{service}.socket"));
+        // Its sockets, and the programs that wait for it, are of no use alone.
+        names.retain(|name| !name.starts_with(service));
     }
     if !names.is_empty() {
         let shown: Vec<&str> = names.iter().take(SHOWN).map(String::as_str).collect();
