@@ -64,16 +64,19 @@ pub fn shim() -> ExitCode {
             machine::watch(&["initctl", "poweroff", "--yes"]).map_err(|e| ("/dev/input", e)),
         ),
         planned_shutdown::UNIT => {
-            let word = |at: usize, default| words.get(at).map_or(default, String::as_str);
-            let file = word(0, planned_shutdown::FILE);
-            let nologin = Path::new(word(1, planned_shutdown::NOLOGIN));
-            let done = planned_shutdown::carry_out(
-                Path::new(file),
-                nologin,
-                session::now(),
-                session::warn,
-            );
-            conclude(done.map_err(|error| (file, error)))
+            let opens = words.first().is_some_and(|word| word == "open-logins");
+            let nologin = words.get(usize::from(opens)).map_or(planned_shutdown::NOLOGIN, |it| it);
+            let nologin = Path::new(nologin);
+            let file = planned_shutdown::file(&systemctl::session().socket);
+            let done = match opens {
+                true => {
+                    planned_shutdown::open_logins(nologin);
+                    Ok(())
+                }
+                false => planned_shutdown::carry_out(&file, nologin, session::warn),
+            };
+            let shown = file.to_string_lossy();
+            conclude(done.map_err(|error| (&*shown, error)))
         }
         _ => systemctl::main(&called, &words),
     })

@@ -1,43 +1,81 @@
 //! A shutdown at a later time, as with shutdown(8). `initctl poweroff --at` writes the plan to a
-//! file and wants the unit `planned-shutdown`. The unit runs [`carry_out`]. So init needs no clock
-//! of its own for it, and `initctl status` and `initctl why` show the plan like any unit.
+//! file and wants the unit `planned-shutdown`. The unit runs [`carry_out`], and [`open_logins`] after
+//! its end. So init needs no clock of its own for it, and `initctl status` and `initctl why` show the
+//! plan like any unit.
 
-use groundstate_units::text::wall_clock::WallTime;
 use jiff::civil::Time;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use nix::errno::Errno;
 use nix::sys::time::TimeSpec;
-use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
+use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
 use std::time::Duration;
 
-/// The unit that carries the plan out, and the name of the file with the plan in init's runtime
-/// directory.
+/// The unit that carries the plan out, and the name of the file with the plan.
 pub(crate) const UNIT: &str = "planned-shutdown";
-/// The file of the init of this machine.
-pub(crate) const FILE: &str = "/run/groundstate/planned-shutdown";
 /// The file that makes login(1) and sshd(8) refuse logins of other users than root: nologin(5).
 pub(crate) const NOLOGIN: &str = "/run/nologin";
 /// Minutes before the shutdown at which users are told, as shutdown(8) of sysvinit does.
 const WARNINGS: [u64; 8] = [180, 120, 60, 30, 15, 10, 5, 1];
 /// Minutes before the shutdown in which only root can log in.
 const CLOSED: u64 = 5;
+/// How long wall(1) may take.
+const WALL: Duration = Duration::from_secs(5);
 /// The latest time of a plan, in minutes from now: a year.
 const LATEST: u64 = 366 * 24 * 60;
 /// The verbs of a plan, and their words in the sentence for users.
 const ACTIONS: [(&str, &str); 3] =
     [("poweroff", "powers off"), ("reboot", "reboots"), ("halt", "halts")];
 
+/// The clock of a plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Clock {
+    /// Seconds since 1970, for a time of day.
+    #[default]
+    Realtime,
+    /// Seconds since the boot, for a number of minutes: a change of the time of day does not move it.
+    Monotonic,
+}
+
+impl Clock {
+    fn id(self) -> ClockId {
+        match self {
+            Clock::Realtime => ClockId::CLOCK_REALTIME,
+            Clock::Monotonic => ClockId::CLOCK_MONOTONIC,
+        }
+    }
+}
+
+/// Reads a clock.
+pub(crate) fn now(clock: Clock) -> Duration {
+    // Linux always has both clocks.
+    clock_gettime(clock.id()).map(Duration::from).unwrap_or_default()
+}
+
+/// The file with the plan, beside the control socket of init. The client and the unit find the
+/// socket in the same way.
+pub(crate) fn file(socket: &str) -> PathBuf {
+    Path::new(socket).with_file_name(UNIT)
+}
+
 /// A planned shutdown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Plan {
-    /// Seconds since 1970.
+    /// Seconds of the clock.
     pub(crate) at: u64,
+    /// The clock.
+    #[serde(default)]
+    pub(crate) clock: Clock,
     /// The verb of initctl: `poweroff`, `reboot` or `halt`.
     pub(crate) verb: String,
     /// The text for users who are logged in.
@@ -45,14 +83,14 @@ pub(crate) struct Plan {
     pub(crate) message: String,
 }
 
-/// Parses `+MINUTES`, or `HH:MM` in the local time zone, today or tomorrow. Returns the seconds
-/// since 1970, or `None` if the text is neither, or the time is more than a year ahead.
-pub(crate) fn point(text: &str, now: WallTime) -> Option<u64> {
-    let seconds = now.as_millis() / 1000;
+/// Parses `+MINUTES`, or `HH:MM` in the local time zone, today or tomorrow. Returns the seconds of a
+/// clock, or `None` if the text is neither, or the time is more than a year ahead.
+pub(crate) fn point(text: &str, now: impl Fn(Clock) -> Duration) -> Option<(u64, Clock)> {
     if let Some(minutes) = text.strip_prefix('+') {
         let minutes = digits(minutes)?.parse().ok().filter(|minutes: &u64| *minutes <= LATEST)?;
-        return Some(seconds + minutes * 60);
+        return Some((now(Clock::Monotonic).as_secs() + minutes * 60, Clock::Monotonic));
     }
+    let seconds = now(Clock::Realtime).as_secs();
     let (hour, minute) = text.split_once(':')?;
     let minute = digits(minute).filter(|minute| minute.len() == 2)?.parse().ok()?;
     let clock = Time::new(digits(hour)?.parse().ok()?, minute, 0, 0).ok()?;
@@ -60,7 +98,7 @@ pub(crate) fn point(text: &str, now: WallTime) -> Option<u64> {
     let here = here.to_zoned(TimeZone::system());
     let today = here.with().time(clock).build().ok()?;
     let next = if today > here { today } else { today.checked_add(1.day()).ok()? };
-    u64::try_from(next.timestamp().as_second()).ok()
+    Some((u64::try_from(next.timestamp().as_second()).ok()?, Clock::Realtime))
 }
 
 /// Returns the text if it has digits only: `parse` would also accept a sign.
@@ -91,18 +129,23 @@ impl Plan {
         fs::rename(new, path)
     }
 
-    /// The sentence for users.
-    pub(crate) fn sentence(&self) -> String {
-        let at = i64::try_from(self.at).ok().and_then(|at| Timestamp::from_second(at).ok());
+    /// The sentence for users. It has the present time of day of the shutdown.
+    pub(crate) fn sentence(&self, now: impl Fn(Clock) -> Duration) -> String {
+        let at = now(Clock::Realtime) + Duration::from_secs(self.at);
+        let at = i64::try_from(at.saturating_sub(now(self.clock)).as_secs()).ok();
+        let at = at.and_then(|at| Timestamp::from_second(at).ok());
         let at = at.map(|at| at.to_zoned(TimeZone::system()).strftime("%F %H:%M %Z").to_string());
-        let action = ACTIONS.iter().find(|(verb, _)| *verb == self.verb);
-        let action = action.map_or(self.verb.as_str(), |(_, action)| action);
-        let mut text = format!("{}{}.", start(action), at.unwrap_or_default());
+        let mut text = format!("{} {}.", start(self.action(), AT), at.unwrap_or_default());
         if !self.message.is_empty() {
             text.push('\n');
             text.push_str(&self.message);
         }
         text
+    }
+
+    fn action(&self) -> &str {
+        let action = ACTIONS.iter().find(|(verb, _)| *verb == self.verb);
+        action.map_or(self.verb.as_str(), |(_, action)| action)
     }
 
     /// The points at which the program acts, from `now` on: each warning, the start of nologin(5),
@@ -116,27 +159,52 @@ impl Plan {
     }
 }
 
+/// The words before the time in the sentence for users: the shutdown is planned, or it has started.
+const AT: &str = "at";
+const NOW: &str = "now.";
+
 /// The start of the sentence for users.
-fn start(action: &str) -> String {
-    format!("This machine {action} at ")
+fn start(action: &str, when: &str) -> String {
+    format!("This machine {action} {when}")
 }
 
 /// Writes the text to the terminals of logged-in users with wall(1).
 pub(crate) fn tell_users(text: &str) {
-    let wall = Command::new("wall").stdin(Stdio::piped()).stderr(Stdio::null()).spawn();
-    // Without wall(1) the log has the text.
-    if let Ok(mut wall) = wall {
-        if let Some(mut stdin) = wall.stdin.take() {
-            let _ = stdin.write_all(text.as_bytes());
-        }
-        let _ = wall.wait();
-    }
+    give(&mut Command::new("wall"), text, WALL);
 }
 
-/// Allows logins again, if they were closed for a plan. The text is not compared with that of a
-/// plan: the plan may be an earlier one, and the time zone of this process another one.
+/// Runs a program with this text as its standard input. It is killed if it runs for too long.
+fn give(program: &mut Command, text: &str, limit: Duration) {
+    // Without wall(1) the log has the text.
+    let Ok(mut child) = program.stdin(Stdio::piped()).stderr(Stdio::null()).spawn() else { return };
+    let (stdin, id, text) = (child.stdin.take(), child.id(), text.to_string());
+    let (running, ended) = channel::<()>();
+    thread::spawn(move || {
+        if let Some(mut stdin) = stdin {
+            let _ = stdin.write_all(text.as_bytes());
+        }
+        // The process is not reaped yet, so that its pid stays its own.
+        let of_child = Id::Pid(Pid::from_raw(i32::try_from(id).unwrap_or_default()));
+        let _ = waitid(of_child, WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT);
+        drop(running);
+    });
+    if ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+        let _ = child.kill();
+    }
+    // A process that cannot be killed must not be waited for.
+    let _ = child.try_wait();
+}
+
+/// Allows logins again, if they were closed for a plan whose time has not come. The unit runs this
+/// after its end. The text is not compared with that of a plan: the plan may be an earlier one, and
+/// the time zone of this process another one.
 pub(crate) fn open_logins(nologin: &Path) {
-    let is_ours = |text: String| ACTIONS.iter().any(|(_, action)| text.starts_with(&start(action)));
+    remove(nologin, AT);
+}
+
+fn remove(nologin: &Path, when: &str) {
+    let is_ours =
+        |text: String| ACTIONS.iter().any(|(_, action)| text.starts_with(&start(action, when)));
     if fs::read_to_string(nologin).is_ok_and(is_ours) {
         let _ = fs::remove_file(nologin);
     }
@@ -158,26 +226,21 @@ fn close_logins(nologin: &Path, text: &str) -> io::Result<()> {
 /// # Errors
 ///
 /// The plan cannot be read or was replaced, or initctl cannot be executed.
-pub(crate) fn carry_out(
-    path: &Path,
-    nologin: &Path,
-    now: WallTime,
-    log: impl Fn(&str),
-) -> io::Result<()> {
+pub(crate) fn carry_out(path: &Path, nologin: &Path, log: impl Fn(&str)) -> io::Result<()> {
     let plan = Plan::read(path)?;
-    let text = plan.sentence();
-    log(&text);
-    // This plan may replace one that had closed logins already.
-    open_logins(nologin);
-    for step in plan.steps(now.as_millis() / 1000) {
-        wait_until(step)?;
+    log(&plan.sentence(now));
+    let close = |text: &str| {
+        close_logins(nologin, text)
+            .unwrap_or_else(|error| log(&format!("{}: {error}", nologin.display())));
+    };
+    for step in plan.steps(now(plan.clock).as_secs()) {
+        wait_until(plan.clock, step)?;
         if Plan::read(path)? != plan {
             return Err(io::Error::other("another plan has replaced this one"));
         }
-        if step >= plan.at.saturating_sub(CLOSED * 60)
-            && let Err(error) = close_logins(nologin, &text)
-        {
-            log(&format!("{}: {error}", nologin.display()));
+        let text = plan.sentence(now);
+        if step >= plan.at.saturating_sub(CLOSED * 60) {
+            close(&text);
         }
         if step < plan.at {
             tell_users(&text);
@@ -185,9 +248,11 @@ pub(crate) fn carry_out(
     }
     // A crash of this program after the shutdown must not start another one.
     fs::remove_file(path)?;
+    // With this text, logins stay closed after the end of the unit.
+    close(&start(plan.action(), NOW));
     let ended = shut_down(&plan);
     if ended.is_err() {
-        open_logins(nologin);
+        remove(nologin, NOW);
     }
     ended
 }
@@ -197,16 +262,16 @@ fn shut_down(plan: &Plan) -> io::Result<()> {
     if ended.success() { Ok(()) } else { Err(io::Error::other(format!("initctl: {ended}"))) }
 }
 
-/// Sleeps until this second since 1970, also if the clock is set meanwhile.
+/// Sleeps until this second of the clock, also if the clock is set meanwhile.
 ///
 /// # Errors
 ///
 /// The second is no time of the kernel.
-fn wait_until(second: u64) -> io::Result<()> {
+fn wait_until(clock: Clock, second: u64) -> io::Result<()> {
     let point = TimeSpec::from_duration(Duration::from_secs(second));
     let how = ClockNanosleepFlags::TIMER_ABSTIME;
     loop {
-        match clock_nanosleep(ClockId::CLOCK_REALTIME, how, &point) {
+        match clock_nanosleep(clock.id(), how, &point) {
             Err(Errno::EINTR) => {}
             result => return Ok(result.map(drop)?),
         }
@@ -216,27 +281,34 @@ fn wait_until(second: u64) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
 
     const NOON: u64 = 1_764_417_600;
 
     fn plan(at: u64) -> Plan {
-        Plan { at, verb: "reboot".to_string(), message: String::new() }
+        let (verb, message) = ("reboot".to_string(), String::new());
+        Plan { at, clock: Clock::Realtime, verb, message }
+    }
+
+    /// Noon, ten minutes after the boot.
+    fn noon(clock: Clock) -> Duration {
+        Duration::from_secs(if clock == Clock::Realtime { NOON } else { 600 })
     }
 
     #[test]
     fn time_is_a_number_of_minutes_or_the_next_such_time_of_the_clock() {
-        let now = WallTime::from_millis(NOON * 1000);
-        assert_eq!(point("+5", now), Some(NOON + 300));
-        assert_eq!(point("+0", now), Some(NOON));
+        assert_eq!(point("+5", noon), Some((900, Clock::Monotonic)));
+        assert_eq!(point("+0", noon), Some((600, Clock::Monotonic)));
         for wrong in [
             "5", "+", "++5", "7:+5", "-0:30", "+-1", "+600000", "24:00", "7:5", "07:60", "now",
             "-1:00", "",
         ] {
-            assert_eq!(point(wrong, now), None, "{wrong}");
+            assert_eq!(point(wrong, noon), None, "{wrong}");
         }
         for minute in [0, 1, 719, 720, 1439] {
             let text = format!("{:02}:{:02}", minute / 60, minute % 60);
-            let found = point(&text, now).unwrap();
+            let (found, clock) = point(&text, noon).unwrap();
+            assert_eq!(clock, Clock::Realtime);
             assert!(
                 found > NOON && found <= NOON + 25 * 3600 && found.is_multiple_of(60),
                 "{text}"
@@ -253,6 +325,43 @@ mod tests {
     }
 
     #[test]
+    fn number_of_minutes_is_kept_and_its_time_of_day_follows_a_change_of_the_clock() {
+        let (at, clock) = point("+5", noon).unwrap();
+        let plan = Plan { at, clock, ..plan(0) };
+        let set = |clock| {
+            noon(clock) + Duration::from_secs(if clock == Clock::Realtime { 3600 } else { 60 })
+        };
+        let steps =
+            |now: Duration| plan.steps(now.as_secs()).last().map(|last| last - now.as_secs());
+        assert_eq!(steps(noon(clock)), Some(300));
+        assert_eq!(steps(set(clock)), Some(240));
+        let of_day = |at| Plan { at, clock: Clock::Realtime, ..plan.clone() }.sentence(set);
+        assert_eq!(plan.sentence(set), of_day(NOON + 3600 + 240));
+        let text = "{\"at\":1,\"verb\":\"halt\"}";
+        assert_eq!(serde_json::from_str::<Plan>(text).unwrap().clock, Clock::Realtime);
+    }
+
+    #[test]
+    fn program_that_does_not_read_and_does_not_end_is_killed_at_its_limit() {
+        let directory = std::env::temp_dir().join(format!("wall.{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let script = |text: &str| {
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", text]).current_dir(&directory);
+            command
+        };
+        give(&mut script("cat >got"), "text", Duration::from_secs(600));
+        assert_eq!(fs::read_to_string(directory.join("got")).unwrap(), "text");
+        let (mut output, writer) = io::pipe().unwrap();
+        let mut hung = script("exec sleep 100000");
+        give(hung.stdout(writer), &"x".repeat(4 * 1024 * 1024), Duration::from_millis(100));
+        drop(hung);
+        // The pipe ends with the process.
+        assert_eq!(output.read(&mut [0]).unwrap(), 0);
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
     fn plan_is_read_back_from_its_file_unchanged() {
         let directory = std::env::temp_dir().join(format!("planned.{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
@@ -262,7 +371,7 @@ mod tests {
         one.write(&path).unwrap();
         assert_eq!(Plan::read(&path).unwrap(), one);
         assert!(!directory.join("other").exists(), "a link is not followed");
-        assert!(one.sentence().ends_with("\na new kernel"), "{}", one.sentence());
+        assert!(one.sentence(noon).ends_with("\na new kernel"), "{}", one.sentence(noon));
         fs::remove_dir_all(directory).unwrap();
     }
 
@@ -272,14 +381,19 @@ mod tests {
         fs::create_dir_all(&directory).unwrap();
         let nologin = directory.join("nologin");
         for at in [NOON, NOON + 60] {
-            close_logins(&nologin, &plan(at).sentence()).unwrap();
+            close_logins(&nologin, &plan(at).sentence(noon)).unwrap();
             let text = fs::read_to_string(&nologin).unwrap();
-            assert_eq!(text, format!("{}\n", plan(at).sentence()), "the later plan counts");
+            assert_eq!(text, format!("{}\n", plan(at).sentence(noon)), "the later plan counts");
         }
         open_logins(&nologin);
         assert!(!nologin.exists());
+        close_logins(&nologin, &start("reboots", NOW)).unwrap();
+        open_logins(&nologin);
+        assert_eq!(fs::read_to_string(&nologin).unwrap(), "This machine reboots now.\n");
+        remove(&nologin, NOW);
+        assert!(!nologin.exists());
         fs::write(&nologin, "maintenance\n").unwrap();
-        close_logins(&nologin, &plan(NOON).sentence()).unwrap();
+        close_logins(&nologin, &plan(NOON).sentence(noon)).unwrap();
         open_logins(&nologin);
         assert_eq!(fs::read_to_string(&nologin).unwrap(), "maintenance\n");
         fs::remove_dir_all(directory).unwrap();

@@ -14,7 +14,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{Read, stdin};
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Seconds in which a user at a terminal can cancel.
 const GRACE: u32 = 5;
@@ -49,21 +49,16 @@ fn unit() -> Result<Name, Error> {
     Name::new(planned_shutdown::UNIT).map_err(|error| Error::local(error.to_string(), ""))
 }
 
-/// The file of the planned shutdown, beside the control socket.
-fn plan_file(session: &Session) -> PathBuf {
-    Path::new(&session.socket).with_file_name(planned_shutdown::UNIT)
-}
-
 /// Plans a shutdown, in place of one that was planned before.
 fn plan(session: &Session, at: &str, verb: &Verb, message: &str) -> Result<Exit, Error> {
-    let Some(at) = planned_shutdown::point(at, session::now()) else {
+    let Some((at, clock)) = planned_shutdown::point(at, planned_shutdown::now) else {
         let hint = "a time is HH:MM, or +M for minutes from now, up to a year";
         return Err(Error::usage(format!("`{at}` is no time for a shutdown"), hint));
     };
-    let file = plan_file(session);
+    let file = planned_shutdown::file(&session.socket);
     let fault = |error: std::io::Error| Error::file(&file.to_string_lossy(), &error);
     let before = Plan::read(&file).ok();
-    let plan = Plan { at, verb: verb.word().to_string(), message: message.to_string() };
+    let plan = Plan { at, clock, verb: verb.word().to_string(), message: message.to_string() };
     plan.write(&file).map_err(fault)?;
     let unit = unit()?;
     let value = session.ask(Verb::Want { target: unit.clone(), for_ms: None });
@@ -78,7 +73,9 @@ fn plan(session: &Session, at: &str, verb: &Verb, message: &str) -> Result<Exit,
         Some(_) => Verb::Restart { targets: vec![unit] },
         None => Verb::Retry { targets: vec![unit] },
     })?;
-    session.show(&value, || format!("{}\n`shutdown -c` cancels it.\n", plan.sentence()))?;
+    session.show(&value, || {
+        format!("{}\n`shutdown -c` cancels it.\n", plan.sentence(planned_shutdown::now))
+    })?;
     Ok(Exit::Done)
 }
 
@@ -98,16 +95,13 @@ fn without_unit(error: Error, verb: &Verb) -> Error {
 
 /// Cancels the planned shutdown.
 fn cancel(session: &Session) -> Result<Exit, Error> {
-    let file = plan_file(session);
+    let file = planned_shutdown::file(&session.socket);
     if !file.exists() {
         let hint = "`initctl poweroff --at +5` plans one";
         return Err(Error::local("no shutdown is planned", hint));
     }
     std::fs::remove_file(&file).map_err(|error| Error::file(&file.to_string_lossy(), &error))?;
     let ended = session.ask(Verb::Unwant { target: unit()? });
-    if session.is_of_this_machine() {
-        planned_shutdown::open_logins(Path::new(planned_shutdown::NOLOGIN));
-    }
     planned_shutdown::tell_users("The planned shutdown is cancelled.");
     let text = || "the planned shutdown is cancelled\n".to_string();
     match ended {

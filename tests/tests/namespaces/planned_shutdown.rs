@@ -3,6 +3,7 @@
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::{Sandbox, program};
+use nix::time::{ClockId, clock_gettime};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -19,17 +20,22 @@ fn begin() -> Init {
     {
         symlink(programs.with_file_name(of), files.path(name)).expect("a new link");
     }
-    files.put("wall", "#!/bin/sh\ncat >>\"${0%/*}/told\"\n");
-    Command::new("chmod").arg("+x").arg(files.path("wall")).status().expect("chmod runs");
+    wall(&files, "cat >>\"${0%/*}/told\"");
     files.unit(
         "planned-shutdown",
-        "exec-start: DIR/planned-shutdown DIR/run/planned-shutdown DIR/nologin\nrestart: never\n\
+        "exec-start: DIR/planned-shutdown DIR/nologin\nrestart: never\n\
+         exec-stop-post: DIR/planned-shutdown open-logins DIR/nologin\n\
          success-status: [0]\nenv:\n  PATH: DIR:/usr/bin:/bin\n  GROUNDSTATE_SOCKET: DIR/run/control.sock",
     );
     files.unit("all", "type: virtual");
     let init = Boot::new(files).start("all");
     init.when_system("running");
     init
+}
+
+fn wall(files: &Sandbox, command: &str) {
+    files.put("wall", &format!("#!/bin/sh\n{command}\n"));
+    Command::new("chmod").arg("+x").arg(files.path("wall")).status().expect("chmod runs");
 }
 
 fn shutdown(init: &Init, words: &[&str]) -> Output {
@@ -75,8 +81,40 @@ fn planned_shutdown_closes_logins_and_ends_init_at_its_time() {
     init.sandbox.put("run/planned-shutdown", &plan);
     init.tell("want", &serde_json::json!({"target": "planned-shutdown"}));
     assert!(init.ended().success(), "{}", init.output());
-    assert!(init.sandbox.read("nologin").contains("powers off at"));
+    assert_eq!(init.sandbox.read("nologin"), "This machine powers off now.\n");
     assert!(!init.sandbox.path("run/planned-shutdown").exists());
+}
+
+#[test]
+fn logins_open_when_the_unit_of_a_plan_stops_and_stay_closed_for_another_program() {
+    let init = begin();
+    let nologin = || init.sandbox.path("nologin").exists();
+    assert!(shutdown(&init, &["+3"]).status.success());
+    until("logins are closed", || nologin().then_some(()));
+    init.tell("unwant", &serde_json::json!({"target": "planned-shutdown"}));
+    until("logins are open", || (!nologin()).then_some(()));
+    assert!(shutdown(&init, &["+3"]).status.success());
+    until("logins are closed", || nologin().then_some(()));
+    assert!(shutdown(&init, &["-c"]).status.success());
+    until("logins are open", || (!nologin()).then_some(()));
+    init.sandbox.put("nologin", "maintenance\n");
+    assert!(shutdown(&init, &["+3"]).status.success());
+    init.when_state("planned-shutdown", "running");
+    init.tell("unwant", &serde_json::json!({"target": "planned-shutdown"}));
+    init.when_state("planned-shutdown", "disabled");
+    assert_eq!(init.sandbox.read("nologin"), "maintenance\n");
+}
+
+#[test]
+fn wall_that_hangs_delays_no_shutdown() {
+    let mut init = begin();
+    wall(&init.sandbox, "echo hangs >\"${0%/*}/told\"\nexec sleep 100000");
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("a clock").tv_sec();
+    let plan = format!("{{\"at\":{},\"clock\":\"monotonic\",\"verb\":\"poweroff\"}}", now + 2);
+    init.sandbox.put("run/planned-shutdown", &plan);
+    init.tell("want", &serde_json::json!({"target": "planned-shutdown"}));
+    assert!(init.ended().success(), "{}", init.output());
+    assert_eq!(init.sandbox.read("told"), "hangs\n");
 }
 
 #[test]
