@@ -43,7 +43,7 @@ pub struct DesiredError(String);
 
 impl fmt::Display for DesiredError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "invalid desiredState {:?}: inactive, loaded or launched", self.0)
+        write!(f, "invalid desiredState {:?}: use inactive, loaded or launched", self.0)
     }
 }
 

@@ -260,7 +260,7 @@ fn only(
 /// Zero means "no limit" in systemd and is rejected.
 fn span(text: &str) -> Span {
     let span = value::duration(text).ok().filter(|span| !span.is_zero());
-    span.ok_or("any time")
+    span.ok_or("unlimited time")
 }
 
 #[cfg(test)]
@@ -375,7 +375,7 @@ mod tests {
         let without = native("").unwrap_err();
         assert!(without.contains("may take as long as init.yaml on its machine says"), "{without}");
         assert!(without.contains("stop-timeout must be at most 7s"), "{without}");
-        assert!(native("stop-timeout: none").unwrap_err().contains("may take any time"));
+        assert!(native("stop-timeout: none").unwrap_err().contains("may take unlimited time"));
     }
 
     #[test]

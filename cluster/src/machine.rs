@@ -23,7 +23,8 @@ impl fmt::Display for MachineIdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} is not a machine id: 1 to 64 letters, digits, - _ or ., not all zeros, not `uninitialized`",
+            "{:?} is not a machine id: 1 to 64 letters, digits, - _ or ., not starting with a dot, \
+             not all zeros, not `uninitialized`",
             self.0
         )
     }

@@ -173,7 +173,7 @@ fn caller(node: &Node) -> Result<Caller, String> {
         }
     }
     if made.role == Role::Nothing {
-        return Err("role: missing".to_string());
+        return Err("role is missing: use reader, operator or machine".to_string());
     }
     Ok(made)
 }

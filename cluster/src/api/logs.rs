@@ -118,7 +118,11 @@ async fn read(
         refused(format!("machine {machine} publishes no address to read logs from"))
     })?;
     let tls = logs.tls.as_ref().map(|tls| tls.get()).ok_or_else(|| {
-        refused(format!("{} has no client certificate for machine {machine}", logs.machine))
+        refused(format!(
+            "{} has no client certificate for machine {machine}: set tls_cert_file, tls_key_file \
+             and tls_client_ca_file",
+            logs.machine
+        ))
     })?;
     let asked = timeout(PATIENCE, forward(&listen, &machine, tls, request, &name)).await;
     let silent = |why: &str| Answer {
@@ -176,7 +180,7 @@ async fn local(
 ) -> Result<Response<Body>, Answer> {
     let silent = |error: &dyn std::fmt::Display| Answer {
         retry_after: Some(1),
-        ..Answer::refusal(503, format!("{}: {error}", logs.socket.display()))
+        ..Answer::refusal(503, format!("the logger at {}: {error}", logs.socket.display()))
     };
     let query = LogQuery {
         v: PROTOCOL,

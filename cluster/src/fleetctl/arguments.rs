@@ -212,16 +212,22 @@ pub(super) enum Command {
     },
     /// Print a unit file
     #[command(alias = "c")]
-    Cat { unit: String },
+    Cat {
+        /// The unit's name
+        unit: String,
+    },
     /// Remove units from the cluster
     #[command(alias = "d")]
     Destroy(Down),
-    /// Move all but global units off a machine; place no new ones
+    /// Move all but global units off machines; place no new ones
     Drain(Drain),
     /// Show changes as they happen
     Events,
     /// Copy between stdin/stdout and a unix socket
-    FdForward { socket: PathBuf },
+    FdForward {
+        /// The path of the socket
+        socket: PathBuf,
+    },
     /// Show the output of a unit, by ssh and journalctl
     Journal(Journal),
     /// List the machines
@@ -248,6 +254,7 @@ pub(super) enum Command {
     Start(Up),
     /// Show the status of units from their init, by ssh
     Status {
+        /// Unit names
         #[arg(required = true)]
         units: Vec<String>,
         #[command(flatten)]
@@ -263,11 +270,17 @@ pub(super) enum Command {
     #[command(aliases = ["u", "un"])]
     Unload(Down),
     /// Explain where a unit is, or why it is on no machine
-    Why { unit: String },
+    Why {
+        /// The unit's name
+        unit: String,
+    },
     /// Print the version
     Version,
     #[command(hide = true)]
-    Verify { units: Vec<String> },
+    Verify {
+        /// Unit names
+        units: Vec<String>,
+    },
     /// Print completions for a shell
     Completions {
         shell: clap_complete::Shell,
@@ -304,6 +317,7 @@ pub(super) struct Waiting {
 
 #[derive(Debug, Args)]
 pub(super) struct Up {
+    /// Unit files or names
     pub(super) units: Vec<String>,
     #[command(flatten)]
     pub(super) waiting: Waiting,
@@ -316,6 +330,7 @@ pub(super) struct Up {
 
 #[derive(Debug, Args)]
 pub(super) struct Down {
+    /// Unit names
     pub(super) units: Vec<String>,
     #[command(flatten)]
     pub(super) waiting: Waiting,
@@ -383,6 +398,7 @@ pub(super) struct SshPort {
 
 #[derive(Debug, Args)]
 pub(super) struct Journal {
+    /// The unit's name
     pub(super) unit: String,
     /// Number of lines
     #[arg(long, default_value_t = 10)]
@@ -402,6 +418,7 @@ pub(super) struct Journal {
 
 #[derive(Debug, Args)]
 pub(super) struct Logs {
+    /// The unit's name
     pub(super) unit: String,
     /// Number of lines
     #[arg(long, short = 'n', default_value_t = 10)]

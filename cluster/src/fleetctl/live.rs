@@ -51,7 +51,10 @@ impl Stream {
                 }
                 continue;
             }
-            let silent = || Trouble::passing("the server has stopped sending");
+            let silent = || {
+                let seconds = self.silence.as_secs_f64();
+                Trouble::passing(format!("no message from the server for {seconds} s"))
+            };
             let frame = timeout(self.silence, self.response.body_mut().frame()).await;
             match frame.map_err(|_| silent())? {
                 None => return Ok(None),
@@ -225,7 +228,10 @@ mod tests {
             stream.next().await
         });
         let trouble = heard.unwrap_err();
-        assert!(trouble.passing && trouble.message.contains("has stopped sending"), "{trouble:?}");
+        assert!(
+            trouble.passing && trouble.message.contains("no message from the server for 0.05 s"),
+            "{trouble:?}"
+        );
         drop(runtime);
         server.join().unwrap();
         std::fs::remove_file(&path).unwrap();

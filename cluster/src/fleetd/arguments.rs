@@ -16,7 +16,7 @@ pub struct Arguments {
     /// Allow TCP without TLS on loopback addresses only, as the key insecure_loopback
     #[arg(long)]
     pub insecure_loopback_only: bool,
-    /// `version`: print the version
+    /// Print the version, as --version
     #[arg(value_name = "version", value_parser = ["version"])]
     pub word: Option<String>,
 }

@@ -10,6 +10,7 @@ use nix::sys::resource::{Resource, setrlimit};
 /// # Errors
 /// The kernel refused.
 pub fn forbid() -> Result<(), String> {
-    setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(|error| format!("core dumps: {error}"))?;
-    set_dumpable(false).map_err(|error| format!("core dumps: {error}"))
+    setrlimit(Resource::RLIMIT_CORE, 0, 0)
+        .map_err(|error| format!("cannot forbid core dumps: {error}"))?;
+    set_dumpable(false).map_err(|error| format!("cannot forbid core dumps: {error}"))
 }

@@ -21,7 +21,7 @@ const AGAIN: Duration = Duration::from_millis(500);
 const RENEWALS: u32 = 3;
 
 /// Error when other clients write the same key.
-const CONTENDED: &str = "other clients write the same key";
+const CONTENDED: &str = "other clients keep writing this machine's key";
 
 /// The state of the machine's lease, for the other tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

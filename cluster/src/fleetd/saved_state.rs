@@ -189,7 +189,10 @@ impl StateFiles {
             if let Err(error) = removed
                 && error.kind() != std::io::ErrorKind::NotFound
             {
-                log::error(format_args!("{}: {error}", self.folder.join(name).display()));
+                log::error(format_args!(
+                    "cannot remove {}: {error}",
+                    self.folder.join(name).display()
+                ));
             }
         }
     }
@@ -204,7 +207,10 @@ impl StateFiles {
             let written = self.write(next, others, claims);
             let said = written.err().map(|error| error.to_string()).unwrap_or_default();
             if !said.is_empty() && said != fault {
-                log::error(format_args!("{}: {said}", self.folder.display()));
+                log::error(format_args!(
+                    "cannot save the state for the next fleetd in {}: {said}",
+                    self.folder.display()
+                ));
             }
             fault = said;
             kept = next.clone();

@@ -36,7 +36,7 @@ const LARGEST_ANSWER: usize = 1024 * 1024 * 1024;
 /// Keys per read request.
 const PAGE: i64 = 2000;
 /// Error when the leader changed between two readings of the term.
-const ANOTHER_LEADER: &str = "etcd has another leader than a moment ago";
+const ANOTHER_LEADER: &str = "etcd's leader changed during the request";
 /// Interval of HTTP/2 pings. A member that does not answer one within [`PING_ANSWERED`] is replaced
 /// by the next member.
 const PING: Duration = Duration::from_secs(5);
@@ -81,7 +81,9 @@ pub(super) struct Etcd {
 impl Etcd {
     pub(super) fn new(config: EtcdConfig) -> Result<Etcd, Fault> {
         if config.endpoints.is_empty() {
-            return Err(Fault::Unavailable("no etcd endpoint is configured".to_string()));
+            return Err(Fault::Unavailable(
+                "no etcd endpoint is configured: set etcd_servers".to_string(),
+            ));
         }
         let mut options = ConnectOptions::new()
             .with_keep_alive(PING, PING_ANSWERED)

@@ -62,8 +62,8 @@ impl Standing {
             told.push(match self.knows_us {
                 true => "fleetd's etcd user is root: give it a role of its own",
                 false => {
-                    "etcd's authentication is off: anyone who can reach it runs \
-                     anything on every machine"
+                    "etcd's authentication is off: any client that can reach it can \
+                     run anything on every machine"
                 }
             });
         }
@@ -72,7 +72,7 @@ impl Standing {
             let all = self.in_clear.join(" ");
             told.push(format!(
                 "the connection to etcd at {all} is without TLS: anyone on the network can read \
-                 and write it"
+                 and write it; use https:// in etcd_servers"
             ));
         }
         told

@@ -30,7 +30,7 @@ fn answer(store: &mut MemoryStore, request: &Request) -> Answer {
         Outcome::Answer(answer) => answer,
         Outcome::Write(transaction, answer) => {
             assert!(transaction.fits_in(MOST_OPERATIONS));
-            assert!(store.commit(&transaction).is_some(), "it was made from the newest picture");
+            assert!(store.commit(&transaction).is_some(), "it was made from the newest snapshot");
             answer
         }
     }

@@ -38,7 +38,7 @@ fn ui_page_shows_its_age_while_the_registry_is_unavailable() {
     let shown = "getComputedStyle(document.getElementById('stale')).display";
     assert_eq!(browser.evaluate(shown), "none");
     stand.store.set_reachable(false);
-    browser.shows(&["Stale since ", "the registry does not answer", "m1"]);
+    browser.shows(&["Stale since ", "fleetd does not reach etcd", "m1"]);
     assert_eq!(browser.evaluate("document.getElementById('live').textContent"), "stale");
     assert_eq!(browser.evaluate(shown), "block");
     stand.store.set_reachable(true);

@@ -86,7 +86,7 @@ fn etcd_without_authentication_is_reported_as_insecure() {
     assert!(node.get("/healthz").contains(r#"{"insecure":["etcd's authentication is off"#));
     assert!(node.get("/metrics").contains("\nfleet_registry_insecure 1\n"));
     let listed = node.fleetctl(&["list-units", "--no-legend", "--fields=unit"]);
-    assert_eq!(listed, "a.service\n", "fleetctl does not ignore the field");
+    assert_eq!(listed, "a.service\n", "fleetctl prints the field `insecure`");
     let version = version_of_etcd();
     assert!(node.log("fleetd").contains(&format!("INFO etcd is {version}\n")));
     for fault in (Standing { versions: vec![version], ..Standing::default() }).faults() {

@@ -323,7 +323,10 @@ impl UnitRunner {
             return;
         }
         let names: Vec<String> = over.iter().map(ToString::to_string).collect();
-        log::error(format_args!("cut off from etcd: giving up {}", names.join(" ")));
+        log::error(format_args!(
+            "cut off from etcd: stopping exclusive units: {}",
+            names.join(" ")
+        ));
         self.held.retain(|name| !over.contains(name));
         self.giving_up.append(&mut over);
         self.tell_deadline();
