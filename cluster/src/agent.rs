@@ -120,7 +120,7 @@ pub fn is_file_of_another(put: &SourceSet, goal: &Goal, name: &UnitName) -> bool
 }
 
 /// Returns true if another of our units now has one of this unit's names at init.
-pub fn has_heir(goal: &Goal, name: &UnitName) -> bool {
+pub fn has_namesake(goal: &Goal, name: &UnitName) -> bool {
     let own = targets(name);
     let runs = goal.iter().filter(|(other, one)| *other != name && one.refusal.is_none());
     runs.into_iter().any(|(other, one)| own.contains(&target(other, one)))

@@ -85,7 +85,7 @@ impl Engine {
 
     /// Takes a full reading, which reveals changes that the watch missed. Returns true if there
     /// were any.
-    pub fn prove(&mut self, reading: &Reading, now: Duration) -> bool {
+    pub fn reread(&mut self, reading: &Reading, now: Duration) -> bool {
         if reading.revision < self.snapshot.revision {
             // A reading older than the snapshot cannot show missed changes.
             return false;

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn request_to_init_ends_with_the_lease() {
+    fn members_timeout_ends_with_the_lease() {
         let now = Duration::from_secs(100);
         let of = |age| ClaimValidity { proof: Some(now - Duration::from_millis(age)), ttl: TTL };
         for (age, asked) in [(20_000, 2_500), (26_900, 2_500), (28_400, 1_000), (29_400, 0)] {

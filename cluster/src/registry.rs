@@ -242,7 +242,7 @@ pub fn of_this_cluster(snapshot: &Snapshot, transaction: Transaction) -> Transac
 }
 
 /// Gives the cluster its id if it has none.
-pub fn found(keys: &Keys, epoch: Epoch, id: String) -> Transaction {
+pub fn create_cluster(keys: &Keys, epoch: Epoch, id: String) -> Transaction {
     let key = keys.of(&Subject::Cluster);
     let transaction = fenced(keys, epoch).when(Condition::Absent(key.clone()));
     transaction.put(key, encode(&ClusterRecord { id }))

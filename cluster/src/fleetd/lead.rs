@@ -294,7 +294,7 @@ impl Term {
         let keys = self.cache.keys().clone();
         if self.engine.snapshot().cluster.is_none() {
             let id = format!("{}-{:x}", self.machine, self.lease);
-            match store.commit(&registry::found(&keys, self.epoch, id)).await {
+            match store.commit(&registry::create_cluster(&keys, self.epoch, id)).await {
                 Ok(Some(_)) => {}
                 Ok(None) => return Err(Over::Lost),
                 Err(fault) => return Err(fault.into()),
@@ -410,7 +410,7 @@ impl Term {
         let reading = self.cache.store().read(self.cache.keys().root()).await?;
         let began = self.clock.now();
         self.etcd_silence.tell(&mut self.engine, began);
-        let missed = self.engine.prove(&reading, began);
+        let missed = self.engine.reread(&reading, began);
         self.spend(began);
         if missed {
             log::error(format_args!("engine: the watch missed a change, found by a full reading"));

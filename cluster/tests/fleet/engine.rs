@@ -305,10 +305,10 @@ fn full_check_updates_why_a_unit_is_not_placed() {
         cluster.snapshot().whys[&name("c.service")].record.machines[&id("m1")].clone()
     };
     assert_eq!(why(&cluster), "b.service is on it (Conflicts=[ab].service)");
-    engine.prove(&cluster.store.read(cluster.keys.root()), cluster.now);
+    engine.reread(&cluster.store.read(cluster.keys.root()), cluster.now);
     assert_eq!(cluster.run(&mut engine, epoch), 1);
     assert_eq!(why(&cluster), "a.service is on it (Conflicts=[ab].service)");
-    engine.prove(&cluster.store.read(cluster.keys.root()), cluster.now);
+    engine.reread(&cluster.store.read(cluster.keys.root()), cluster.now);
     assert_eq!(cluster.run(&mut engine, epoch), 0, "nothing new, nothing written");
 }
 
@@ -351,7 +351,7 @@ fn unreadable_value_affects_nothing_else() {
         let (mut cluster, mut engine, epoch) = unreadable(&subject);
         let before = cluster.store.revision();
         let reading = cluster.store.read(cluster.keys.root());
-        engine.prove(&reading, cluster.now);
+        engine.reread(&reading, cluster.now);
         assert_eq!(
             cluster.run(&mut engine, epoch),
             0,
@@ -380,10 +380,10 @@ fn schedule_changed_by_another_client_is_corrected() {
         .put(key(&cluster, told("m2")), record.clone());
     cluster.store.commit(&write).unwrap();
     cluster.run(&mut engine, epoch);
-    engine.prove(&cluster.store.read(cluster.keys.root()), cluster.now);
+    engine.reread(&cluster.store.read(cluster.keys.root()), cluster.now);
     assert_eq!(cluster.run(&mut engine, epoch), 1, "the correction takes one write");
     assert_eq!(cluster.store.get(&key(&cluster, told("m1"))).unwrap().value, record);
     assert!(cluster.store.get(&key(&cluster, told("m2"))).is_none());
-    engine.prove(&cluster.store.read(cluster.keys.root()), cluster.now);
+    engine.reread(&cluster.store.read(cluster.keys.root()), cluster.now);
     assert_eq!(cluster.run(&mut engine, epoch), 0, "a corrected schedule is written again");
 }

@@ -142,9 +142,9 @@ fn unit_that_now_has_the_name_at_init_is_the_heir() {
     cluster.commit(&write);
     cluster.put_on(own, Some("m1"));
     let goal = cluster.goal(&Goal::new());
-    assert!(agent::has_heir(&goal, &name("web.timer")));
-    assert!(!agent::has_heir(&goal, &name(own)));
-    assert!(!agent::has_heir(&goal, &name("other.service")));
+    assert!(agent::has_namesake(&goal, &name("web.timer")));
+    assert!(!agent::has_namesake(&goal, &name(own)));
+    assert!(!agent::has_namesake(&goal, &name("other.service")));
 }
 
 #[test]

@@ -98,7 +98,9 @@ impl UnitRunner {
                 agent::is_file_of_another(put, &self.goal, name)
                     && self.all_of(name, agent::has_given_way)
             }
-            false if agent::has_heir(&self.goal, name) => self.all_of(name, agent::has_given_way),
+            false if agent::has_namesake(&self.goal, name) => {
+                self.all_of(name, agent::has_given_way)
+            }
             false => self.is_down(name),
         }
     }

@@ -366,7 +366,7 @@ pub(super) fn c16_determinism(world: &World, moment: &Moment<'_>) -> Verdict {
         let change = Change::Put(crate::transaction::Entry { modified: 1, ..entry.clone() });
         other.absorb(std::slice::from_ref(&change), now);
     }
-    other.prove(&reading, now);
+    other.reread(&reading, now);
     let (one, other) = (decided(&mut one, now), decided(&mut other, now));
     must(one == other, || format!("one engine: {one:?}, another: {other:?}"))?;
     let settled = matches!(moment, Moment::Converged);
