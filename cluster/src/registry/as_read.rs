@@ -76,7 +76,7 @@ pub(super) fn cause_as_read(
     cause: &Cause,
 ) -> Transaction {
     let Cause::Refused(machine, refusal) = cause else { return transaction };
-    let who = match refusal {
+    let cause_unit = match refusal {
         Refusal::Conflict { with, .. } => Some(with.clone()),
         Refusal::Replaced { by } => Some(by.clone()),
         Refusal::Peer { peer } => UnitName::new(peer).ok(),
@@ -86,10 +86,10 @@ pub(super) fn cause_as_read(
         | Refusal::Away
         | Refusal::Unread { .. } => None,
     };
-    match who.filter(|who| group.iter().all(|step| step.unit != *who)) {
-        Some(who) => {
-            let transaction = absence_as_read(snapshot, transaction, machine, &who);
-            whereabouts_as_read(snapshot, transaction, &who)
+    match cause_unit.filter(|cause_unit| group.iter().all(|step| step.unit != *cause_unit)) {
+        Some(cause_unit) => {
+            let transaction = absence_as_read(snapshot, transaction, machine, &cause_unit);
+            whereabouts_as_read(snapshot, transaction, &cause_unit)
         }
         None => transaction,
     }
