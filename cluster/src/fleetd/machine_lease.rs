@@ -166,7 +166,7 @@ impl Sentry {
         }
         match self.cache.store().remainder(twin.there.lease).await {
             Ok(Some(left)) => {
-                self.former.not_before = now + left.missing();
+                self.former.not_before = now + left.until_silent();
                 left.is_silent() && !stirs(left.granted)
             }
             // etcd has deleted the key with its lease, so no take-over is needed.

@@ -26,11 +26,11 @@ impl Remainder {
     /// Returns true if the lease's owner may be considered dead: it has been silent for
     /// [`fence::patience`]. A live machine renews twice in that time.
     pub fn is_silent(&self) -> bool {
-        self.missing().is_zero()
+        self.until_silent().is_zero()
     }
 
     /// The time until [`Self::is_silent`] can be true.
-    pub fn missing(&self) -> Duration {
+    pub fn until_silent(&self) -> Duration {
         fence::patience(self.granted).saturating_sub(self.silence())
     }
 }
@@ -49,7 +49,7 @@ mod tests {
         assert!(of(30, 9).is_silent() && !of(30, 10).is_silent());
         assert!(of(3, 0).is_silent() && !of(3, 1).is_silent());
         assert!(!of(1, 0).is_silent(), "rounding hides a silence of less than a second");
-        assert_eq!(of(30, 29).missing(), Duration::from_secs(20));
-        assert_eq!(of(30, 31).missing(), Duration::from_secs(20), "its time was just renewed");
+        assert_eq!(of(30, 29).until_silent(), Duration::from_secs(20));
+        assert_eq!(of(30, 31).until_silent(), Duration::from_secs(20), "its time was just renewed");
     }
 }
