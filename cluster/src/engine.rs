@@ -304,7 +304,7 @@ impl Engine {
         let machine = match host {
             // The metadata of the machine is known.
             Some(Host { machine, .. }) if !machine.metadata.is_empty() => {
-                let metadata = self.snapshot.laid_over(id, machine.metadata.clone());
+                let metadata = self.snapshot.with_overrides(id, machine.metadata.clone());
                 Machine { metadata, ..machine.clone() }
             }
             Some(host) => host.machine.clone(),

@@ -184,7 +184,7 @@ impl Snapshot {
         }
         snapshot.revision = reading.revision;
         snapshot.carry_over(self);
-        snapshot.stand_in();
+        snapshot.restore_unreadable();
         snapshot
     }
 
@@ -203,7 +203,7 @@ impl Snapshot {
                     self.files_since = self.files_since.max(entry.modified);
                 }
                 let subject = self.keys.subject(&entry.key)?;
-                self.hear_of(&subject);
+                self.forget_withheld(&subject);
                 match self.put(&subject, entry) {
                     Ok(()) => {
                         self.set_aside.remove(&entry.key);
@@ -223,7 +223,7 @@ impl Snapshot {
                 self.set_aside.remove(key);
                 self.unread.remove(key);
                 let subject = self.keys.subject(key)?;
-                self.hear_of(&subject);
+                self.forget_withheld(&subject);
                 self.delete(&subject);
                 Some(subject)
             }
@@ -231,7 +231,7 @@ impl Snapshot {
     }
 
     /// Removes a unit from the withheld ones after an event of etcd about it.
-    fn hear_of(&mut self, subject: &Subject) {
+    fn forget_withheld(&mut self, subject: &Subject) {
         if let Some(name) = subject.unit() {
             self.withheld.remove(name);
         }
@@ -365,13 +365,13 @@ impl Snapshot {
     /// The machine with overridden metadata, or `None` if it is not registered.
     pub fn machine(&self, id: &MachineId) -> Option<Machine> {
         let record = &self.machines.get(id)?.record;
-        let metadata = self.laid_over(id, record.metadata.clone());
+        let metadata = self.with_overrides(id, record.metadata.clone());
         let draining = self.drains.contains_key(id);
         Some(Machine { ip: record.ip.clone(), metadata, draining, away: false, unread: None })
     }
 
     /// Applies the operators' overrides to a machine's metadata.
-    pub fn laid_over(
+    pub fn with_overrides(
         &self,
         id: &MachineId,
         mut metadata: BTreeMap<String, String>,

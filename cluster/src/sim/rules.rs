@@ -58,11 +58,11 @@ pub fn ring(snapshot: &Snapshot) -> Option<&UnitName> {
 /// Returns a machine's metadata with overrides.
 fn metadata(snapshot: &Snapshot, id: &MachineId) -> BTreeMap<String, String> {
     let own = snapshot.machines.get(id).map(|kept| kept.record.metadata.clone());
-    laid_over(snapshot, id, own.unwrap_or_default())
+    with_overrides(snapshot, id, own.unwrap_or_default())
 }
 
 /// Applies the overrides to a machine's present or last metadata.
-fn laid_over(
+fn with_overrides(
     snapshot: &Snapshot,
     id: &MachineId,
     mut all: BTreeMap<String, String>,
@@ -146,7 +146,7 @@ pub fn away_refused(
     name: &UnitName,
     said: &BTreeMap<String, String>,
 ) -> Option<String> {
-    refused_by(snapshot, id, name, &laid_over(snapshot, id, said.clone()))
+    refused_by(snapshot, id, name, &with_overrides(snapshot, id, said.clone()))
 }
 
 fn refused_by(

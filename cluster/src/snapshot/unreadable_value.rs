@@ -38,7 +38,7 @@ impl Snapshot {
     }
 
     /// Derives places and desired states from other keys where no previous value is known.
-    pub(super) fn stand_in(&mut self) {
+    pub(super) fn restore_unreadable(&mut self) {
         let unreadable = self.unreadable_subjects();
         for subject in &unreadable {
             if let Subject::Place(name) = subject {
@@ -47,11 +47,11 @@ impl Snapshot {
         }
         for subject in &unreadable {
             if let Subject::Desired(name) = subject {
-                let told = self.globals.get(name).or_else(|| self.told_of(name));
+                let told = self.globals.get(name).or_else(|| self.schedule_of(name));
                 let desired = told.map(|told| told.record.desired);
-                let desired = desired.or_else(|| self.wished_as_placed(name, &unreadable));
+                let desired = desired.or_else(|| self.desired_by_place(name, &unreadable));
                 let stands =
-                    desired.map(|desired| self.in_place_of(subject, DesiredRecord { desired }));
+                    desired.map(|desired| self.replacing(subject, DesiredRecord { desired }));
                 self.desired.extend(stands.map(|stands| (name.clone(), stands)));
             }
         }
@@ -59,13 +59,13 @@ impl Snapshot {
             if let Subject::Schedule(machine, name) = subject
                 && self.place_of(name) == Some(machine)
             {
-                let stands = self.as_wished(subject, name);
+                let stands = self.with_desired(subject, name);
                 let told = self.schedules.entry(machine.clone()).or_default();
                 told.extend(stands.map(|stands| (name.clone(), stands)));
             } else if let Subject::Global(name) = subject
                 && self.asks_to_be_global(name) == Some(true)
             {
-                let stands = self.as_wished(subject, name);
+                let stands = self.with_desired(subject, name);
                 self.globals.extend(stands.map(|stands| (name.clone(), stands)));
             }
         }
@@ -138,19 +138,19 @@ impl Snapshot {
         let Some(machine) = told.map(|(machine, _)| machine).or_else(by_key).cloned() else {
             return;
         };
-        let stands = self.in_place_of(&Subject::Place(name.clone()), PlaceRecord { machine });
+        let stands = self.replacing(&Subject::Place(name.clone()), PlaceRecord { machine });
         self.places.insert(name.clone(), stands);
     }
 
     /// The entry of the unit in its machine's schedule.
-    fn told_of(&self, name: &UnitName) -> Option<&Kept<ScheduleRecord>> {
+    fn schedule_of(&self, name: &UnitName) -> Option<&Kept<ScheduleRecord>> {
         self.schedules.get(self.place_of(name)?)?.get(name)
     }
 
     /// Derives the desired state of a unit with a place or a global key. Such a unit is wanted,
     /// because both keys are deleted when it is not. The result is the state that its machine has
     /// reached, or `launched` if the machine has reached none.
-    fn wished_as_placed(&self, name: &UnitName, unreadable: &[Subject]) -> Option<Desired> {
+    fn desired_by_place(&self, name: &UnitName, unreadable: &[Subject]) -> Option<Desired> {
         let place = self.place_of(name);
         let is_told = unreadable.contains(&Subject::Global(name.clone()))
             && self.asks_to_be_global(name) != Some(false);
@@ -170,14 +170,14 @@ impl Snapshot {
     }
 
     /// The schedule entry that the desired state implies.
-    fn as_wished(&self, subject: &Subject, name: &UnitName) -> Option<Kept<ScheduleRecord>> {
+    fn with_desired(&self, subject: &Subject, name: &UnitName) -> Option<Kept<ScheduleRecord>> {
         let desired = self.desired_of(name);
         let hash = self.units.get(name)?.record.hash.clone();
         let is_wished = desired != Desired::Inactive;
-        is_wished.then(|| self.in_place_of(subject, ScheduleRecord::new(desired, hash)))
+        is_wished.then(|| self.replacing(subject, ScheduleRecord::new(desired, hash)))
     }
 
-    fn in_place_of<T>(&self, subject: &Subject, record: T) -> Kept<T> {
+    fn replacing<T>(&self, subject: &Subject, record: T) -> Kept<T> {
         let written = self.unread_since(&self.keys.of(subject)).unwrap_or_default();
         Kept { record, created: written, modified: written, lease: 0 }
     }
