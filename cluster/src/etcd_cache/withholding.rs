@@ -18,7 +18,7 @@ const HISTORY: Duration = Duration::from_secs(5);
 impl Follower {
     /// Sets the channel of units that are wanted here but do not run; they do not count as running.
     #[must_use]
-    pub fn told_of(self, refused: watch::Receiver<BTreeSet<UnitName>>) -> Follower {
+    pub fn with_refused(self, refused: watch::Receiver<BTreeSet<UnitName>>) -> Follower {
         Follower { refused: Some(refused), ..self }
     }
 

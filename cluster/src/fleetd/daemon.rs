@@ -114,7 +114,7 @@ impl Daemon {
             turned_away: turning_away,
             former: Former::default(),
         };
-        let follower = follower.told_of(refused).follow();
+        let follower = follower.with_refused(refused).follow();
         let mut tasks: Vec<Task> = vec![Box::pin(follower), Box::pin(sentry.run())];
         if let Some(interval) = engine {
             let candidate = Candidate {

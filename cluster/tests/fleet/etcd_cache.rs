@@ -261,7 +261,7 @@ fn refused_units_do_not_count_when_a_reading_is_judged() {
             let keys = first.keys().clone();
             let (cache, follower) = EtcdCache::new(store.clone(), keys, Clock::system());
             let follower = follower.on(me.clone()).after(goal.clone(), BTreeSet::new());
-            let task = tokio::spawn(follower.told_of(refused).follow());
+            let task = tokio::spawn(follower.with_refused(refused).follow());
             sees(&cache, |snapshot| snapshot.units.len() == 12).await;
             assert!(cache.snapshot().withheld.iter().eq(withheld));
             task.abort();
