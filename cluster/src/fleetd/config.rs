@@ -188,7 +188,7 @@ impl Config {
             }
         }
         let mut config = values.config();
-        remarks.extend(values.relate(&mut config));
+        remarks.extend(values.limit_request_timeout(&mut config));
         if values.errors.is_empty() { Ok((config, remarks)) } else { Err(values.errors) }
     }
 }
@@ -241,7 +241,7 @@ impl Values {
 
     /// Limits the timeout to a third of `agent_ttl`. A machine gives up its exclusive units when a
     /// third of the lease remains, and one answer must not take longer.
-    fn relate(&self, config: &mut Config) -> Option<String> {
+    fn limit_request_timeout(&self, config: &mut Config) -> Option<String> {
         let (timeout, ttl) = (config.etcd.request_timeout, config.agent_ttl);
         if timeout <= ttl / 3 || ttl.is_zero() {
             return None;

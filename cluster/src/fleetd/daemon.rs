@@ -4,7 +4,7 @@
 use super::identity::Identity;
 use super::init::Init;
 use super::lead::Candidate;
-use super::machine_lease::{Former, MachineLease, Sentry};
+use super::machine_lease::{Former, LeaseKeeper, MachineLease};
 use super::metrics::Metrics;
 use super::saved_state::{Held, Keep, Recalled};
 use super::trusted_keys::TrustKeeper;
@@ -105,7 +105,7 @@ impl Daemon {
         let (leading, leads) = watch::channel(None);
         let (turning_away, turned_away) = watch::channel(None);
         let metrics: Arc<Metrics> = Arc::default();
-        let sentry = Sentry {
+        let keeper = LeaseKeeper {
             cache: cache.clone(),
             identity: identity.clone(),
             ttl,
@@ -115,7 +115,7 @@ impl Daemon {
             former: Former::default(),
         };
         let follower = follower.with_refused(refused).follow();
-        let mut tasks: Vec<Task> = vec![Box::pin(follower), Box::pin(sentry.run())];
+        let mut tasks: Vec<Task> = vec![Box::pin(follower), Box::pin(keeper.run())];
         if let Some(interval) = engine {
             let candidate = Candidate {
                 cache: cache.clone(),
@@ -132,9 +132,10 @@ impl Daemon {
         }
         let ((leave, asked), (happened, happens)) = (mpsc::channel(1), mpsc::channel(1));
         let runner = UnitRunner::new(cache.clone(), identity, init, ttl, machine_lease.clone());
-        let runner = runner.vouched_by(trust_keeper).after(recalled).remembered_by(keep);
+        let runner = runner.with_trust_keeper(trust_keeper).after(recalled).with_keep(keep);
         let (guarding, guarded) = watch::channel(None);
-        let runner = runner.telling(refusing).counted_by(metrics.clone()).guarding(guarding);
+        let runner =
+            runner.with_refusing(refusing).with_metrics(metrics.clone()).with_guarded(guarding);
         tasks.push(Box::pin(runner.work(asked, happens)));
         let daemon = Daemon {
             cache,

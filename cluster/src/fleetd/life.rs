@@ -98,7 +98,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     let listening = tokio::spawn(init::listen(init.clone(), daemon.happened.clone()));
     let ready = tokio::spawn(tell_when_ready(daemon.machine_lease.clone()));
     // The keepalives continue during the stop of the units, which may take long.
-    let life = show_life(cache.clock().clone(), config.agent_ttl, daemon.guarded.clone());
+    let life = send_keepalives(cache.clock().clone(), config.agent_ttl, daemon.guarded.clone());
     drop(tokio::spawn(life));
     drop(tokio::spawn(memory::give_back_for_ever(cache.clock().clone())));
     let reconfigured =
@@ -287,7 +287,11 @@ async fn tell_when_ready(mut machine_lease: watch::Receiver<MachineLease>) {
 /// Sends watchdog keepalives to init, which kills and restarts a hanging fleetd. The new one gives
 /// up the exclusive units before the machine's lease expires and other machines may start them.
 /// Each keepalive sets the next deadline; before READY=1 there is none.
-async fn show_life(clock: Clock, ttl: Duration, mut guarded: watch::Receiver<Option<Duration>>) {
+async fn send_keepalives(
+    clock: Clock,
+    ttl: Duration,
+    mut guarded: watch::Receiver<Option<Duration>>,
+) {
     loop {
         let last = *guarded.borrow_and_update();
         let left = last.map(|at| at.saturating_sub(clock.now()));

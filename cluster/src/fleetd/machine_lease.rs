@@ -49,7 +49,7 @@ impl MachineLease {
 }
 
 /// The task that keeps the machine registered.
-pub struct Sentry {
+pub struct LeaseKeeper {
     /// The cache of the cluster.
     pub cache: EtcdCache,
     /// The identity of this machine.
@@ -66,7 +66,7 @@ pub struct Sentry {
     pub former: Former,
 }
 
-/// Observations of the previous run, see [`Sentry::former`].
+/// Observations of the previous run, see [`LeaseKeeper::former`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Former {
     /// The revision of its key, if its lease was found silent.
@@ -77,7 +77,7 @@ pub struct Former {
     seen: Option<(i64, Duration)>,
 }
 
-impl Sentry {
+impl LeaseKeeper {
     /// Watches the lease; the task never ends.
     pub async fn run(mut self) {
         let mut was_in = false;
@@ -225,7 +225,7 @@ impl Sentry {
     ///
     /// # Errors
     /// The result is unknown, with the reason.
-    async fn show(&self, lease: i64, since: i64) -> Result<Option<Duration>, String> {
+    async fn renew(&self, lease: i64, since: i64) -> Result<Option<Duration>, String> {
         let clock = self.cache.clock();
         let proof = self.machine_lease.borrow().proof.unwrap_or_default();
         let was_long_silent = clock.since(proof) > fence::could_be_succeeded(self.ttl);
@@ -274,13 +274,13 @@ impl Sentry {
         let clock = self.cache.clock().clone();
         let mut renewals = clock.every(self.ttl / RENEWALS);
         // True if the last write of the record failed.
-        let mut unsaid = false;
+        let mut unwritten = false;
         let mut snapshots = self.cache.changes();
         loop {
             tokio::select! {
                 biased;
                 () = renewals.tick() => {
-                    match self.show(lease, since).await {
+                    match self.renew(lease, since).await {
                         Ok(Some(began)) => {
                             let now = clock.now();
                             let silence_limit = fence::silence_limit(self.ttl);
@@ -290,7 +290,7 @@ impl Sentry {
                                     told.heard_again = Some(now);
                                 }
                             });
-                            unsaid = unsaid && self.write(lease).await.is_err();
+                            unwritten = unwritten && self.write(lease).await.is_err();
                         }
                         Ok(None) => return,
                         Err(why) => {
@@ -300,7 +300,7 @@ impl Sentry {
                     }
                 }
                 _ = self.record.changed() => {
-                    unsaid = self.write(lease).await.is_err();
+                    unwritten = self.write(lease).await.is_err();
                 }
                 _ = snapshots.changed() => {
                     let snapshot = self.cache.snapshot();
@@ -356,10 +356,10 @@ mod tests {
         cache.changes().wait_for(told).await.unwrap();
     }
 
-    fn sentry(cache: &EtcdCache, record: watch::Receiver<MachineRecord>) -> Sentry {
+    fn keeper(cache: &EtcdCache, record: watch::Receiver<MachineRecord>) -> LeaseKeeper {
         let id = MachineId::new("m1").unwrap();
         let (boot, instance, disk) = ("boot".to_string(), "instance".to_string(), None);
-        Sentry {
+        LeaseKeeper {
             cache: cache.clone(),
             identity: Identity { id, boot, instance, disk },
             ttl: Duration::from_secs(3),
@@ -380,11 +380,11 @@ mod tests {
             let (cache, _still) = EtcdCache::new(store.clone(), Keys::under("/f"), Clock::system());
             let own = MachineRecord { disk: Some("disk".to_string()), ..record("1") };
             let (_say, records) = watch::channel(own);
-            let mut sentry = sentry(&cache, records);
-            let lease = store.grant(sentry.ttl).await.unwrap().id;
-            let since = sentry.write(lease).await.unwrap();
-            assert_eq!(sentry.rewrite_key(lease, since).await, Ok(true));
-            let there = cache.read().await.unwrap().machines[&sentry.identity.id].clone();
+            let mut keeper = keeper(&cache, records);
+            let lease = store.grant(keeper.ttl).await.unwrap().id;
+            let since = keeper.write(lease).await.unwrap();
+            assert_eq!(keeper.rewrite_key(lease, since).await, Ok(true));
+            let there = cache.read().await.unwrap().machines[&keeper.identity.id].clone();
             assert!(
                 there.modified > since,
                 "a successor could still take over revision {since}: {there:?}"
@@ -429,10 +429,10 @@ mod tests {
                 let now = Arc::new(Stopped(Duration::from_secs(100 + seconds)));
                 let (store, clock) = (Store::driven(now.clone()), Clock::of(now));
                 let (cache, _still) = EtcdCache::new(store, Keys::under("/f"), clock);
-                let mut sentry = sentry(&cache, records.clone());
-                sentry.ttl = Duration::from_secs(6);
-                sentry.former.seen = Some((modified, Duration::from_secs(100)));
-                assert_eq!(sentry.is_over(&twin).await, is_over, "after {seconds} s");
+                let mut keeper = keeper(&cache, records.clone());
+                keeper.ttl = Duration::from_secs(6);
+                keeper.former.seen = Some((modified, Duration::from_secs(100)));
+                assert_eq!(keeper.is_over(&twin).await, is_over, "after {seconds} s");
             }
         });
     }
@@ -444,11 +444,11 @@ mod tests {
             let store = Store::memory();
             let (cache, _following) = EtcdCache::start(store.clone(), Keys::under("/f"));
             let (say, records) = watch::channel(record("1"));
-            tokio::spawn(sentry(&cache, records).run());
+            tokio::spawn(keeper(&cache, records).run());
             timeout(SOON, until_published(&cache, "1")).await.unwrap();
             store.set_reachable(false);
             say.send_replace(record("2"));
-            // The store refuses at once: after these turns the sentry has made its attempt.
+            // The store refuses at once: after these turns the keeper has made its attempt.
             for _ in 0..100 {
                 tokio::task::yield_now().await;
             }

@@ -201,25 +201,25 @@ impl UnitRunner {
 
     /// Runs only units that the keeper trusts.
     #[must_use]
-    pub fn vouched_by(self, trust_keeper: Option<TrustKeeper>) -> UnitRunner {
+    pub fn with_trust_keeper(self, trust_keeper: Option<TrustKeeper>) -> UnitRunner {
         UnitRunner { trust_keeper, ..self }
     }
 
     /// Publishes the wanted units that do not run.
     #[must_use]
-    pub fn telling(self, refusing: watch::Sender<BTreeSet<UnitName>>) -> UnitRunner {
+    pub fn with_refusing(self, refusing: watch::Sender<BTreeSet<UnitName>>) -> UnitRunner {
         UnitRunner { refusing, ..self }
     }
 
     /// Publishes the latest time to give up exclusive units.
     #[must_use]
-    pub fn guarding(self, guarded: watch::Sender<Option<Duration>>) -> UnitRunner {
+    pub fn with_guarded(self, guarded: watch::Sender<Option<Duration>>) -> UnitRunner {
         UnitRunner { guarded, ..self }
     }
 
     /// Counts reconciliations in these metrics.
     #[must_use]
-    pub fn counted_by(self, metrics: Arc<Metrics>) -> UnitRunner {
+    pub fn with_metrics(self, metrics: Arc<Metrics>) -> UnitRunner {
         UnitRunner { metrics, ..self }
     }
 
@@ -238,11 +238,11 @@ impl UnitRunner {
                 () = alarm.rings() => self.guard_claims().await,
                 () = pulse.tick() => {
                     self.guard_claims().await;
-                    self.hear_init().await;
+                    self.ping_init().await;
                     if self.needs_retry() {
                         self.reconcile().await;
                     }
-                    self.remember_now_and_then();
+                    self.save_periodically();
                 }
                 batch = news.recv() => {
                     let mut concerned = self.is_concerned(batch);
@@ -338,7 +338,7 @@ impl UnitRunner {
             return;
         }
         self.hold_under(lease);
-        let is_ready = self.begin().await;
+        let is_ready = self.take_over().await;
         let next = agent::goal(&snapshot, &self.me, &self.goal);
         let before = std::mem::replace(&mut self.goal, next);
         self.say_withheld(&snapshot);

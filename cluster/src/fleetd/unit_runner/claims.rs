@@ -330,7 +330,7 @@ impl UnitRunner {
         self.held.retain(|name| !over.contains(name));
         self.giving_up.append(&mut over);
         self.tell_deadline();
-        if self.begin().await {
+        if self.take_over().await {
             self.put().await;
         }
         self.again |= !planted(Mutant::GivenUpForGood);
@@ -370,7 +370,7 @@ impl UnitRunner {
             self.giving_up.remove(&name);
             self.held.insert(name);
         }
-        if self.begin().await {
+        if self.take_over().await {
             self.put().await;
         }
     }

@@ -43,7 +43,7 @@ impl UnitRunner {
                 self.look().await;
                 // A fleetd that never reached its cluster takes over and stops the units of its
                 // predecessor.
-                if !self.ending && self.begin().await {
+                if !self.ending && self.take_over().await {
                     self.goal.retain(|_, one| stays(one));
                     self.put().await;
                     self.remember_claims();

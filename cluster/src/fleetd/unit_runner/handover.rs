@@ -103,7 +103,7 @@ impl UnitRunner {
                 // Init still has the previous set.
                 set.expected = None;
                 self.failed(&fault);
-                if self.take_back(&set).await {
+                if self.restore_source(&set).await {
                     self.put_off = Some(PutOff::after(self.put_off.take(), set, now));
                 }
             }
@@ -117,7 +117,7 @@ impl UnitRunner {
 
     /// Stops units that must not run when init refuses the new set. It puts the previous set
     /// without them. Returns false if init did not answer and must be asked again.
-    async fn take_back(&mut self, set: &SourceSet) -> bool {
+    async fn restore_source(&mut self, set: &SourceSet) -> bool {
         let Some(had) = self.put.clone().or(self.had.clone()) else { return true };
         let files: BTreeSet<String> = self.giving_up.iter().flat_map(agent::files).collect();
         let roots: BTreeSet<&Name> = set.roots.iter().collect();

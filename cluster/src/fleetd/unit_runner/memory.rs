@@ -43,13 +43,13 @@ impl UnitRunner {
 
     /// Sets the function that saves the state.
     #[must_use]
-    pub fn remembered_by(self, keep: Keep) -> UnitRunner {
+    pub fn with_keep(self, keep: Keep) -> UnitRunner {
         UnitRunner { keep: Some(keep), ..self }
     }
 
     /// Takes over the units that the previous fleetd ran, if init still has them. They are guarded
     /// like the units of this fleetd. Returns false if init did not answer.
-    pub(super) async fn begin(&mut self) -> bool {
+    pub(super) async fn take_over(&mut self) -> bool {
         if self.ran.is_none() {
             return true;
         }
@@ -122,7 +122,7 @@ impl UnitRunner {
     }
 
     /// Saves the newer revision every few seconds while changes concern only other machines.
-    pub(super) fn remember_now_and_then(&mut self) {
+    pub(super) fn save_periodically(&mut self) {
         self.remember_claims();
         if self.ran.is_some() {
             // The units of the previous fleetd are not taken over yet.

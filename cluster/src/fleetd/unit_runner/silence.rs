@@ -13,7 +13,7 @@ const UNHEARD: Duration = Duration::from_secs(3);
 
 impl UnitRunner {
     /// Asks init whether it is running, if the last reading of its states is older than [`ASKED`].
-    pub(super) async fn hear_init(&mut self) {
+    pub(super) async fn ping_init(&mut self) {
         let clock = self.cache.clock().clone();
         if self.blind || self.put.is_none() || clock.since(self.asked_init) < ASKED {
             return;
