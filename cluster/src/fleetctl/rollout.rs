@@ -54,7 +54,7 @@ pub(super) async fn rollout(session: &mut Session, what: &Rollout) -> Result<u8,
         say(&format!("Nothing to do: all units of {name} have this file"));
         return Ok(0);
     }
-    vouch(session, what, &file, &targets)?;
+    check_restorable(session, what, &file, &targets)?;
     let mut rolling =
         Rolling { session, what, file, done: Vec::new(), seen: Seen::default(), runs: Runs::new() };
     let rolled = match targets.iter().any(is_global) {
@@ -80,7 +80,7 @@ fn readable(unit: &Unit) -> Result<(), Trouble> {
 ///
 /// # Errors
 /// The first unit that cannot be restored.
-fn vouch(
+fn check_restorable(
     session: &Session,
     what: &Rollout,
     file: &UnitFile,

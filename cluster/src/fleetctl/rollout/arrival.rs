@@ -25,7 +25,7 @@ pub(super) enum Arrival {
     /// The unit is active.
     Up,
     /// The unit was stopped in the meantime.
-    Unwished,
+    Stopped,
     /// The unit was destroyed.
     Gone,
 }
@@ -78,7 +78,7 @@ impl Rolling<'_> {
     fn arrived(&mut self, name: &str, arrival: Arrival) -> Arrival {
         match arrival {
             Arrival::Up => {}
-            Arrival::Unwished => {
+            Arrival::Stopped => {
                 if !std::mem::replace(&mut self.seen.unwished, true) {
                     say(&format!("Unit {name} was stopped in the meantime; not waiting for it"));
                 }
@@ -215,7 +215,7 @@ impl Rolling<'_> {
         if hash_of(&unit) != self.file.hash() {
             return Err(Trouble::new(format!("the file of unit {name} has changed")));
         }
-        Ok(if unit.desired_state == "launched" { Ok(unit) } else { Err(Arrival::Unwished) })
+        Ok(if unit.desired_state == "launched" { Ok(unit) } else { Err(Arrival::Stopped) })
     }
 
     /// Returns one of the silent machines that fleetctl still waits for, and why it does not
