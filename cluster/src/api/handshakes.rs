@@ -32,7 +32,7 @@ pub struct Handshake {
     all: Handshakes,
     peer: Peer,
     number: u64,
-    goes_on: oneshot::Receiver<()>,
+    may_continue: oneshot::Receiver<()>,
 }
 
 impl UnderWay {
@@ -71,19 +71,19 @@ impl Handshakes {
         if let Some((peer, number)) = all.handshake_to_drop(peer) {
             all.remove(peer, number);
         }
-        let (held, goes_on) = oneshot::channel();
+        let (held, may_continue) = oneshot::channel();
         let number = all.started;
         all.started += 1;
         all.count += 1;
         all.by.entry(peer).or_default().insert(number, held);
-        Handshake { all: self.clone(), peer, number, goes_on }
+        Handshake { all: self.clone(), peer, number, may_continue }
     }
 }
 
 impl Handshake {
     /// Completes when this handshake must end for another one.
     pub async fn until_displaced(&mut self) {
-        let _ = (&mut self.goes_on).await;
+        let _ = (&mut self.may_continue).await;
     }
 }
 
@@ -103,7 +103,7 @@ mod tests {
     }
 
     fn was_displaced(one: &mut Handshake) -> bool {
-        matches!(one.goes_on.try_recv(), Err(oneshot::error::TryRecvError::Closed))
+        matches!(one.may_continue.try_recv(), Err(oneshot::error::TryRecvError::Closed))
     }
 
     #[test]
