@@ -233,14 +233,14 @@ impl World {
             }
             Call::Grant(ttl) => {
                 let id = self.etcd.store.grant(u64::MAX);
-                self.show(id, *ttl);
+                self.record_renewal(id, *ttl);
                 Reply::Granted(Lease { id, ttl: *ttl })
             }
             Call::KeepAlive(id) => {
                 let Some((ttl, _)) = self.etcd.leases.get(id).copied() else {
                     return Reply::Alive(false);
                 };
-                self.show(*id, ttl);
+                self.record_renewal(*id, ttl);
                 Reply::Alive(true)
             }
             Call::Remainder(id) => Reply::Left(self.etcd.leases.get(id).map(|(granted, until)| {
@@ -256,12 +256,12 @@ impl World {
     }
 
     /// Records a grant or a renewal of a lease.
-    fn show(&mut self, lease: i64, ttl: Duration) {
+    fn record_renewal(&mut self, lease: i64, ttl: Duration) {
         self.etcd.shown.insert(lease, self.now);
-        self.live_on(lease, ttl);
+        self.extend(lease, ttl);
     }
 
-    fn live_on(&mut self, lease: i64, ttl: Duration) {
+    fn extend(&mut self, lease: i64, ttl: Duration) {
         let until = self.now + ttl;
         self.etcd.leases.insert(lease, (ttl, until));
         let late = Duration::from_millis(self.chance.between(0, LEASE_LATE));
@@ -295,7 +295,7 @@ impl World {
         }
         let leases: Vec<(i64, Duration)> =
             self.etcd.leases.iter().map(|(id, (ttl, _))| (*id, *ttl)).collect();
-        leases.into_iter().for_each(|(id, ttl)| self.live_on(id, ttl));
+        leases.into_iter().for_each(|(id, ttl)| self.extend(id, ttl));
         for id in std::mem::take(&mut self.etcd.parked) {
             self.arrive(id);
         }
