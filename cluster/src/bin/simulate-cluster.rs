@@ -253,11 +253,10 @@ fn tell(mutant: Mutant, kill: Option<(&'static str, u64, u64)>, options: &Option
 
 fn mutants(options: &Options) -> ExitCode {
     let start = Instant::now();
-    let overrides_limits =
+    let is_selected =
         |one: &&Mutant| options.only.as_ref().is_none_or(|only| *only == format!("{one:?}"));
     let few = |one: &&Mutant| !options.sample || mutant::tries(**one) <= FEW;
-    let all: Vec<Mutant> =
-        mutant::ALL.iter().filter(overrides_limits).filter(few).copied().collect();
+    let all: Vec<Mutant> = mutant::ALL.iter().filter(is_selected).filter(few).copied().collect();
     let next = AtomicUsize::new(0);
     let work = || {
         let mut found = Vec::new();
