@@ -6,7 +6,7 @@ mod played;
 
 use cluster::mutant::Mutant;
 use cluster::sim::plan::{Deed, Plan, Rates};
-use played::{TTL, holds, one_shows, plan, put};
+use played::{TTL, holds, one_detects, plan, put};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ fn apart_for(time: Duration) -> impl Iterator<Item = Plan> {
 fn exclusive_unit_of_a_machine_cut_off_for_any_time_runs_nowhere_else() {
     let times = [TTL - SECOND, TTL + SECOND, 10 * MINUTE, DAY];
     // Without giving up, the unit would run twice; the invariant must notice.
-    one_shows(times.into_iter().flat_map(apart_for), Mutant::NeverGivesUp);
+    one_detects(times.into_iter().flat_map(apart_for), Mutant::NeverGivesUp);
 }
 
 #[test]

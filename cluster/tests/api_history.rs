@@ -169,9 +169,9 @@ fn rounds(count: u64, daemons: usize, reads: bool, faults: &[Fault]) {
         let all = count * CLIENTS * DEEDS;
         println!(
             "{all} requests, {unknown} without an answer, {} chunks changed by a fault",
-            clock.wire.bitten()
+            clock.wire.affected()
         );
-        assert!(faults.is_empty() || clock.wire.bitten() > 0, "no chunk was changed by a fault");
+        assert!(faults.is_empty() || clock.wire.affected() > 0, "no chunk was changed by a fault");
         assert!(
             unknown < usize::try_from(all).unwrap() / 4,
             "{unknown} unknown results are too many for a check"
@@ -238,7 +238,7 @@ fn clients_are_answered_in_time_while_etcd_is_silent() {
                 timeout(PATIENCE, api.cache().health().wait_for(fault)).await.unwrap().unwrap();
                 assert!(!api.is_healthy());
             }
-            assert!(wire.bitten() > 0);
+            assert!(wire.affected() > 0);
             wire.set(Fault::None);
             let well = |health: &cluster::etcd_cache::Health| health.fault.is_none();
             timeout(PATIENCE, api.cache().health().wait_for(well)).await.unwrap().unwrap();

@@ -279,13 +279,13 @@ fn failing_wire_to_etcd_loses_no_change() {
             wire::Fault::Slow(Duration::from_secs(5)),
         ];
         for (turn, failing) in faults.into_iter().enumerate() {
-            let bitten = wire.bitten();
+            let affected = wire.affected();
             wire.set(failing);
             // Creates a unit while no event arrives.
             when_made(&own, 10 + u32::try_from(turn).unwrap()).await;
             fault(&cache, "did not answer within").await;
             assert_eq!(knows(&cache), turn + 1, "{failing:?}: the cache keeps its contents");
-            assert!(wire.bitten() > bitten, "{failing:?} changed no chunk");
+            assert!(wire.affected() > affected, "{failing:?} changed no chunk");
             wire.set(wire::Fault::None);
             let seen = snapshots.wait_for(all(turn + 2));
             tokio::time::timeout(PATIENCE, seen).await.unwrap().unwrap();

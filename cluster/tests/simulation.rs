@@ -11,7 +11,7 @@ use cluster::sim::plan::{self, Deed, Plan, Rates};
 use cluster::sim::run;
 use cluster::sim::signer::Signer;
 use cluster::sim::world::World;
-use played::{holds, one_shows, plan, put, shows};
+use played::{detects, holds, one_detects, plan, put};
 use std::time::Duration;
 
 #[test]
@@ -46,7 +46,7 @@ fn exclusive_unit_survives_a_pause_shorter_than_its_lease() {
         let pause = Deed::Pause { machine: Some(1), time: Duration::from_millis(tenths * 100) };
         plan(2, vec![(2_000, put(3, asks)), (30_000, pause)])
     };
-    one_shows((60..80).map(plan), Mutant::RenewalNotAwaited);
+    one_detects((60..80).map(plan), Mutant::RenewalNotAwaited);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn machine_paused_beyond_its_lease_gives_up_exclusive_units_without_quorum() {
     let lost = Deed::QuorumLoss { time: Duration::from_secs(9) };
     let deeds = vec![(2_000, put(2, "Exclusive=true\n")), (10_000, pause), (21_000, lost)];
     for mutant in [Mutant::EndedLeaseAsked, Mutant::LeaderlessForLong] {
-        shows(&plan(3, deeds.clone()), mutant);
+        detects(&plan(3, deeds.clone()), mutant);
     }
 }
 
@@ -113,7 +113,7 @@ fn two_addresses_of_the_one_reachable_member_are_no_majority() {
     let cut =
         Deed::Cut { machine: 1, requests: true, answers: true, time: Duration::from_secs(20) };
     let deeds = vec![(2_000, put(0, "")), (3_000, put(1, "Exclusive=true\n")), (12_000, cut)];
-    shows(&plan(2, deeds), Mutant::CountsUrls);
+    detects(&plan(2, deeds), Mutant::CountsUrls);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn readings_that_lack_more_and_more_stop_no_unit() {
         (0..3).map(|unit| (1_000, put(unit, "MachineID=m0\n"))).collect();
     // A unit without its file keeps running unchanged, and so does a unit without all its keys.
     deeds.extend([(20_000, hide(&["unit/", "desired/"])), (24_000, hide(OF_UNITS))]);
-    shows(&plan(2, deeds), Mutant::MassStopBelieved);
+    detects(&plan(2, deeds), Mutant::MassStopBelieved);
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn flapping_machine_keeps_its_units_after_a_few_departures() {
         deeds.push((at, Deed::EndLease { machine: 0 }));
         deeds.push((at + 1_500, put(usize::try_from(turn).unwrap_or_default() % 4, "")));
     }
-    shows(&plan(2, deeds), Mutant::NeverTired);
+    detects(&plan(2, deeds), Mutant::NeverTired);
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn restarted_fleetd_distrusts_a_smaller_reading() {
     let time = Duration::from_millis(500);
     deeds.push((20_000, Deed::CrashFleetd { machine: 0, time }));
     deeds.push((20_100, Deed::Hide { machine: 0, what, time: Duration::from_secs(6) }));
-    shows(&plan(2, deeds), Mutant::RestartForgets);
+    detects(&plan(2, deeds), Mutant::RestartForgets);
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn unit_started_just_before_a_restart_of_fleetd_is_known_afterwards() {
     deeds.push((19_000, put(3, "MachineID=m0\n")));
     deeds.push((20_400, hide(Hidden::Kinds(OF_UNITS))));
     deeds.push((20_450, Deed::CrashFleetd { machine: 0, time }));
-    shows(&plan(2, deeds), Mutant::KeptLate);
+    detects(&plan(2, deeds), Mutant::KeptLate);
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn fleetd_restarted_while_cut_off_knows_its_claims() {
         (12_000, Deed::Cut { machine: 1, requests: true, answers: true, time }),
         (12_500, Deed::CrashFleetd { machine: 1, time: Duration::from_millis(200) }),
     ];
-    shows(&plan(2, deeds), Mutant::HeldForgotten);
+    detects(&plan(2, deeds), Mutant::HeldForgotten);
 }
 
 /// A proof that etcd has no leader also counts for a fleetd that never reaches its cluster.
@@ -261,7 +261,7 @@ fn deposed_leader_revokes_its_lease_as_soon_as_etcd_answers() {
     let deeds = vec![(2_000, put(0, "")), (12_000, lost)];
     // With a long agent_ttl the leader's lease is five intervals.
     let ttl = Duration::from_secs(30);
-    shows(&Plan { interval, ttl, ..plan(2, deeds) }, Mutant::LetGoOnce);
+    detects(&Plan { interval, ttl, ..plan(2, deeds) }, Mutant::LetGoOnce);
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn scheduled_unit_starts_without_a_leader() {
         (25_000, wish("loaded")),
         (34_000, wish("launched")),
     ];
-    shows(&Plan { engines: 1, ..plan(2, deeds) }, Mutant::EngineAwaited);
+    detects(&Plan { engines: 1, ..plan(2, deeds) }, Mutant::EngineAwaited);
 }
 
 #[test]
@@ -288,14 +288,14 @@ fn unsigned_or_outdated_unit_does_not_run_where_signatures_are_required() {
     let time = Duration::from_millis(500);
     let begin = |by| vec![signed(1_000, Signer::Ours, 7), signed(12_000, by, 8)];
     for by in [Signer::Stranger, Signer::OfAnother, Signer::None] {
-        shows(&Plan { signed: true, ..plan(2, begin(by)) }, Mutant::UnsignedRuns);
+        detects(&Plan { signed: true, ..plan(2, begin(by)) }, Mutant::UnsignedRuns);
     }
     let mut deeds = begin(Signer::Ours);
     deeds.push(signed(24_000, Signer::Ours, 6));
-    shows(&Plan { signed: true, ..plan(2, deeds.clone()) }, Mutant::OldSignatureRuns);
+    detects(&Plan { signed: true, ..plan(2, deeds.clone()) }, Mutant::OldSignatureRuns);
     deeds.insert(2, (23_000, Deed::CrashFleetd { machine: 1, time }));
     deeds.insert(2, (20_000, Deed::Destroy { unit: 0, at: 0 }));
-    shows(&Plan { signed: true, ..plan(2, deeds) }, Mutant::SerialsForgotten);
+    detects(&Plan { signed: true, ..plan(2, deeds) }, Mutant::SerialsForgotten);
 }
 
 /// Two of the four units would stop if a reading treated their value as absent: those of `desired/`
@@ -346,7 +346,7 @@ fn withheld_unit_keeps_running_after_a_restart_of_fleetd() {
     deeds.push((28_000, Deed::Destroy { unit: 0, at: 1 }));
     let time = Duration::from_millis(500);
     deeds.push((30_000, Deed::CrashFleetd { machine: 0, time }));
-    shows(&plan(2, deeds), Mutant::WithheldForgotten);
+    detects(&plan(2, deeds), Mutant::WithheldForgotten);
 }
 
 /// The unit is re-created as non-exclusive and then as exclusive again while the first run is still
@@ -361,5 +361,5 @@ fn claim_is_released_when_the_exclusive_run_ends_not_at_the_next_file() {
         ];
         Plan { seed, ..plan(2, deeds) }
     };
-    one_shows((1..40).map(plan), Mutant::GivenBackUntold);
+    one_detects((1..40).map(plan), Mutant::GivenBackUntold);
 }

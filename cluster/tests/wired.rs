@@ -147,7 +147,7 @@ async fn outlives(fault: Fault) {
     let before = machine.init.set.borrow().clone();
     machine.wire.set(fault);
     machine.is_left_alone(2 * LEASE, &format!("{fault:?}")).await;
-    assert!(machine.wire.bitten() > 0, "{fault:?} touched nothing");
+    assert!(machine.wire.affected() > 0, "{fault:?} touched nothing");
     machine.wire.set(Fault::None);
     machine.is_whole(&before, &format!("{fault:?}")).await;
     machine.fleetd.crash();
@@ -202,7 +202,7 @@ async fn starts_while_the_leader_is_cut_off(fault: Fault) {
     other.puts("new.service", "MachineID=m2").await;
     other.has(&[ALL[1], "new.service"]).await;
     assert!(by("m2")(&other.fleetd.cache.snapshot()), "{fault:?}: m2 does not lead");
-    assert!(leads.wire.bitten() > 0, "{fault:?} touched nothing");
+    assert!(leads.wire.affected() > 0, "{fault:?} touched nothing");
     assert_eq!(*leads.init.set.borrow(), before, "{fault:?}");
     leads.wire.set(Fault::None);
     leads.sees("m1 sees the new leader", by("m2")).await;

@@ -49,7 +49,7 @@ fn when(comes: &Receiver<String>, what: &str) -> String {
 }
 
 /// Returns the output after the last erased progress line.
-fn stays(text: &str) -> String {
+fn after_last_erase(text: &str) -> String {
     text.rsplit("\r\x1b[K").next().unwrap_or_default().to_string()
 }
 
@@ -64,7 +64,7 @@ fn progress_line_on_a_terminal_names_the_awaited_state() {
     assert_eq!(code(&stand.fleetctl(&["start", "first.service"])), 0);
     assert!(child.wait().unwrap().success());
     all.extend(comes.iter());
-    assert_eq!(stays(&all), "", "{all:?}");
+    assert_eq!(after_last_erase(&all), "", "{all:?}");
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn progress_line_is_shown_in_every_kind_of_wait() {
     assert_eq!(code(&stand.fleetctl(&["destroy", "first.service"])), 0);
     assert_eq!(child.wait().unwrap().code(), Some(1));
     all.extend(comes.iter());
-    assert_eq!(stays(&all), "unit first.service was destroyed\r\n", "{all:?}");
+    assert_eq!(after_last_erase(&all), "unit first.service was destroyed\r\n", "{all:?}");
     // The line also shows while a server does not answer.
     let silent = stand.folder.join("silent.sock");
     let _listener = std::os::unix::net::UnixListener::bind(&silent).unwrap();
@@ -87,7 +87,7 @@ fn progress_line_is_shown_in_every_kind_of_wait() {
     let mut all = when(&comes, "a.service b.service: waiting to be gone, 1 s");
     assert_eq!(child.wait().unwrap().code(), Some(1));
     all.extend(comes.iter());
-    assert!(stays(&all).starts_with("Error destroying units: "), "{all:?}");
+    assert!(after_last_erase(&all).starts_with("Error destroying units: "), "{all:?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `fleetctl rollout` with concurrent changes: units are destroyed or stopped, or machines leave.
 //! Setup as in `rollout.rs`.
 
-use crate::proxy::{hears, laid_over, put_at, spawn, through_proxy};
+use crate::proxy::{hears, override_metadata, put_at, spawn, through_proxy};
 use crate::rolled::{bad, everywhere, hashes, running, three};
 use crate::stand::{HELLO, Stand, code, fleetctl, stderr, stdout, write};
 use cluster::unit_file::UnitFile;
@@ -318,7 +318,7 @@ fn machine_that_no_longer_has_the_unit_causes_no_rollback() {
     let stand = three();
     let marked = format!("{}MachineMetadata=k=1\n", everywhere());
     for id in ["m1", "m2", "m3"] {
-        laid_over(&stand.socket(), id, "k", "1");
+        override_metadata(&stand.socket(), id, "k", "1");
     }
     write(&stand, "all.service", &marked);
     assert_eq!(code(&stand.fleetctl(&["start", "all"])), 0);
@@ -327,8 +327,8 @@ fn machine_that_no_longer_has_the_unit_causes_no_rollback() {
     let (socket, mut is_done) = (stand.socket(), false);
     let way = through_proxy(&stand, move |asked| {
         if asked.contains(r#""machines":["m1","m2"]"#) && !std::mem::replace(&mut is_done, true) {
-            laid_over(&socket, "m1", "k", "0");
-            laid_over(&socket, "m3", "k", "0");
+            override_metadata(&socket, "m1", "k", "0");
+            override_metadata(&socket, "m3", "k", "0");
         }
         false
     });

@@ -43,7 +43,7 @@ pub(crate) fn holds(plan: &Plan) {
 }
 
 /// Checks that all plans pass without the mutant and that one fails with it.
-pub(crate) fn one_shows(plans: impl Iterator<Item = Plan>, mutant: Mutant) {
+pub(crate) fn one_detects(plans: impl Iterator<Item = Plan>, mutant: Mutant) {
     let plans: Vec<Plan> = plans.collect();
     plans.iter().for_each(holds);
     mutant::plant(Some(mutant));
@@ -54,7 +54,7 @@ pub(crate) fn one_shows(plans: impl Iterator<Item = Plan>, mutant: Mutant) {
 }
 
 /// Checks that a plan passes without the mutant and fails with it.
-pub(crate) fn shows(plan: &Plan, mutant: Mutant) {
+pub(crate) fn detects(plan: &Plan, mutant: Mutant) {
     holds(plan);
     mutant::plant(Some(mutant));
     let played = run::run(plan, &mut Coverage::default(), false);

@@ -103,7 +103,8 @@ fn secrets_appear_in_no_output_and_no_core_dump() {
     });
 
     // Invalid configurations, one after the other.
-    let registered = || node.log("fleetd").matches("cannot apply the other new settings").count();
+    let refused_settings =
+        || node.log("fleetd").matches("cannot apply the other new settings").count();
     node.put(
         "broken.key",
         &format!("-----BEGIN PRIVATE KEY-----\n{OF_A_KEY}\n-----END PRIVATE KEY-----\n"),
@@ -117,7 +118,7 @@ fn secrets_appear_in_no_output_and_no_core_dump() {
             (node.log("fleetd").matches("ERROR").count() > before).then_some(())
         });
     }
-    assert_eq!(registered(), 1, "an invalid private key is accepted");
+    assert_eq!(refused_settings(), 1, "an invalid private key is accepted");
     kill(pid_of(&fleetd), Signal::SIGUSR1).unwrap();
     until("fleetd dumps its state", || node.log("fleetd").contains("\"machine\":").then_some(()));
 

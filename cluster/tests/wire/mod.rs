@@ -44,7 +44,7 @@ enum Way {
 struct Shared {
     fault: Mutex<Fault>,
     pieces: AtomicU64,
-    bitten: AtomicU64,
+    affected: AtomicU64,
     ended: AtomicBool,
 }
 
@@ -61,7 +61,7 @@ impl Wire {
         let shared = Arc::new(Shared {
             fault: Mutex::new(Fault::None),
             pieces: AtomicU64::new(0),
-            bitten: AtomicU64::new(0),
+            affected: AtomicU64::new(0),
             ended: AtomicBool::new(false),
         });
         let (listening, opened) = mpsc::channel();
@@ -90,8 +90,8 @@ impl Wire {
     }
 
     /// Number of chunks affected by a fault; with none, the test proves nothing.
-    pub(crate) fn bitten(&self) -> u64 {
-        self.shared.bitten.load(Ordering::Relaxed)
+    pub(crate) fn affected(&self) -> u64 {
+        self.shared.affected.load(Ordering::Relaxed)
     }
 }
 
@@ -141,7 +141,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, way: Way, shared: &Shared) {
             }
             Err(_) => break,
         };
-        let length = suffer(read, way, shared);
+        let length = apply_fault(read, way, shared);
         if to.write_all(&piece[..length]).is_err() || length < read {
             break;
         }
@@ -151,7 +151,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, way: Way, shared: &Shared) {
 }
 
 /// Applies the fault to a chunk. Returns how much of it is forwarded.
-fn suffer(read: usize, way: Way, shared: &Shared) -> usize {
+fn apply_fault(read: usize, way: Way, shared: &Shared) -> usize {
     let number = shared.pieces.fetch_add(1, Ordering::Relaxed);
     let began = Instant::now();
     let mut touched = false;
@@ -171,7 +171,7 @@ fn suffer(read: usize, way: Way, shared: &Shared) -> usize {
         };
         if !touched && (waits || length < read) {
             touched = true;
-            shared.bitten.fetch_add(1, Ordering::Relaxed);
+            shared.affected.fetch_add(1, Ordering::Relaxed);
         }
         if !waits || shared.ended.load(Ordering::Relaxed) {
             return length;

@@ -100,7 +100,7 @@ fn send(socket: &Path, line: &str, body: &str) {
 }
 
 /// Overrides metadata of a machine.
-pub(crate) fn laid_over(socket: &Path, machine: &str, key: &str, value: &str) {
+pub(crate) fn override_metadata(socket: &Path, machine: &str, key: &str, value: &str) {
     let change = serde_json::json!([
         { "op": "add", "path": format!("/{machine}/metadata/{key}"), "value": { "value": value } },
     ]);

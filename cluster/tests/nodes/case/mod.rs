@@ -120,7 +120,7 @@ const OF_FLEET: [&str; 43] = [
 ];
 
 /// Returns fleet's tests without a case, and unknown names in cases.
-pub(crate) fn strays() -> Vec<&'static str> {
+pub(crate) fn unmatched_tests() -> Vec<&'static str> {
     let named: Vec<&str> =
         CASES.iter().copied().flatten().flat_map(|case| case.fleet).copied().collect();
     let missing = OF_FLEET.iter().filter(|name| !named.contains(name));

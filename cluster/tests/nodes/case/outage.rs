@@ -76,7 +76,7 @@ fn connectivity(cluster: &mut Cluster) {
 
 /// Returns the node whose engine leads, by node `by`.
 fn leads(cluster: &Cluster, by: u8) -> Option<u8> {
-    let line = cluster.node(by).own_words();
+    let line = cluster.node(by).dumped_state();
     Some(cluster.number_of(line["leader"].as_str()?))
 }
 

@@ -11,7 +11,7 @@ pub(super) const CASES: [Case; 1] =
     [sample("ui_page_shows_a_lost_node_and_the_reason_without_a_reload", stopped)];
 
 /// Forwards a local port to a node's socket, for the browser. Ends with the process.
-fn lead_to(socket: String) -> u16 {
+fn forward_to(socket: String) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -41,7 +41,7 @@ fn stopped(cluster: &mut Cluster) {
     cluster.file("everywhere.service", &sleeps_with("Global=true"));
     cluster.node(1).fleetctl(&["start", "shop.service", "hello.service", "everywhere.service"]);
     cluster.when_active(1, 5);
-    let port = lead_to(cluster.node(1).at("run/fleet.sock"));
+    let port = forward_to(cluster.node(1).at("run/fleet.sock"));
     let folder = cluster.folder.join("browser");
     std::fs::create_dir_all(&folder).unwrap();
     let mut browser = Browser::open(&format!("http://127.0.0.1:{port}/ui"), folder);

@@ -36,10 +36,10 @@ fn pids(cluster: &Cluster) -> [Option<i64>; 4] {
 
 /// The third node's connection fails for two leases; no running unit is touched.
 fn ride_out(cluster: &Cluster, before: &[Option<i64>; 4], fault: Fault) {
-    let bitten = cluster.wires[2].bitten();
+    let affected = cluster.wires[2].affected();
     cluster.set_wire(3, fault);
     throughout(2 * LEASE, &format!("all that ran runs, {fault:?}"), || pids(cluster) == *before);
-    assert!(cluster.wires[2].bitten() > bitten, "{fault:?} changed no chunk");
+    assert!(cluster.wires[2].affected() > affected, "{fault:?} changed no chunk");
     cluster.set_wire(3, Fault::None);
 }
 
@@ -98,7 +98,7 @@ fn broken(cluster: &mut Cluster) {
         (cluster.node(2).try_fleetctl(&["unload", "--no-block", stopped]).0 == 0).then_some(())
     });
     until("each wire was broken", || {
-        cluster.wires.iter().all(|wire| wire.bitten() > 0).then_some(())
+        cluster.wires.iter().all(|wire| wire.affected() > 0).then_some(())
     });
     assert_eq!(pids(cluster)[..3], before[..3]);
     cluster.wires.iter().for_each(|wire| wire.set(Fault::None));
@@ -122,11 +122,13 @@ fn late(cluster: &mut Cluster) {
     let before = begin(cluster);
     let out = says_out(cluster, 3);
     for _ in 0..3 {
-        let bitten = cluster.wires[2].bitten();
+        let affected = cluster.wires[2].affected();
         cluster.set_wire(3, Fault::HoldsAll);
         throughout(LEASE / 2, "all that ran runs", || pids(cluster) == before);
         cluster.set_wire(3, Fault::None);
-        until("the fault changed a chunk", || (cluster.wires[2].bitten() > bitten).then_some(()));
+        until("the fault changed a chunk", || {
+            (cluster.wires[2].affected() > affected).then_some(())
+        });
         throughout(LEASE, "all that ran runs", || pids(cluster) == before);
     }
     assert_eq!(says_out(cluster, 3), out);

@@ -320,7 +320,7 @@ impl Node {
     }
 
     /// Returns what its fleetd dumps on a signal.
-    pub(crate) fn own_words(&self) -> Value {
+    pub(crate) fn dumped_state(&self) -> Value {
         let told = |log: &str| log.lines().filter(|line| line.contains("{\"")).count();
         let before = told(&self.log("fleetd"));
         self.signal("fleetd", "USR1");
