@@ -4,6 +4,8 @@
 use crate::proxy::{hears, override_metadata, put_at, spawn, through_proxy};
 use crate::rolled::{bad, everywhere, hashes, running, three};
 use crate::stand::{HELLO, Stand, code, fleetctl, stderr, stdout, write};
+use cluster::machine::MachineId;
+use cluster::snapshot::Snapshot;
 use cluster::unit_file::UnitFile;
 use std::collections::BTreeSet;
 use std::io::BufReader;
@@ -338,6 +340,47 @@ fn machine_that_no_longer_has_the_unit_causes_no_rollback() {
     assert!(told.0.contains("Unit all.service is no longer on m1"), "{told:?}");
     assert!(!told.0.contains("on m3\n"), "{told:?}");
     stand.until("one has it", |stand| hashes(stand).len() == 1);
+}
+
+/// Rolls a global unit out on three machines. The machine m2 disappears just before fleetctl names
+/// these machines in a request.
+fn rollout_while_m2_disappears(machines: &'static str, timeout: &str) -> (i32, String, String) {
+    let stand = running("all.service", &everywhere(), &["all"], 3);
+    write(&stand, "all.service", &everywhere().replace("1000", "2000"));
+    let (store, keys, mut is_done) = (stand.store.clone(), stand.keys.clone(), false);
+    let way = through_proxy(&stand, move |asked| {
+        if asked.contains(machines) && !std::mem::replace(&mut is_done, true) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(async {
+                let snapshot = Snapshot::of(keys.clone(), &store.read(keys.root()).await.unwrap());
+                let lease = snapshot.machines[&MachineId::new("m2").unwrap()].lease;
+                store.revoke(lease).await.unwrap();
+            });
+        }
+        false
+    });
+    let words = [&way, "rollout", timeout, "--healthy-for=0", "all.service"];
+    let rolled = stand.fleetctl(&words);
+    (code(&rolled), stdout(&rolled), stderr(&rolled))
+}
+
+#[test]
+fn machine_that_disappears_before_the_new_file_is_active_there_fails_the_rollout() {
+    let (code, said, faults) =
+        rollout_while_m2_disappears(r#""machines":["m1","m2"]"#, "--timeout=3");
+    assert_eq!(code, 1, "{said}{faults}");
+    let why = "unit all.service is not active after 3 s: m2 is not registered";
+    assert!(faults.contains(why), "{faults}");
+    assert!(faults.contains("restored the old file"), "{faults}");
+    assert!(!said.contains("no longer on m2") && !said.contains("on m3\n"), "{said}");
+}
+
+#[test]
+fn machine_that_disappears_after_the_new_file_was_active_there_does_not_fail_the_rollout() {
+    let (code, said, faults) =
+        rollout_while_m2_disappears(r#""machines":["m1","m2","m3"]"#, "--timeout=20");
+    assert_eq!((code, faults), (0, String::new()), "{said}");
+    assert!(said.contains("Unit all.service is no longer on m2\n"), "{said}");
 }
 
 #[test]
