@@ -73,6 +73,9 @@ impl Occasion {
 /// needed, and true if the reason is a failure or a success.
 type Late = BTreeSet<(UnitId, UnitId, bool)>;
 
+/// The number of all roots made by on-failure, on-success or an unfinished run of either.
+const BROUGHT: u32 = u32::MAX;
+
 /// The result of a search.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NeededSet {
@@ -80,8 +83,6 @@ pub(super) struct NeededSet {
     root: Vec<u32>,
     /// Roots up to this number are the operator's.
     wished: u32,
-    /// Roots made by on-failure, on-success or an unfinished run of either.
-    ends: BTreeSet<u32>,
 }
 
 impl NeededSet {
@@ -101,8 +102,7 @@ impl NeededSet {
         wish: &Wish,
         stands: impl Fn(UnitId, Occasion) -> bool,
     ) -> NeededSet {
-        let mut need =
-            NeededSet { root: vec![0; generation.units.len()], wished: 0, ends: BTreeSet::new() };
+        let mut need = NeededSet { root: vec![0; generation.units.len()], wished: 0 };
         let mut late = Late::new();
         let mut number = 0;
         for name in wish.roots() {
@@ -121,22 +121,41 @@ impl NeededSet {
             { provides }.any(|target| graph.provider(*target).unit() == Some(*unit))
         };
         let unfinished = generation.unit_ids().filter(|unit| stands(*unit, Occasion::Unfinished));
-        // Unfinished runs come last. So a unit that another root needs too counts for that root, as
-        // it would without the run.
         let mut unfinished = unfinished.filter(is_provider);
+        let mut lasting = BTreeSet::new();
         loop {
-            let (unit, at_end) = match late.pop_first() {
-                Some((_, unit, at_end)) => (unit, at_end),
+            let unit = match late.pop_first() {
+                Some((by, unit, at_end)) => {
+                    lasting.extend((!at_end).then_some((by, unit)));
+                    unit
+                }
                 None => match unfinished.find(|unit| !need.has(*unit)) {
-                    Some(unit) => (unit, true),
+                    Some(unit) => unit,
                     None => break,
                 },
             };
-            number += 1;
-            need.ends.extend(at_end.then_some(number));
-            need.close(generation, graph, Some(unit), number, &stands, &mut late);
+            need.close(generation, graph, Some(unit), BROUGHT, &stands, &mut late);
         }
+        need.number(graph, number, lasting);
         need
+    }
+
+    /// Numbers the late roots after the first `number` ones: those of triggers and connections in
+    /// the order of units. All others keep one number. So the numbers do not depend on the order of
+    /// the search, and a second search gives the same.
+    fn number(&mut self, graph: &Graph, mut number: u32, lasting: BTreeSet<(UnitId, UnitId)>) {
+        for (_, unit) in lasting {
+            number += 1;
+            let mut queue = vec![unit];
+            while let Some(unit) = queue.pop() {
+                let root = self.root.get_mut(unit.index());
+                if let Some(root) = root.filter(|root| **root == BROUGHT) {
+                    *root = number;
+                    let pulled = graph.edges(unit).iter().filter(|edge| edge.kind.pulls_in());
+                    queue.extend(pulled.filter_map(|edge| edge.provider));
+                }
+            }
+        }
     }
 
     fn close(
@@ -210,7 +229,7 @@ impl NeededSet {
     /// Returns true if the unit is needed only because another unit failed or succeeded, or because
     /// the run that such an event started has not ended.
     pub(super) fn is_brought(&self, unit: UnitId) -> bool {
-        self.ends.contains(&self.root(unit))
+        self.root(unit) == BROUGHT
     }
 
     /// The unit is needed by the operator's wish, not only by a source or a trigger.

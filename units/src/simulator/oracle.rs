@@ -213,15 +213,13 @@ impl Oracle {
         // Sources first, then by name of the unit that pulls, then unfinished runs.
         let mut late: BTreeSet<(u8, usize, Option<usize>, bool)> = roots.collect();
         late.extend(self.unfinished().iter().map(|unit| (2, unit, Some(unit), true)));
-        let (mut needed, mut order, mut ends) = (Set::EMPTY, Vec::new(), Set::EMPTY);
-        let mut number = 0;
-        while let Some((_, _, unit, at_end)) = late.pop_first() {
-            number += 1;
-            let grown = self.graph.closure(unit.into_iter().collect()).less(needed);
+        let (mut needed, mut lasting) = (Set::EMPTY, BTreeSet::new());
+        let closure = |unit: Option<usize>| self.graph.closure(unit.into_iter().collect());
+        while let Some((class, by, unit, at_end)) = late.pop_first() {
+            lasting.extend((!at_end).then_some((class, by, unit)));
+            let grown = closure(unit).less(needed);
             needed = needed.or(grown);
-            ends = if at_end { ends.or(grown) } else { ends };
             for unit in grown.iter() {
-                order.push((number, unit));
                 let fired = self.stored[unit].fired.then(|| (self.activates(unit), false));
                 let ends = |kind: D| kind.pulls_in_at_end() || kind == D::Accepts;
                 let ends = self.graph.of(unit).filter(|edge| ends(edge.kind));
@@ -231,6 +229,14 @@ impl Oracle {
                 late.extend(all.map(|(to, at_end)| (1, unit, to, at_end)));
             }
         }
+        // A second search with the units that this one has brought has the same order.
+        let (mut order, mut brought) = (Vec::new(), needed);
+        for (number, (_, _, unit)) in (1..).zip(lasting) {
+            let own = closure(unit).and(brought);
+            order.extend(own.iter().map(|unit| (number, unit)));
+            brought = brought.less(own);
+        }
+        order.extend(brought.iter().map(|unit| (usize::MAX, unit)));
         let (mut stay, mut refused, mut losers) = (Set::EMPTY, Set::EMPTY, Set::EMPTY);
         // A broken unit can never be up and conflicts with no unit.
         for (root, unit) in order.into_iter().filter(|(_, unit)| !self.graph.broken.has(*unit)) {
@@ -241,7 +247,7 @@ impl Oracle {
                 stay.add(unit);
             }
         }
-        (needed, refused, losers, ends)
+        (needed, refused, losers, brought)
     }
 
     /// Returns the units that became needed because another unit failed or exited, and whose run
