@@ -344,8 +344,8 @@ impl Loader<'_> {
                 result.get_or_init(|| read(found));
             }
         });
-        for result in results.into_iter().filter_map(OnceLock::into_inner) {
-            match result {
+        for (found, result) in folders.files.iter().zip(results) {
+            match result.into_inner().unwrap_or_else(|| read(found)) {
                 Ok(before) => set.keep(before),
                 Err(file) => {
                     self.refused |= file.nameless;

@@ -197,10 +197,14 @@ impl Collector<'_> {
 
     fn is_missing(&self, dependency: &Dependency) -> bool {
         let loud = match dependency.kind {
-            DependencyKind::DependsOn | DependencyKind::DependsMs => true,
-            DependencyKind::WaitsFor | DependencyKind::RequiresActive => true,
-            DependencyKind::Wants | DependencyKind::Accepts => true,
-            DependencyKind::OnFailure | DependencyKind::OnSuccess => true,
+            DependencyKind::DependsOn
+            | DependencyKind::DependsMs
+            | DependencyKind::WaitsFor
+            | DependencyKind::RequiresActive
+            | DependencyKind::Wants
+            | DependencyKind::Accepts
+            | DependencyKind::OnFailure
+            | DependencyKind::OnSuccess => true,
             DependencyKind::After
             | DependencyKind::Before
             | DependencyKind::RestartWith
