@@ -8,16 +8,12 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use nix::errno::Errno;
 use nix::sys::time::TimeSpec;
-use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
-use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::thread;
 use std::time::Duration;
 
 /// The unit that carries the plan out, and the name of the file with the plan.
@@ -170,29 +166,24 @@ fn start(action: &str, when: &str) -> String {
 
 /// Writes the text to the terminals of logged-in users with wall(1).
 pub(crate) fn tell_users(text: &str) {
-    give(&mut Command::new("wall"), text, WALL);
+    give(&mut limited("wall", WALL), text);
 }
 
-/// Runs a program with this text as its standard input. It is killed if it runs for too long.
-fn give(program: &mut Command, text: &str, limit: Duration) {
-    // Without wall(1) the log has the text.
+/// The program, killed by timeout(1) if it runs for too long.
+fn limited(program: &str, limit: Duration) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["-s", "KILL", &limit.as_secs_f32().to_string(), program]);
+    command
+}
+
+/// Runs a program with this text as its standard input.
+fn give(program: &mut Command, text: &str) {
+    // Without wall(1) or timeout(1) the log has the text.
     let Ok(mut child) = program.stdin(Stdio::piped()).stderr(Stdio::null()).spawn() else { return };
-    let (stdin, id, text) = (child.stdin.take(), child.id(), text.to_string());
-    let (running, ended) = channel::<()>();
-    thread::spawn(move || {
-        if let Some(mut stdin) = stdin {
-            let _ = stdin.write_all(text.as_bytes());
-        }
-        // The process is not reaped yet, so that its pid stays its own.
-        let of_child = Id::Pid(Pid::from_raw(i32::try_from(id).unwrap_or_default()));
-        let _ = waitid(of_child, WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT);
-        drop(running);
-    });
-    if ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-        let _ = child.kill();
+    if let Some(mut stdin) = child.stdin.take() {
+        let _ = stdin.write_all(text.as_bytes());
     }
-    // A process that cannot be killed must not be waited for.
-    let _ = child.try_wait();
+    let _ = child.wait();
 }
 
 /// Allows logins again, if they were closed for a plan whose time has not come. The unit runs this
@@ -345,16 +336,16 @@ mod tests {
     fn program_that_does_not_read_and_does_not_end_is_killed_at_its_limit() {
         let directory = std::env::temp_dir().join(format!("wall.{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
-        let script = |text: &str| {
-            let mut command = Command::new("/bin/sh");
+        let script = |text: &str, limit| {
+            let mut command = limited("/bin/sh", limit);
             command.args(["-c", text]).current_dir(&directory);
             command
         };
-        give(&mut script("cat >got"), "text", Duration::from_secs(600));
+        give(&mut script("cat >got", Duration::from_secs(600)), "text");
         assert_eq!(fs::read_to_string(directory.join("got")).unwrap(), "text");
         let (mut output, writer) = io::pipe().unwrap();
-        let mut hung = script("exec sleep 100000");
-        give(hung.stdout(writer), &"x".repeat(4 * 1024 * 1024), Duration::from_millis(100));
+        let mut hung = script("exec sleep 100000", Duration::from_millis(100));
+        give(hung.stdout(writer), &"x".repeat(4 * 1024 * 1024));
         drop(hung);
         // The pipe ends with the process.
         assert_eq!(output.read(&mut [0]).unwrap(), 0);

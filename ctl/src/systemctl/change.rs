@@ -180,13 +180,14 @@ fn start(session: &Session, asked: &Asked, unit: &UnitStatus) -> Result<(), Erro
         wanted(asked, name.as_str());
         return Ok(());
     }
-    let unit = now.units.iter().find(|one| one.unit == unit.unit);
-    if unit.is_none_or(|unit| !unit.needed) {
+    let is_needed = now.units.iter().any(|one| one.unit == unit.unit && one.needed);
+    // A unit that was left out has started above, and may have failed since.
+    let has_failed = unit.needed
+        && (unit.state == State::Failed || (unit.state == State::Waiting && unit.attempt > 0));
+    if !is_needed {
         session.ask(Verb::Want { target: name.clone(), for_ms: None })?;
         wanted(asked, name.as_str());
-    } else if unit.is_some_and(|unit| {
-        unit.state == State::Failed || (unit.state == State::Waiting && unit.attempt > 0)
-    }) {
+    } else if has_failed {
         session.ask(Verb::Retry { targets: vec![name] })?;
     }
     Ok(())
