@@ -151,7 +151,7 @@ impl<'a> Progress<'a> {
     }
 
     /// See [`groundstate_units::load::files::Files::work_on`]. SIGALRM kills the child if no file
-    /// was started or finished for [`limit::LOADER_FILE`]: the files in progress are then too slow.
+    /// was started for [`limit::LOADER_FILE`] while one is in progress, which is then too slow.
     pub(super) fn work_on(&self, what: &str, work: &mut dyn FnMut()) -> Option<String> {
         if let Some(why) = self.left_out.files.get(what) {
             return Some(why.clone());
