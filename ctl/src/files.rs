@@ -1,5 +1,5 @@
-//! Implements [`Files`] with std::fs for `check` and `graph --units`. Nothing blocks: only regular
-//! files are read, and files are opened with O_NONBLOCK.
+//! Implements [`Files`] with std::fs for `check`, `graph --units` and `doctor`. Only regular files are
+//! read, and files are opened with O_NONBLOCK. [`Local`] also waits for no dead server.
 
 use groundstate_units::load::files::{FileKind, Files, Problem, Stat};
 use groundstate_units::unit::generation::Stamp;

@@ -40,14 +40,14 @@ pub(crate) enum Clock {
     #[default]
     Realtime,
     /// Seconds since the boot, for a number of minutes: a change of the time of day does not move it.
-    Monotonic,
+    Boottime,
 }
 
 impl Clock {
     fn id(self) -> ClockId {
         match self {
             Clock::Realtime => ClockId::CLOCK_REALTIME,
-            Clock::Monotonic => ClockId::CLOCK_MONOTONIC,
+            Clock::Boottime => ClockId::CLOCK_BOOTTIME,
         }
     }
 }
@@ -84,7 +84,7 @@ pub(crate) struct Plan {
 pub(crate) fn point(text: &str, now: impl Fn(Clock) -> Duration) -> Option<(u64, Clock)> {
     if let Some(minutes) = text.strip_prefix('+') {
         let minutes = digits(minutes)?.parse().ok().filter(|minutes: &u64| *minutes <= LATEST)?;
-        return Some((now(Clock::Monotonic).as_secs() + minutes * 60, Clock::Monotonic));
+        return Some((now(Clock::Boottime).as_secs() + minutes * 60, Clock::Boottime));
     }
     let seconds = now(Clock::Realtime).as_secs();
     let (hour, minute) = text.split_once(':')?;
@@ -201,9 +201,11 @@ fn remove(nologin: &Path, when: &str) {
     }
 }
 
-/// Closes logins, unless another program has closed them.
+/// Closes logins, unless another program has closed them. Replaces the text of an earlier plan, also
+/// of one whose program was killed during its shutdown.
 fn close_logins(nologin: &Path, text: &str) -> io::Result<()> {
-    open_logins(nologin);
+    remove(nologin, AT);
+    remove(nologin, NOW);
     match File::create_new(nologin) {
         Ok(mut file) => writeln!(file, "{text}"),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -220,6 +222,7 @@ fn close_logins(nologin: &Path, text: &str) -> io::Result<()> {
 pub(crate) fn carry_out(path: &Path, nologin: &Path, log: impl Fn(&str)) -> io::Result<()> {
     let plan = Plan::read(path)?;
     log(&plan.sentence(now));
+    remove(nologin, NOW);
     let close = |text: &str| {
         close_logins(nologin, text)
             .unwrap_or_else(|error| log(&format!("{}: {error}", nologin.display())));
@@ -288,8 +291,8 @@ mod tests {
 
     #[test]
     fn time_is_a_number_of_minutes_or_the_next_such_time_of_the_clock() {
-        assert_eq!(point("+5", noon), Some((900, Clock::Monotonic)));
-        assert_eq!(point("+0", noon), Some((600, Clock::Monotonic)));
+        assert_eq!(point("+5", noon), Some((900, Clock::Boottime)));
+        assert_eq!(point("+0", noon), Some((600, Clock::Boottime)));
         for wrong in [
             "5", "+", "++5", "7:+5", "-0:30", "+-1", "+600000", "24:00", "7:5", "07:60", "now",
             "-1:00", "",
@@ -381,8 +384,9 @@ mod tests {
         close_logins(&nologin, &start("reboots", NOW)).unwrap();
         open_logins(&nologin);
         assert_eq!(fs::read_to_string(&nologin).unwrap(), "This machine reboots now.\n");
-        remove(&nologin, NOW);
-        assert!(!nologin.exists());
+        close_logins(&nologin, &plan(NOON).sentence(noon)).unwrap();
+        open_logins(&nologin);
+        assert!(!nologin.exists(), "a later plan replaces that of a killed program");
         fs::write(&nologin, "maintenance\n").unwrap();
         close_logins(&nologin, &plan(NOON).sentence(noon)).unwrap();
         open_logins(&nologin);

@@ -109,8 +109,8 @@ fn logins_open_when_the_unit_of_a_plan_stops_and_stay_closed_for_another_program
 fn wall_that_hangs_delays_no_shutdown() {
     let mut init = begin();
     wall(&init.sandbox, "echo hangs >\"${0%/*}/told\"\nexec sleep 100000");
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("a clock").tv_sec();
-    let plan = format!("{{\"at\":{},\"clock\":\"monotonic\",\"verb\":\"poweroff\"}}", now + 2);
+    let now = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("a clock").tv_sec();
+    let plan = format!("{{\"at\":{},\"clock\":\"boottime\",\"verb\":\"poweroff\"}}", now + 2);
     init.sandbox.put("run/planned-shutdown", &plan);
     init.tell("want", &serde_json::json!({"target": "planned-shutdown"}));
     assert!(init.ended().success(), "{}", init.output());

@@ -39,7 +39,7 @@ const GENERATORS: [&str; 5] = [
     "/usr/lib/systemd/system-generators",
     "/lib/systemd/system-generators",
 ];
-/// Generators for which the check has a finding of their own.
+/// Generators that have findings of their own.
 const NAMED_GENERATORS: [&str; 3] = ["cloud-init-generator", "netplan", POSTGRESQL_GENERATOR];
 const POSTGRESQL_GENERATOR: &str = "postgresql-generator";
 
