@@ -101,7 +101,7 @@ fn printed_native_form_defines_the_same_unit() {
 
 #[test]
 fn printed_native_form_marks_names_that_may_be_missing() {
-    let text = "[Unit]\nWants=b.service c.service\nOnFailure=d.service\nOnSuccess=e.service\n\
+    let text = "[Unit]\nWants=b.service c.service\nOnFailure=@d.service\nOnSuccess=e.service\n\
                 [Service]\nExecStart=/bin/x\n";
     let mut memory = Memory::new(&[]);
     memory.put(&format!("{UNITS}/web.yaml"), native("web.service", text));

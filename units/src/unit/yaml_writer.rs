@@ -28,8 +28,12 @@ fn write_entry(text: &mut String, entry: &Entry, mark: &str) {
     match &entry.node.value {
         Value::Scalar(value) => line(text, 0, key, &bare_or(value)),
         Value::List(list) => {
-            let words: Vec<String> =
-                list.iter().filter_map(Node::scalar).map(|word| bare_or(word) + mark).collect();
+            let marked = |word: &Scalar| Scalar {
+                text: format!("{}{mark}", word.text),
+                quoted: word.quoted,
+            };
+            let words = list.iter().filter_map(Node::scalar).map(marked);
+            let words: Vec<String> = words.map(|word| bare_or(&word)).collect();
             let flow = |word: &String| !word.contains([',', '[', ']', '{', '}', ' ', '"', '\'']);
             let short = words.iter().map(String::len).sum::<usize>() < 80;
             if short && words.iter().all(flow) {

@@ -212,10 +212,13 @@ fn groups(this: &mut Conversion<'_>) {
     if let Some(option) = this.last(SECTION, "Delegate") {
         match span::boolean(&option.value) {
             Some(false) => this.leave_out(option, "this value requests nothing"),
-            None if !names_controllers(&option.value) => {
-                this.lose(option, "it names no controller and is not a boolean");
+            is => {
+                if is.is_none() && !option.value.is_empty() && !names_controllers(&option.value) {
+                    let message = "Delegate=: no word is a controller: the cgroup is delegated";
+                    this.warn(option, "invalid", message, "name controllers, or write `yes`");
+                }
+                this.put("cgroup-delegate", "yes", option);
             }
-            _ => this.put("cgroup-delegate", "yes", option),
         }
     }
     if let Some(option) = this.last(SECTION, "TasksMax") {
@@ -266,7 +269,7 @@ fn groups(this: &mut Conversion<'_>) {
 fn names_controllers(text: &str) -> bool {
     const CONTROLLERS: [&str; 8] =
         ["cpu", "cpuacct", "cpuset", "io", "blkio", "memory", "devices", "pids"];
-    text.split_whitespace().any(|word| CONTROLLERS.contains(&word) || word.starts_with("bpf-"))
+    text.split([' ', '\t', ',']).any(|word| CONTROLLERS.contains(&word) || word.starts_with("bpf-"))
 }
 
 /// Returns the path of a slice: `a-b.slice` is within `a.slice`.

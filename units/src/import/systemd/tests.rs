@@ -170,7 +170,6 @@ fn quotes_escapes_and_variables_are_kept_in_the_native_line() {
 #[test]
 fn invalid_value_of_a_directive_is_dropped_with_a_warning() {
     for (line, why) in [
-        ("Delegate=xx", "Delegate= is dropped: it names no controller and is not a boolean"),
         (
             "RuntimeDirectoryPreserve=bla",
             "RuntimeDirectoryPreserve= is dropped: it is not `restart` or a boolean",
@@ -183,8 +182,13 @@ fn invalid_value_of_a_directive_is_dropped_with_a_warning() {
             assert_eq!(values(&web, key), [""; 0], "{line}");
         }
     }
+    let odd = service("Delegate=xx\n");
+    assert_eq!(values(&odd, "cgroup-delegate"), ["yes"], "as systemd does");
+    let message = "Delegate=: no word is a controller: the cgroup is delegated";
+    assert_eq!(said(&odd, Severity::Warning), [(3, message.to_string())]);
     for line in [
         "Delegate=cpu memory",
+        "Delegate=",
         "Delegate=no",
         "RuntimeDirectoryPreserve=no",
         "RuntimeDirectoryPreserve=restart",
