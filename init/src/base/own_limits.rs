@@ -82,6 +82,11 @@ impl OwnLimits {
     }
 }
 
+/// The processors that this process may use.
+pub(crate) fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

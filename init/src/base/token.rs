@@ -38,7 +38,8 @@ fn watch_for(
 }
 
 /// Allocates tokens for the watched descriptors of runs. They start at the time of the image's start
-/// in nanoseconds. No earlier image has counted that far, so a token in a record stays unique.
+/// in nanoseconds. An image takes less than one token a nanosecond, so it never reaches the first
+/// token of the next image.
 #[derive(Debug)]
 pub(crate) struct Tokens(usize);
 

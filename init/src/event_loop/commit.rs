@@ -13,6 +13,7 @@ use groundstate_units::machine::event::RunId;
 use groundstate_units::machine::record::{Changes, MachineRecord};
 use serde::Serialize;
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::os::fd::AsRawFd;
 
@@ -79,7 +80,7 @@ impl Init {
     /// which may have another definition.
     fn stage_runs(&mut self, store: &mut records::Store, has_new_generation: bool) {
         let runs = self.runs.table();
-        let changed: Vec<RunId> = match has_new_generation {
+        let changed: BTreeSet<RunId> = match has_new_generation {
             true => runs.keys().chain(runs.changes()).copied().collect(),
             false => runs.changes().copied().collect(),
         };

@@ -2,6 +2,7 @@
 //! they are loaded again, and loaders that do not exit.
 
 use crate::base::limit;
+use crate::base::own_limits::processors;
 use groundstate_units::spec::Exit;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;
@@ -146,12 +147,12 @@ impl<'a> Progress<'a> {
     /// The number of threads that read files: one for each processor, up to
     /// [`limit::LOADER_THREADS`].
     pub(super) fn threads(&self) -> usize {
-        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        if self.left_out.repeated { 1 } else { processors.min(limit::LOADER_THREADS) }
+        if self.left_out.repeated { 1 } else { processors().min(limit::LOADER_THREADS) }
     }
 
     /// See [`groundstate_units::load::files::Files::work_on`]. SIGALRM kills the child if no file
-    /// was started for [`limit::LOADER_FILE`] while one is in progress, which is then too slow.
+    /// was started for [`limit::LOADER_FILE`] and one is in progress. All files in progress are then
+    /// too slow.
     pub(super) fn work_on(&self, what: &str, work: &mut dyn FnMut()) -> Option<String> {
         if let Some(why) = self.left_out.files.get(what) {
             return Some(why.clone());

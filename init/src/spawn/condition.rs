@@ -3,6 +3,7 @@
 //! cannot be checked on this machine is false.
 
 use crate::base::mount_table;
+use crate::base::own_limits::processors;
 use crate::process_tracking::machine_memory;
 use groundstate_units::spec::{Condition, ConditionKind, value};
 use groundstate_units::text::comparison::{Comparison, release_fits};
@@ -64,7 +65,7 @@ fn ask(kind: ConditionKind, argument: &str) -> bool {
         ConditionKind::Architecture => is_architecture(argument),
         ConditionKind::User => is_user(argument),
         ConditionKind::Group => is_in_group(argument),
-        ConditionKind::Cpus => compares(argument, processors(), |n| n.parse().ok()),
+        ConditionKind::Cpus => compares(argument, processors() as u64, |n| n.parse().ok()),
         ConditionKind::Memory => {
             compares(argument, machine_memory().unwrap_or_default(), |n| value::size(n).ok())
         }
@@ -287,12 +288,6 @@ fn is_in_group(argument: &str) -> bool {
     };
     let own = getgroups().unwrap_or_default();
     gid.is_some_and(|gid| getgid().as_raw() == gid || own.iter().any(|own| own.as_raw() == gid))
-}
-
-/// The processors that this process may use.
-fn processors() -> u64 {
-    let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    u64::try_from(count).unwrap_or(u64::MAX)
 }
 
 /// Compares with the argument; a bare number means at least.

@@ -18,6 +18,7 @@
 use super::kind::{Key, Kind};
 use super::table::Table;
 use super::table::Watched;
+use crate::base::retry::retry_now;
 use crate::sys::shared_memory::SharedMemory;
 use foldhash::fast::FixedState;
 use groundstate_units::text::fields;
@@ -312,7 +313,8 @@ impl Store {
         #[allow(clippy::iter_over_hash_type, reason = "the log may have any order")]
         for (key, (at, length)) in &self.index {
             let before = FRAME + key.len();
-            memory.put(HEADER + to, self.bytes(at - before, before + length));
+            let is_put = memory.put(HEADER + to, self.bytes(at - before, before + length));
+            debug_assert!(is_put, "the records need more than {} bytes", self.live);
             to += before + length;
         }
         memory.set_word(COMMIT, to as u64);
@@ -344,7 +346,8 @@ impl Store {
 
 /// Creates the memory of an empty store. `log` is the size of its log in bytes.
 fn memory_for(log: usize) -> io::Result<SharedMemory> {
-    let mut memory = SharedMemory::new(c"state", HEADER + log)?;
+    // A signal ends fallocate(2) with EINTR.
+    let mut memory = retry_now(|| SharedMemory::new(c"state", HEADER + log))?;
     memory.put(0, &MAGIC);
     Ok(memory)
 }
