@@ -20,12 +20,12 @@ until_it() { # SECONDS COMMAND…: repeats it until it succeeds or the machine i
 }
 
 tree() { # [PACKAGE…]: the system, made once, with these packages downloaded
-  [ -e "$TREE/.made" ] && return 0
+  [ "$(cat "$TREE/.made" 2>/dev/null)" = "$PACKAGES $*" ] && return 0
   rm -rf "$TREE" && mkdir -p "$DIR" &&
     debootstrap --variant=minbase --include="$PACKAGES" "$SUITE" "$TREE" >"$DIR/debootstrap.log" 2>&1 &&
     printf 'APT::Install-Recommends "false";\n' >"$TREE/etc/apt/apt.conf.d/90tests" &&
     chroot "$TREE" apt-get install -y -q --download-only "$@" >>"$DIR/debootstrap.log" 2>&1 &&
-    touch "$TREE/.made"
+    echo "$PACKAGES $*" >"$TREE/.made"
 }
 
 configure() { # TREE: names, network and login of the machine; its kernel and initrd

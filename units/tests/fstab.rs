@@ -48,7 +48,7 @@ fn line_with_a_checked_device_becomes_three_units() {
          wait-file: /dev/disk/by-uuid/b-2\n\
          start-timeout: 90s\n\
          on-change: keep\n\
-         after: systemd-udev-trigger.service\n\
+         after: [systemd-udev-trigger.service, local-fs-pre.target]\n\
          on-failure: emergency.target\n",
         "unit: srv-data.mount\n\
          description: /srv/data of /etc/fstab\n\
@@ -128,7 +128,7 @@ const LINES: &[(&str, &str, &[&str])] = &[
         "dev-sdc.device",
         &[
             "waits-for: network-online.target?",
-            "after: [systemd-udev-trigger.service, network.target]",
+            "after: [systemd-udev-trigger.service, local-fs-pre.target, network.target]",
         ],
     ),
     (
