@@ -13,7 +13,7 @@ mod loader;
 mod logger;
 #[cfg(test)]
 #[path = "../../tests/src/not_run.rs"]
-#[allow(unreachable_pub, reason = "what the tests of all crates share")]
+#[allow(unreachable_pub, reason = "shared by the tests of all crates")]
 mod not_run;
 mod notify;
 mod options;

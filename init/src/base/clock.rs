@@ -48,11 +48,11 @@ pub(crate) fn wall_at(then: Time) -> Duration {
 /// same time with different values.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct OnTheWall {
+pub(crate) struct WallClock {
     difference: Cell<Duration>,
 }
 
-impl OnTheWall {
+impl WallClock {
     /// The wall clock at `point`, which is close to the present.
     pub(crate) fn at(&self, point: Time) -> Duration {
         let since_zero = point.since(Time::ZERO);

@@ -41,12 +41,12 @@ pub(crate) fn strike_in_file(path: &str) {
     }
 }
 
-/// Panics in the named place if the environment of init is `PLACE FILE`, the file exists, and
-/// `this` selects the running image.
-pub(crate) fn strike_in(place: &str, this: bool) {
+/// Panics in this place if [`ENVIRONMENT`] has the value `PLACE FILE`, the file exists, and
+/// `is_this_image` is true.
+pub(crate) fn strike_in(place: &str, is_this_image: bool) {
     let named = std::env::var(ENVIRONMENT).unwrap_or_default();
     let file = named.strip_prefix(place).and_then(|rest| rest.strip_prefix(' '));
-    let is_it = this && file.is_some_and(|file| std::path::Path::new(file).exists());
+    let is_it = is_this_image && file.is_some_and(|file| std::path::Path::new(file).exists());
     // Only in debug builds, like the other deliberate bugs.
     assert!(!is_it, "a bug on purpose in {place}");
 }

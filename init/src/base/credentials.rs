@@ -20,7 +20,7 @@ const OVERFLOW_UID: u32 = 65_534;
 /// `uid` are from SO_PEERCRED.
 pub(crate) fn shares_user_namespace(connection: impl AsFd, pid: Pid, uid: u32) -> bool {
     // Without its process, nothing can prove its namespace.
-    let Ok(process) = socket::process(&connection) else { return false };
+    let Ok(process) = socket::process_of_peer(&connection) else { return false };
     let theirs = process.as_ref().map(socket::user_namespace);
     match (theirs, own_namespace()) {
         (Some(Ok(theirs)), Ok(ours)) => theirs == ours,
@@ -97,7 +97,7 @@ mod tests {
         let (from_there, _) = listener.accept().unwrap();
         std::fs::remove_file(&at).unwrap();
         assert!(!shares_user_namespace(&from_there, child, 0));
-        let process = socket::process(&from_here).unwrap();
+        let process = socket::process_of_peer(&from_here).unwrap();
         assert!(proc_agrees(own, process.as_ref().map(AsFd::as_fd)));
         assert!(!proc_agrees(Pid::from_raw(0), process.as_ref().map(AsFd::as_fd)));
         if process.is_some() {

@@ -76,7 +76,7 @@ pub(crate) const REAPS_A_TURN: usize = 1024;
 pub(crate) const EVENTS: usize = 4096;
 /// Time limit of a load.
 pub(crate) const LOADER: Duration = Duration::from_secs(30);
-/// The loader is killed if it starts and finishes no unit file for this long.
+/// The loader is killed if it starts no further unit file for this long while it reads one.
 pub(crate) const LOADER_FILE: Duration = Duration::from_secs(8);
 /// Retries of a load without the files that broke it.
 pub(crate) const LOADER_ROUNDS: u8 = 16;
@@ -97,9 +97,9 @@ pub(crate) const BOOT_LOADS: u8 = 5;
 /// Immediate attempts for a resource that init needs at startup.
 pub(crate) const ASKED_AT_ONCE: u32 = 3;
 /// The first pause of later attempts after a transient error; doubles each time.
-pub(crate) const INSISTENCE_PAUSE: Duration = paced(Duration::from_millis(1));
+pub(crate) const RETRY_PAUSE: Duration = paced(Duration::from_millis(1));
 /// The longest pause of these attempts.
-pub(crate) const INSISTENCE_LONGEST: Duration = paced(Duration::from_millis(512));
+pub(crate) const RETRY_PAUSE_LONGEST: Duration = paced(Duration::from_millis(512));
 /// Address space of the loader, in bytes.
 pub(crate) const LOADER_MEMORY: u64 = 2 * 1024 * 1024 * 1024;
 /// Threads in which the loader reads unit files.
@@ -131,7 +131,7 @@ pub(crate) const FINAL_LONGEST: Duration = Duration::from_secs(150);
 /// changes. Each remaining step then has [`UNMOUNT_LEAST`], except the forced remount. Up to seven
 /// steps may be left.
 pub(crate) const UNMOUNT_LONGEST: Duration = Duration::from_secs(130);
-/// Time that the next step waits for one file system, swap space or device.
+/// Time that a step of the unmount waits for one file system, swap space or device.
 pub(crate) const UNMOUNT_ONE: Duration = Duration::from_secs(5);
 /// Time after which a file system, swap space or device that is still being released gives up its
 /// slot to another one.
@@ -212,7 +212,7 @@ pub(crate) const STORED_NAMES: usize = 64 * 1024;
 /// Bytes of LISTEN_FDNAMES: the limit of execve(2) for one variable (MAX_ARG_STRLEN) minus its
 /// name.
 pub(crate) const LISTEN_NAMES: usize = 128 * 1024 - 16;
-/// Ended stored descriptors handled at a time.
+/// Stored descriptors with a closed peer that are handled at a time.
 pub(crate) const ENDS_AT_A_TIME: usize = 64;
 /// Accepted connections of all sockets that wait for the start of their unit.
 pub(crate) const CONNECTIONS_HELD: usize = 256;

@@ -61,7 +61,7 @@ impl OwnLimits {
     }
 
     /// Records the OOM score that init was started with, when init changes its own.
-    pub(crate) fn had_score(&mut self, score: i16) {
+    pub(crate) fn record_score(&mut self, score: i16) {
         let above = u64::try_from(score.saturating_sub(LOWEST_SCORE)).unwrap_or(0);
         self.given.push((SCORE, above, 0));
     }
@@ -97,7 +97,7 @@ mod tests {
         for score in [-1000, -1, 0, 300, 1000] {
             let mut limits = OwnLimits { given: vec![(7, 16, 16)] };
             assert_eq!(limits.score(), None);
-            limits.had_score(score);
+            limits.record_score(score);
             assert_eq!(limits.score(), Some(score));
             assert!(limits.of_children().iter().all(|limit| limit.resource == 7));
             let bytes = fields::encode(&limits).unwrap();

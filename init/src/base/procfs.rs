@@ -39,7 +39,7 @@ pub(crate) struct Stat {
     /// True if the state is `Z` or `X` and no other thread is left: the process has exited.
     pub ended: bool,
     /// True for a kernel thread.
-    pub is_of_the_kernel: bool,
+    pub is_kernel_thread: bool,
     /// True if it has executed a program since it was forked.
     pub has_executed: bool,
     /// Start time in ticks since boot: tells two processes with one pid apart.
@@ -117,7 +117,7 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
         group: number(2)?,
         session: number(3)?,
         ended: matches!(fields.first(), Some(&("Z" | "X" | "x"))) && number(17)? <= 1,
-        is_of_the_kernel: flags & KERNEL != 0,
+        is_kernel_thread: flags & KERNEL != 0,
         has_executed: flags & FORKED == 0,
         began: fields.get(19)?.parse().ok()?,
     })

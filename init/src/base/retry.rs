@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use std::io;
 
 /// Transient errors.
-const PASSING: [Errno; 8] = [
+const TRANSIENT: [Errno; 8] = [
     Errno::EINTR,
     Errno::EAGAIN,
     Errno::ENOMEM,
@@ -31,14 +31,15 @@ pub(crate) fn retry_now<T, E>(mut ask: impl FnMut() -> Result<T, E>) -> Result<T
 
 /// Tries like [`retry_now`], then retries transient errors with growing pauses. Only for startup.
 pub(crate) fn retry_with_backoff<T>(mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    let mut pause = limit::INSISTENCE_PAUSE;
+    let mut pause = limit::RETRY_PAUSE;
     loop {
         let error = match retry_now(&mut ask) {
             Ok(got) => return Ok(got),
             Err(error) => error,
         };
-        let passes = error.raw_os_error().is_some_and(|n| PASSING.contains(&Errno::from_raw(n)));
-        if !passes || pause > limit::INSISTENCE_LONGEST {
+        let is_transient =
+            error.raw_os_error().is_some_and(|n| TRANSIENT.contains(&Errno::from_raw(n)));
+        if !is_transient || pause > limit::RETRY_PAUSE_LONGEST {
             return Err(error);
         }
         clock::pause(pause);

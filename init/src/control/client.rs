@@ -84,7 +84,7 @@ pub(crate) struct Client {
     closing: bool,
     /// True if the connection is dropped at the end of the turn.
     pub(crate) dead: bool,
-    /// True if init disconnects the client at the end of the turn.
+    /// True if init gives up the client: the end of the turn counts it as cut off and drops it.
     #[serde(skip)]
     pub(crate) given_up: bool,
     /// True if the record includes unread and unsent bytes, because init is about to re-exec.
@@ -244,7 +244,7 @@ impl Client {
         );
         let most = if takes { limit::DESCRIPTORS } else { 0 };
         let room = most.saturating_sub(self.passed.len());
-        // Only memfds are useful; other descriptors kept here would be copied into other children.
+        // A descriptor whose close may block is dropped: children of init would close their copies.
         let passed = Foreign::keepable(received.fds);
         fd::dropped(passed.len().saturating_sub(room));
         self.passed.extend(passed.into_iter().take(room).map(|fd| (end, fd)));

@@ -298,7 +298,7 @@ impl Control {
     /// The caller's rights, decided once at connect: a connection passed to another process keeps
     /// the rights of the process that made it.
     fn caller(&self, stream: &UnixStream) -> io::Result<Caller> {
-        let Peer { uid, pid, .. } = socket::of(stream)?;
+        let Peer { uid, pid, .. } = socket::credentials_of_peer(stream)?;
         let is_proven = credentials::shares_user_namespace(stream, pid, uid);
         let trusted = is_proven && (uid == 0 || uid == self.own_uid);
         Ok(Caller { uid, pid: pid.as_raw(), is_proven, trusted })
@@ -455,7 +455,10 @@ pub(crate) fn is_owner(settings: &Settings, caller: Caller, verb: &Verb) -> bool
 }
 
 /// The instances of templates that a request names.
-#[expect(clippy::wildcard_enum_match_arm, reason = "no other wish brings a target in")]
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "no other event names a target that may be missing"
+)]
 pub(crate) fn instances_of(wish: &Event) -> impl Iterator<Item = &Name> {
     let named: Vec<&Name> = match wish {
         Event::SetGoal(goal) => {
@@ -497,7 +500,8 @@ impl Control {
     }
 
     /// Returns true if there is room for another answer: the unread bytes of each uid and of all
-    /// users other than root are limited. A single long answer counts only up to a limit.
+    /// users other than root are limited. In the sum of a uid, each client counts with at most
+    /// [`limit::UNREAD`] bytes, so that one long answer does not use it up.
     pub(crate) fn has_room_for_answer(&self, caller: Caller) -> bool {
         let unread = |of: &dyn Fn(Caller) -> bool, most: usize| -> usize {
             let these = self.clients.values().filter(|it| of(it.caller));

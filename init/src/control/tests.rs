@@ -24,7 +24,7 @@ fn full(name: &str, pause: Duration) -> (Control, Time) {
         control.next += 1;
         now = now.after(pause);
     }
-    unreachable!("there is an end to the places")
+    unreachable!("the number of slots is limited")
 }
 
 fn stranger(uid: u32) -> Caller {

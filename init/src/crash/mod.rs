@@ -116,7 +116,7 @@ const PORTION: usize = 16 * 1024;
 pub(crate) struct Drain {
     /// The read ends by inode.
     ends: BTreeMap<u64, OwnedFd>,
-    /// Sockets that hold the same read ends, and those without room in the descriptor table.
+    /// Sockets that hold the read ends, including those without room in the descriptor table.
     _stashes: Vec<OwnedFd>,
     notify: Option<OwnedFd>,
     pid: Option<Pid>,

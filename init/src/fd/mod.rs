@@ -62,7 +62,7 @@ pub(crate) fn close_rest() {
     begin();
     let is_quick_to_close = |fd: &OwnedFd| {
         // A listening socket is closed at once, because its address may be needed again.
-        is_the_kernels(fd) || (!is_socket(fd) && is_local(fd)) || listens_on_a_network(fd)
+        is_pipe_or_memfd(fd) || (!is_socket(fd) && is_local(fd)) || listens_on_a_network(fd)
     };
     let (at_once, others): (Vec<_>, Vec<_>) =
         inherit::rest().into_iter().partition(is_quick_to_close);
@@ -192,7 +192,7 @@ impl Foreign {
 
     /// Returns true if closing a copy cannot block.
     fn is_keepable(&self) -> bool {
-        is_socket(&self.fd) || is_the_kernels(&self.fd) || is_local(&self.fd)
+        is_socket(&self.fd) || is_pipe_or_memfd(&self.fd) || is_local(&self.fd)
     }
 }
 
@@ -204,7 +204,7 @@ impl AsFd for Foreign {
 
 impl Drop for Foreign {
     fn drop(&mut self) {
-        if is_the_kernels(&self.fd) || (self.is_kept && is_socket(&self.fd)) {
+        if is_pipe_or_memfd(&self.fd) || (self.is_kept && is_socket(&self.fd)) {
             return;
         }
         let fd = self.fd.clone();
@@ -233,7 +233,7 @@ fn is_pipe(fd: &OwnedFd) -> bool {
     fcntl(fd, FcntlArg::F_GETPIPE_SZ).is_ok()
 }
 
-fn is_the_kernels(fd: &OwnedFd) -> bool {
+fn is_pipe_or_memfd(fd: &OwnedFd) -> bool {
     is_pipe(fd) || memfd::is_memory(fd)
 }
 

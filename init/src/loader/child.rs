@@ -113,7 +113,7 @@ pub(super) fn run(errand: &LoadRequest<'_>, progress: &Progress<'_>) -> LoadResu
     LoadResult { notes, refused, refusal: None, generation, memory: None }
 }
 
-/// The umask, which only a change returns.
+/// Returns the umask. umask(2) returns it only while setting another one.
 fn umask_of_init() -> u32 {
     let present = umask(FileMode::empty());
     umask(present);
@@ -125,7 +125,7 @@ fn umask_of_init() -> u32 {
 
 /// File access by std::fs.
 pub(crate) struct Disk<'a> {
-    /// The mount table, if it has mounts that should not be accessed more than necessary.
+    /// The mount table, if another process or machine serves a mount other than the root.
     mounts: Option<Vec<u8>>,
     progress: &'a Progress<'a>,
 }
@@ -224,7 +224,7 @@ fn in_threads(threads: usize, count: usize, work: &(dyn Fn(usize) + Sync)) {
 /// Reads a file of about `size` bytes.
 fn read_at_most(file: File, limit: usize, size: u64) -> Result<Vec<u8>, Problem> {
     let one_more = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-    // With room for one byte more, the end of the file is found without another probe.
+    // With room for one more byte, `read_to_end` finds the end without enlarging the buffer.
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0).min(limit) + 1);
     file.take(one_more).read_to_end(&mut bytes).map_err(|error| problem(&error))?;
     if bytes.len() > limit { Err(Problem::TooLarge) } else { Ok(bytes) }
@@ -346,8 +346,8 @@ impl Store {
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
     }
 
-    /// Writes all files of a revision, which becomes valid with [`Store::flip`]. Only root can read
-    /// them, because units may contain secrets.
+    /// Writes all files of a revision, which becomes valid with [`Store::flip`]. Only init's user
+    /// and root can read them, because units may contain secrets.
     pub(super) fn write(&self, revision: u64, set: &SourceSet) -> io::Result<()> {
         let directory = self.revision(revision);
         DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;

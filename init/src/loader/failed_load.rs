@@ -42,7 +42,7 @@ impl SlowSources {
 /// Why a loader exited without a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Death {
-    /// No file was started or finished for too long.
+    /// No further file was started for too long while one was being read.
     File,
     /// The whole load took longer than this.
     Load(Duration),
@@ -98,7 +98,8 @@ impl LeftOut {
             return false;
         }
         self.rounds += 1;
-        // A kill from outside is no fault of a file, and of several files one is the cause.
+        // The kill may have come from outside, or only one of the files is the cause. So the load
+        // is repeated with all files, by one thread.
         if matches!(death, Death::Other(_)) && !self.repeated {
             self.repeated = true;
             return true;

@@ -295,7 +295,7 @@ impl Queue {
     /// # Errors
     /// The queue is full.
     pub(crate) fn push(&mut self, rank: Rank, purpose: Purpose) -> Result<(), Purpose> {
-        // Several signals during a load are one more load.
+        // Several signals during a load request one further load together.
         let by_signal = |purpose: &Purpose| matches!(purpose, Purpose::Reload { asker: None, .. });
         if by_signal(&purpose) && self.waiting.iter().any(|(_, waits)| by_signal(waits)) {
             return Ok(());

@@ -21,8 +21,8 @@ pub(crate) struct LoadResult {
     /// Problems that are not about units: the host name, the machine-id.
     #[serde(default)]
     pub(crate) notes: Vec<String>,
-    /// True if more than single units is wrong: a boot installs the result nevertheless, a reload
-    /// does not.
+    /// True if an error concerns more than single units: a boot installs the result nevertheless,
+    /// a reload does not.
     #[serde(default)]
     pub(crate) refused: bool,
     /// The refusal of a request: nothing changes.
@@ -112,8 +112,8 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Records a new generation. `in_force` is the present
-    /// generation, whose state may not be committed yet.
+    /// Records a new generation. `in_force` is the present generation, whose state may not be
+    /// committed yet.
     pub(crate) fn delivered(&mut self, in_force: u32, number: u32, memory: Option<OwnedFd>) {
         self.keeps(in_force);
         self.delivered = memory.map(|memory| Sealed { number, memory: memory.into() });

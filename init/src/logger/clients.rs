@@ -193,7 +193,7 @@ impl Clients {
     }
 
     fn admit(&mut self, registry: &Registry, mut stream: UnixStream) -> io::Result<()> {
-        let peer = socket::of(&stream)?;
+        let peer = socket::credentials_of_peer(&stream)?;
         // As at the control socket: root of another user namespace is not root here.
         let is_ours = credentials::shares_user_namespace(&stream, peer.pid, peer.uid);
         let root = peer.uid == 0 && is_ours;
@@ -244,7 +244,7 @@ impl Clients {
 
     /// Returns true if the peer is in the group `log-readers`.
     fn reads(&self, stream: &UnixStream, peer: Peer) -> bool {
-        let is_in = |group| group == peer.gid || socket::groups(stream).contains(&group);
+        let is_in = |group| group == peer.gid || socket::groups_of_peer(stream).contains(&group);
         self.readers.group.is_some_and(is_in)
     }
 
@@ -346,7 +346,7 @@ impl Clients {
         });
     }
 
-    /// Notes that answers read from files may go on.
+    /// Marks all clients as due whose answers are read from files.
     pub(crate) fn readers_are_due(&mut self) {
         let reading = self.by_token.iter().filter(|(_, client)| client.history.is_some());
         self.due.extend(reading.map(|(token, _)| *token));
@@ -410,7 +410,7 @@ impl Client {
         Ok(None)
     }
 
-    /// Ends a client that reads too slowly with an error.
+    /// Sends an error to a client that reads too slowly, and then disconnects it.
     fn cut_off(&mut self, id: u64) {
         self.follows = None;
         self.history = None;

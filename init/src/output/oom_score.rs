@@ -4,9 +4,9 @@
 //! children have the score that init was started with, or their unit's.
 //!
 //! Processes that share memory share a score. So an init with a score of its own gives each child
-//! its own memory. The child sets its score before it joins a cgroup with a memory limit, where no
-//! process could be killed otherwise (see [`crate::spawn`], [`crate::sys::child`]). Helpers always
-//! take the lowest score ([`protect_from_oom`]).
+//! its own memory. The child sets its score before it joins a cgroup with a memory limit: with the
+//! lowest score, the OOM killer would not kill it there (see [`crate::spawn`],
+//! [`crate::sys::child`]). Helpers always take the lowest score ([`protect_from_oom`]).
 
 use crate::base::Mode;
 use crate::base::own_limits::{LOWEST_SCORE, OwnLimits};
@@ -54,7 +54,7 @@ pub(crate) fn begin(mode: Mode, own: Own, limits: &mut OwnLimits) -> Result<(), 
     if present != score {
         let stays = |error| format!("keeping {present}, the score of its services: {error}");
         std::fs::write(FILE, score.to_string()).map_err(stays)?;
-        limits.had_score(present);
+        limits.record_score(present);
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! Restores init from its records. [`records`] reads the state. This file opens the store, checks
-//! the state for another image (`--check-resume`), and resolves facts that the state of a crashed
-//! image lacks.
+//! Restores init from its records. [`records`] reads the state. This file opens the store and
+//! checks the state for another image (`--check-resume`). After a crash it kills helper children of
+//! the crashed image that the state lacks.
 
 pub(crate) mod records;
 
@@ -66,8 +66,7 @@ pub(crate) fn execute_newer_image(rescue: &Rescue) {
     inherit::keep_none();
 }
 
-// After a crash: kills helpers that were forked after the commit, and reconciles the logger and the
-// control socket with the kernel's state.
+// After a crash: kills helpers that were forked after the last commit.
 
 const KILL: u8 = 9;
 
@@ -78,9 +77,9 @@ const SELF_ENDING: [&str; 3] = [LOGGER, "groundstate-say", "init: frees"];
 /// A helper that the crashed image forked and did not commit: its pid and its name.
 pub(crate) type Helper = (Pid, String);
 
-/// The name of a helper that the previous image forked since then, if the process is one.
+/// The process with its name, if it is a helper that the previous image forked since this time.
 fn helper(pid: Pid, since: u64) -> Option<Helper> {
-    // A process that has executed this program is the init of a service.
+    // A process that has executed this program is no helper, but an init that a service runs.
     let is_fork = procfs::stat(pid).is_some_and(|stat| !stat.has_executed && stat.began >= since)
         && procfs::runs_this_program(pid);
     is_fork.then(|| (pid, procfs::shown(pid).map(|(name, _)| name).unwrap_or_default()))

@@ -1,7 +1,7 @@
 //! The records of init's components. A record is the component itself, with a descriptor as its
 //! number ([`crate::state::carried`]). Derived values are not recorded.
 
-use crate::base::clock::OnTheWall;
+use crate::base::clock::WallClock;
 use crate::base::own_limits::OwnLimits;
 use crate::control::Control;
 use crate::loader::{Asker, Loader};
@@ -78,7 +78,7 @@ impl Head<'_> {
 pub(crate) struct Basics {
     /// The start time of init.
     pub(crate) booted: Time,
-    pub(crate) on_the_wall: OnTheWall,
+    pub(crate) on_the_wall: WallClock,
     pub(crate) own_limits: OwnLimits,
     pub(crate) log_is_finished: bool,
     pub(crate) log_files_open: bool,
@@ -268,7 +268,7 @@ impl State {
             let constants = parts.constants.remove(run);
             complete(running, constants, &generation).ok_or("a run has no definition")?;
         }
-        let mut runs = Runs::again(parts.runs, parts.store, parts.looks, pending.reaped.iter());
+        let mut runs = Runs::restored(parts.runs, parts.store, parts.looks, pending.reaped.iter());
         let reports = runs.iter_mut().flat_map(|(_, running)| &mut running.reports);
         let spawner =
             Spawner::again(parts.child_memory, reports.map(|started| &mut started.report))

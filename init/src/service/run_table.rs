@@ -52,7 +52,7 @@ pub(crate) struct Runs {
 
 impl Runs {
     /// Restores the runs of an earlier image.
-    pub(crate) fn again<'a>(
+    pub(crate) fn restored<'a>(
         all: BTreeMap<RunId, Running>,
         store: Store,
         looks: Looks,
@@ -531,8 +531,7 @@ impl Running {
         }
     }
 
-    /// The definition that the run was started with. Returns `None` if the bytes are damaged, which
-    /// they were not at the start.
+    /// The definition that the run was started with. Returns `None` if its bytes are damaged.
     pub(crate) fn spec(&self) -> Option<Rc<Run>> {
         self.spec.clone().or_else(|| Run::decode(&self.definition).map(Rc::new))
     }
@@ -559,7 +558,7 @@ impl Running {
         self.lines.iter().find(|(of, _)| *of == pid).map(|(_, part)| *part)
     }
 
-    /// The earliest deadline of the run that the machine does not know.
+    /// The earliest of the run's own deadlines. The machine has others, which are not included.
     pub(super) fn due(&self) -> Option<Time> {
         let search = self.search.as_ref().map(|search| search.at);
         let alarm = self.alarms.values().min().copied();

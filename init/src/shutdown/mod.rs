@@ -320,7 +320,7 @@ pub(crate) fn end(patience: Duration, mode: Mode) -> bool {
         return false;
     }
     for signal in [TERM, CONT] {
-        tell(own, signal);
+        signal_rest(own, signal);
     }
     if !wait_for(own, patience, None) && !wait_for(own, LAST, Some(KILL)) {
         report_survivors(own, mode);
@@ -352,13 +352,14 @@ fn wait_for(own: Pid, patience: Duration, again: Option<u8>) -> bool {
             return false;
         }
         if let Some(signal) = again {
-            tell(own, signal);
+            signal_rest(own, signal);
         }
         clock::pause(PAUSE);
     }
 }
 
-fn tell(own: Pid, number: u8) {
+/// Signals all processes that are left.
+fn signal_rest(own: Pid, number: u8) {
     for pid in left(own) {
         // An error means that the process has exited.
         let _ = signal::kill(pid, number);
@@ -367,7 +368,7 @@ fn tell(own: Pid, number: u8) {
 
 pub(crate) fn left(own: Pid) -> Vec<Pid> {
     let all = procfs::snapshot();
-    let alive = all.values().filter(|found| !found.ended && !found.is_of_the_kernel);
+    let alive = all.values().filter(|found| !found.ended && !found.is_kernel_thread);
     alive
         .map(|found| Pid::from_raw(found.pid))
         .filter(|pid| pid.as_raw() != 1 && *pid != own)

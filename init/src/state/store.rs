@@ -42,7 +42,7 @@ const LOG_MOST: usize = 512 * 1024 * 1024;
 /// Bytes of a frame before its key.
 const FRAME: usize = 10;
 /// Bytes of a frame before the part that its CRC covers.
-const SUMMED: usize = 8;
+const UNSUMMED: usize = 8;
 
 /// The place of a record's value: its offset in the log, and its length. An offset behind the end
 /// of the log is that of a staged frame.
@@ -368,7 +368,7 @@ fn seal_frame(bytes: &mut [u8], begin: usize, key: usize) -> bool {
     let Some(frame) = bytes.get_mut(begin..) else { return false };
     let Some(length) = frame.len().checked_sub(FRAME + key) else { return false };
     let (Ok(length), Ok(key)) = (u32::try_from(length), u16::try_from(key)) else { return false };
-    let Some((head, rest)) = frame.split_first_chunk_mut::<SUMMED>() else { return false };
+    let Some((head, rest)) = frame.split_first_chunk_mut::<UNSUMMED>() else { return false };
     let Some((key_length, _)) = rest.split_first_chunk_mut() else { return false };
     *key_length = key.to_le_bytes();
     let [a, b, c, d] = length.to_le_bytes();
@@ -398,11 +398,11 @@ fn index_of(log: &[u8]) -> Result<(Index, usize), usize> {
 /// Returns the key of the frame at `at`, and the place of its value. Returns `None` if it is
 /// damaged.
 fn frame(log: &[u8], at: usize) -> Option<(&[u8], Place)> {
-    let (&[a, b, c, d, e, f, g, h], rest) = log.get(at..)?.split_first_chunk::<SUMMED>()?;
+    let (&[a, b, c, d, e, f, g, h], rest) = log.get(at..)?.split_first_chunk::<UNSUMMED>()?;
     let length = u32::from_le_bytes([a, b, c, d]) as usize;
     let (&key, body) = rest.split_first_chunk()?;
     let key = usize::from(u16::from_le_bytes(key));
-    let summed = rest.get(..(FRAME - SUMMED + key).checked_add(length)?)?;
+    let summed = rest.get(..(FRAME - UNSUMMED + key).checked_add(length)?)?;
     let is_whole = crc32fast::hash(summed) == u32::from_le_bytes([e, f, g, h]);
     let name = body.get(..key).filter(|_| is_whole)?;
     Some((name, (at + FRAME + key, length)))

@@ -251,7 +251,7 @@ pub(crate) fn receive_into_inbox(
         return close_without_linger(|| receive_with(socket, buffer, room, 0));
     };
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-    let _impatience = carries_descriptors(socket)?.then(InterruptTimer::begin);
+    let _timer = carries_descriptors(socket)?.then(InterruptTimer::begin);
     // SAFETY: the header and all it points at lie in memory that stays mapped and is used only
     // here; the kernel also writes the length of the message there.
     unsafe {
@@ -347,7 +347,7 @@ const GET_OWNER_UID: libc::c_ulong = 0xb704;
 const GROUPS_MAX: usize = 65_536;
 
 /// The credentials of the peer at its connect.
-pub(crate) fn of(socket: impl AsFd) -> io::Result<Peer> {
+pub(crate) fn credentials_of_peer(socket: impl AsFd) -> io::Result<Peer> {
     let found = getsockopt(&socket, sockopt::PeerCredentials)?;
     Ok(Peer { pid: Pid::from_raw(found.pid()), uid: found.uid(), gid: found.gid() })
 }
@@ -355,7 +355,7 @@ pub(crate) fn of(socket: impl AsFd) -> io::Result<Peer> {
 /// A pidfd of the process that connected, even if its pid was reused (SO_PEERPIDFD). Returns `None`
 /// if the kernel cannot give one (before Linux 6.5) or init has no free descriptor. An error means
 /// that the process is gone.
-pub(crate) fn process(socket: impl AsFd) -> nix::Result<Option<OwnedFd>> {
+pub(crate) fn process_of_peer(socket: impl AsFd) -> nix::Result<Option<OwnedFd>> {
     match getsockopt(&socket, sockopt::PeerPidfd) {
         Ok(process) => Ok(Some(process)),
         Err(error @ (Errno::ESRCH | Errno::EINVAL)) => Err(error),
@@ -382,7 +382,7 @@ pub(crate) fn own_namespace_owner() -> io::Result<u32> {
 
 /// Supplementary groups of the peer at its connect (SO_PEERGROUPS, Linux 4.13). Empty if the kernel
 /// does not tell.
-pub(crate) fn groups(socket: impl AsFd) -> Vec<u32> {
+pub(crate) fn groups_of_peer(socket: impl AsFd) -> Vec<u32> {
     let mut groups = vec![0u32; GROUPS_MAX];
     let mut length = libc::socklen_t::try_from(size_of::<u32>() * groups.len()).unwrap_or(0);
     // SAFETY: the kernel writes at most `length` bytes to `groups`, and to `length` what it wrote
@@ -616,7 +616,7 @@ mod peer_tests {
         let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let own = nix::unistd::getgroups().unwrap();
         let mut own: Vec<u32> = own.iter().map(|group| group.as_raw()).collect();
-        let mut seen = groups(&ours);
+        let mut seen = groups_of_peer(&ours);
         own.sort_unstable();
         seen.sort_unstable();
         assert_eq!(own, seen);

@@ -100,7 +100,7 @@ fn enter_here() -> Result<(), String> {
 pub(crate) fn memory_of_old(new: BorrowedFd<'_>) -> Option<OwnedFd> {
     let table = mount_table::table().ok()?;
     let old = folder("/").ok().filter(|_| mount_table::is_initramfs(&table))?;
-    // A new root that is bound to itself is the same memory.
+    // A new root may be a directory of the initramfs itself (a bind mount).
     (fstat(&old).ok()?.st_dev != fstat(new).ok()?.st_dev).then_some(old)
 }
 
