@@ -457,7 +457,7 @@ fn whole_lines(lines: &[u8], most: usize) -> usize {
 /// Renames `NAME` to `NAME.1`, that to `NAME.2`, and so on; the one beyond `keep` is removed.
 fn rotate(dir: BorrowedFd<'_>, name: &str, keep: u32) -> Result<(), Errno> {
     if keep == 0 {
-        return present(unlinkat(dir, name, UnlinkatFlags::NoRemoveDir));
+        return ignore_missing(unlinkat(dir, name, UnlinkatFlags::NoRemoveDir));
     }
     // Only up to the first gap: files beyond it need not move.
     let numbered = |number: u32| format!("{name}.{number}");
@@ -465,9 +465,14 @@ fn rotate(dir: BorrowedFd<'_>, name: &str, keep: u32) -> Result<(), Errno> {
         |number: u32| fstatat(dir, numbered(number).as_str(), AtFlags::AT_SYMLINK_NOFOLLOW).is_ok();
     let free = (1..keep).find(|number| !taken(*number)).unwrap_or(keep);
     for number in (1..free).rev() {
-        present(renameat(dir, numbered(number).as_str(), dir, numbered(number + 1).as_str()))?;
+        ignore_missing(renameat(
+            dir,
+            numbered(number).as_str(),
+            dir,
+            numbered(number + 1).as_str(),
+        ))?;
     }
-    present(renameat(dir, name, dir, numbered(1).as_str()))?;
+    ignore_missing(renameat(dir, name, dir, numbered(1).as_str()))?;
     // `log-keep` may have been larger before.
     let beyond = (keep.saturating_add(1)..).take(limit::ROTATED_REMOVED);
     let remove = |number| unlinkat(dir, numbered(number).as_str(), UnlinkatFlags::NoRemoveDir);
@@ -476,7 +481,7 @@ fn rotate(dir: BorrowedFd<'_>, name: &str, keep: u32) -> Result<(), Errno> {
 }
 
 /// Treats a missing file as success.
-fn present(result: Result<(), Errno>) -> Result<(), Errno> {
+fn ignore_missing(result: Result<(), Errno>) -> Result<(), Errno> {
     match result {
         Err(Errno::ENOENT) => Ok(()),
         other => other,

@@ -135,12 +135,12 @@ fn choose(source: &Source, files: Vec<(File, u64)>) -> Option<Text> {
     let body = tail.strip_suffix(b"\n").unwrap_or(tail);
     let from = body.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let newest = tail.get(from..).unwrap_or_default();
-    let ends_so = files.last().is_some_and(|(file, size)| {
+    let has_newest_line = files.last().is_some_and(|(file, size)| {
         let mut end = vec![0; newest.len()];
         let at = size.checked_sub(newest.len() as u64);
         at.is_some_and(|at| file.read_exact_at(&mut end, at).is_ok()) && end == newest
     });
-    Some(if ends_so { Text::Files(files) } else { Text::Memory(tail.clone()) })
+    Some(if has_newest_line { Text::Files(files) } else { Text::Memory(tail.clone()) })
 }
 
 /// Opens `UNIT.log` and its predecessors up to the first gap, oldest first.

@@ -1,5 +1,5 @@
-//! Makes log files exact: a logger killed at any moment loses and duplicates no line. PID 1 keeps a
-//! pipe and a memfd for each successive logger.
+//! Makes log files exact: a logger killed at any moment loses and duplicates no line. PID 1 keeps
+//! one pipe and one memfd, and passes them to each successive logger.
 //!
 //! The logger copies the content of a run's pipe with tee(2), splits it into lines and writes them
 //! to the memfd. Then it moves the bytes from the run's pipe to the stage pipe with one splice(2).

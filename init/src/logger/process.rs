@@ -160,7 +160,7 @@ impl Logger {
                     LANES => self.clients.readers_are_due(),
                     LISTENER => self.clients.note_callers(),
                     token if token.0 < FIRST_PIPE => self.clients.note_due(token.0),
-                    token => self.may_read(token.0),
+                    token => self.queue_pipe(token.0),
                 }
             }
             self.clients.accept(self.poll.registry());
@@ -178,7 +178,7 @@ impl Logger {
         Ok(())
     }
 
-    fn may_read(&mut self, number: usize) {
+    fn queue_pipe(&mut self, number: usize) {
         if let Some(pipe) = self.pipes.get_mut(&number)
             && !pipe.queued
         {
@@ -248,7 +248,7 @@ impl Logger {
         self.pipes.insert(number, Pipe { run, unit, log, blocks, fd, stream, queued: false });
         if watched.is_err() {
             // Without a watch, the pipe is read as long as it has bytes.
-            self.may_read(number);
+            self.queue_pipe(number);
         }
     }
 
@@ -310,7 +310,7 @@ impl Logger {
     fn queue_unfinished(&mut self, now: Instant) {
         let due = self.unfinished.iter().filter(|(_, it)| it.due <= now);
         let due: Vec<usize> = due.map(|(number, _)| *number).collect();
-        due.into_iter().for_each(|number| self.may_read(number));
+        due.into_iter().for_each(|number| self.queue_pipe(number));
     }
 
     fn until_unfinished(&self, now: Instant) -> Option<Duration> {

@@ -27,7 +27,7 @@ use std::{io, thread};
 type Trouble = (Name, String);
 
 /// The reason reported for a disk that does not respond.
-const STANDS_STILL: &str = "the disk does not respond";
+const NOT_RESPONDING: &str = "the disk does not respond";
 
 /// All destinations.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub(crate) struct Out {
     /// Dropped lines not yet reported to PID 1, and the time of the last report.
     untold: (u64, Option<Instant>),
     /// True if the lane of files is stuck and that was reported.
-    files_stand_still: bool,
+    files_are_stuck: bool,
     /// Failures of the lane of files.
     told: (SyncSender<Trouble>, Receiver<Trouble>),
 }
@@ -59,7 +59,7 @@ impl Out {
             lanes: BTreeMap::new(),
             dropped: BTreeMap::new(),
             untold: (0, None),
-            files_stand_still: false,
+            files_are_stuck: false,
             told: mpsc::sync_channel(1),
         }
     }
@@ -125,17 +125,17 @@ impl Out {
         }
         self.start_files();
         let Some(lane) = &mut self.files else { return };
-        let stands_still = lane.room(now) == Room::Stuck;
-        if stands_still {
-            if !std::mem::replace(&mut self.files_stand_still, true) {
+        let is_stuck = lane.room(now) == Room::Stuck;
+        if is_stuck {
+            if !std::mem::replace(&mut self.files_are_stuck, true) {
                 // One pending report is enough.
-                let _ = self.told.0.try_send((lines.unit.clone(), STANDS_STILL.to_string()));
+                let _ = self.told.0.try_send((lines.unit.clone(), NOT_RESPONDING.to_string()));
             }
             *lost += lines.count();
             self.untold.0 += lines.count();
             return;
         }
-        self.files_stand_still = false;
+        self.files_are_stuck = false;
         if *lost > 0 {
             lane.push(Job::Lost(lines.unit.clone(), std::mem::take(lost)), 0);
         }
@@ -242,7 +242,7 @@ enum Destination {
 }
 
 impl Destination {
-    /// The destinations of a line with this policy, without files.
+    /// The destination of a line with this policy. Returns `None` for a file and for no log.
     fn of(log: Log) -> Option<Destination> {
         match log {
             Log::Console => Some(Destination::Console),
@@ -298,7 +298,7 @@ pub(crate) enum Room {
 #[derive(Debug)]
 pub(crate) struct Lane<J> {
     shared: Arc<Shared<J>>,
-    /// The time since it is full, and the number of finished jobs then.
+    /// The start of the time without progress while it is full, and the jobs finished until then.
     full: Option<(Instant, u64)>,
     stuck: bool,
 }

@@ -193,7 +193,7 @@ impl Handle {
     /// writer when full, as services expect, and is close-on-exec.
     ///
     /// # Errors
-    /// Those of pipe(2): EMFILE, ENFILE. EINVAL if the pattern is longer than the core allows.
+    /// Those of pipe(2): EMFILE, ENFILE. EINVAL if the pattern is longer than [`READY_GREP`].
     pub(crate) fn pipe_for(&mut self, mut log: RunLog) -> io::Result<OwnedFd> {
         if log.ready_grep.as_ref().is_some_and(|pattern| pattern.len() > READY_GREP) {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
@@ -476,14 +476,14 @@ fn size(log: &RunLog) -> usize {
 
 /// A bit of the log ids of helper pipes. It is clear for an output of a start, and set for that of
 /// a helper command.
-const OF_A_START: u64 = 1 << 62;
+const OF_A_HELPER_COMMAND: u64 = 1 << 62;
 
 /// The log id of a helper pipe, from a number that is counted down.
 pub(crate) fn helper_log_id(number: u64, of_a_start: bool) -> RunId {
-    RunId(if of_a_start { number & !OF_A_START } else { number })
+    RunId(if of_a_start { number & !OF_A_HELPER_COMMAND } else { number })
 }
 
-/// Counters for that limit.
+/// When that limit is checked next, and what the check has to report.
 #[derive(Debug, Default)]
 pub(super) struct Crowd {
     /// Pipes created.
@@ -533,7 +533,7 @@ impl Handle {
         // Ids of helper pipes are counted down, so the highest is the oldest. The outputs of starts
         // are counted apart from those of helper commands. Otherwise the output of a main process
         // that still runs would be the oldest, and be closed.
-        let kind = |run: RunId| (run.0 > u64::MAX / 2, run.0 & OF_A_START);
+        let kind = |run: RunId| (run.0 > u64::MAX / 2, run.0 & OF_A_HELPER_COMMAND);
         let mut of_unit: BTreeMap<(&Name, (bool, u64)), Vec<RunId>> = BTreeMap::new();
         for log in self.runs.values() {
             of_unit.entry((&log.unit, kind(log.run))).or_default().push(log.run);

@@ -142,8 +142,8 @@ impl Notify {
         fd::close_left();
     }
 
-    /// Reads datagrams until this number waits. Unusable ones count too, because their number is
-    /// unbounded.
+    /// Reads datagrams until `most` wait. A call reads at most one turn's share, including
+    /// unusable datagrams, whose number is unbounded.
     fn read_ahead(&mut self, most: usize) {
         for _ in 0..limit::NOTIFICATIONS_A_TURN {
             // The socket is read again once a commit has made room in the inbox.
@@ -228,8 +228,8 @@ impl Notify {
             Some(Err(_)) | None => receive(&self.socket)?,
         };
         let Received { length, truncated, fds, peer } = received;
-        // Children cloned before the sender is known would inherit copies of the descriptors kept
-        // here.
+        // A descriptor whose close may block is dropped: a child that is cloned before the sender
+        // is known would close its copy.
         let passed = Foreign::keepable(fds);
         let Some(peer) = peer.filter(|_| !truncated) else {
             fd::dropped(passed.len());

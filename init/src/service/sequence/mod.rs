@@ -9,8 +9,10 @@
 //! | background-scripted | condition…, pre…, start, post… | none | the end of the last command (by the machine) |
 //! | oneshot | condition…, pre…, start… in order, post… | none | the end of the last command (by the machine) |
 //!
-//! `Gone` is reported once, after the exit and when no process is left. `Ended` is both in one. The
-//! final commands of the unit run before either.
+//! `Exited` reports the exit, `Gone` that no process is left, and `Ended` both in one. The final
+//! commands of the unit run before `Gone` or `Ended`. The exception is a successful script: it
+//! reports at once that no process is left. A oneshot then stays up and reports `Gone` again after
+//! its stop.
 
 mod ending;
 mod start;

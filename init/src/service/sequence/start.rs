@@ -181,7 +181,7 @@ impl CommandSequence {
                 self.step = Step::Up;
                 vec![Effect::Look]
             }
-            // The status lists are about the main process, and this command is not.
+            // The status lists apply to the main process only.
             _ if self.is_listed(exit) => {
                 self.protocol(format!("{} exited with {exit:?}", part.key()))
             }

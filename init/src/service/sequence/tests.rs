@@ -28,7 +28,7 @@ fn live(kind: Kind) -> Arc<Live> {
     Arc::new(Live::standard(kind, &Settings::default()))
 }
 
-fn course(kind: Kind, lines: [usize; 4]) -> CommandSequence {
+fn sequence(kind: Kind, lines: [usize; 4]) -> CommandSequence {
     CommandSequence::new(RUN, &unit(kind, lines), &live(kind))
 }
 
@@ -46,7 +46,7 @@ fn with_post(kind: Kind) -> CommandSequence {
 
 /// A run whose only command is running and counts as ready.
 fn running(kind: Kind, lines: [usize; 4]) -> CommandSequence {
-    let mut run = course(kind, lines);
+    let mut run = sequence(kind, lines);
     assert_eq!(run.begin(), [Effect::Spawn(CommandKind::Start(0))]);
     assert_eq!(run.executed(CommandKind::Start(0)), [Effect::Tell(Event::Executed(RUN))]);
     run.counts_as_ready();
@@ -63,7 +63,7 @@ fn exec_failure() -> ExecFailure {
 
 #[test]
 fn pre_commands_run_in_order_until_one_fails() {
-    let mut run = course(Kind::ForegroundSupervised, [2, 1, 0, 0]);
+    let mut run = sequence(Kind::ForegroundSupervised, [2, 1, 0, 0]);
     assert_eq!(run.begin(), [Effect::Spawn(CommandKind::Pre(0))]);
     assert_eq!(run.executed(CommandKind::Pre(0)), []);
     assert_eq!(run.exited(CommandKind::Pre(0), WELL), [Effect::Spawn(CommandKind::Pre(1))]);
@@ -73,7 +73,7 @@ fn pre_commands_run_in_order_until_one_fails() {
 
 #[test]
 fn oneshot_runs_all_its_commands_and_reports_the_last_exit() {
-    let mut run = course(Kind::Oneshot, [0, 2, 0, 0]);
+    let mut run = sequence(Kind::Oneshot, [0, 2, 0, 0]);
     assert_eq!(run.begin(), [Effect::Spawn(CommandKind::Start(0))]);
     assert_eq!(run.executed(CommandKind::Start(0)), [Effect::Tell(Event::Executed(RUN))]);
     assert_eq!(run.exited(CommandKind::Start(0), WELL), [Effect::Spawn(CommandKind::Start(1))]);
@@ -136,7 +136,7 @@ fn exec_stop_replaces_the_stop_signal_unless_it_fails() {
 
 #[test]
 fn run_that_was_never_ready_is_stopped_without_exec_stop() {
-    let mut run = course(Kind::ForegroundNotified, [0, 1, 1, 0]);
+    let mut run = sequence(Kind::ForegroundNotified, [0, 1, 1, 0]);
     run.begin();
     run.executed(CommandKind::Start(0));
     let told = run.stop(&StopReason::StartTimeout, false);
@@ -189,7 +189,7 @@ fn stop_commands_of_a_oneshot_without_remain_run_once() {
 
 #[test]
 fn failed_exec_is_reported_when_no_process_is_left() {
-    let mut run = course(Kind::ForegroundSupervised, [1, 1, 0, 0]);
+    let mut run = sequence(Kind::ForegroundSupervised, [1, 1, 0, 0]);
     run.begin();
     run.exited(CommandKind::Pre(0), WELL);
     let failed = run.not_executed(CommandKind::Start(0), exec_failure());
@@ -219,7 +219,7 @@ fn last_lines_are_read_before_the_exit_of_a_run_with_ready_grep() {
 
 #[test]
 fn successful_exit_of_a_launcher_starts_the_search_for_its_pid_file() {
-    let mut run = course(Kind::BackgroundPidfile, [0, 1, 0, 0]);
+    let mut run = sequence(Kind::BackgroundPidfile, [0, 1, 0, 0]);
     assert_eq!(run.begin(), [Effect::RemovePidFile]);
     assert_eq!(
         run.exited(CommandKind::Unlink, Exit::Code(30)),
@@ -254,7 +254,7 @@ fn exit_status_lists_do_not_apply_to_commands_before_the_main_process() {
 
 #[test]
 fn launcher_that_leaves_neither_file_nor_process_fails_the_start() {
-    let mut run = course(Kind::BackgroundPidfile, [0, 1, 0, 0]);
+    let mut run = sequence(Kind::BackgroundPidfile, [0, 1, 0, 0]);
     run.begin();
     run.exited(CommandKind::Unlink, WELL);
     run.exited(CommandKind::Start(0), WELL);
@@ -311,7 +311,7 @@ fn announced_daemon_becomes_the_main_process_after_the_exit_of_its_launcher() {
 
 #[test]
 fn exit_of_a_process_announced_by_a_script_does_not_end_the_script() {
-    let mut run = course(Kind::Oneshot, [0, 2, 0, 0]);
+    let mut run = sequence(Kind::Oneshot, [0, 2, 0, 0]);
     run.begin();
     run.executed(CommandKind::Start(0));
     assert_eq!(run.main_changed(), []);
