@@ -1,8 +1,8 @@
 //! A shell on the console of a machine, if its goal and emergency target both fail or init cannot
 //! restore its state ([`crate::crash`]).
 //!
-//! sulogin(8) asks for root's password. Without sulogin there is no shell, unless the kernel
-//! command line has `groundstate.shell=open`: a user at the console is not root.
+//! sulogin(8) asks for root's password, because a user at the console need not be root. Without
+//! sulogin there is a shell only if the kernel command line has `groundstate.shell=open`.
 
 use crate::base::kernel_cmdline::KernelLine;
 use crate::base::limit;
@@ -60,8 +60,8 @@ fn console(path: &str) -> io::Result<OwnedFd> {
 pub(crate) struct EmergencyShell {
     #[serde(with = "carried::maybe_pid")]
     pid: Option<Pid>,
-    /// The time of the restart; [`Time::NEVER`] means as soon as it has exited. `None` if it is not
-    /// restarted.
+    /// The time of the restart. While the shell runs it is [`Time::NEVER`]; its exit sets the
+    /// time. `None` if the shell is not restarted.
     again: Option<Time>,
 }
 

@@ -65,13 +65,13 @@ fn end_word(end: &End, crashes: u32, watchdog: Option<Passed>) -> String {
     format!("--end={}", serde_json::to_string(&rest).unwrap_or_default())
 }
 
-/// Parses that argument; an invalid one gets the mildest meaning.
+/// Parses that argument; an invalid one means power off.
 fn end_of(mode: Mode, word: &str) -> End {
-    let mildest = Rest { how: Shutdown::Poweroff, haste: None, crashes: 0, watchdog: None };
-    let Rest { how, haste, crashes, watchdog } = serde_json::from_str(word).unwrap_or(mildest);
+    let fallback = Rest { how: Shutdown::Poweroff, haste: None, crashes: 0, watchdog: None };
+    let Rest { how, haste, crashes, watchdog } = serde_json::from_str(word).unwrap_or(fallback);
     // After repeated crashes, init skips these steps and goes straight to the kernel.
     let haste = if crashes > limit::CRASHES_IN_A_ROW { Some(Haste::AtOnce) } else { haste };
-    let watchdog = watchdog.and_then(|passed| Watchdog::again(passed, clock::now()));
+    let watchdog = watchdog.and_then(|passed| Watchdog::inherited(passed, clock::now()));
     let outer = Outer::at(std::env::var("NOTIFY_SOCKET").ok().as_deref());
     End { how, mode, outer, haste, watchdog, crashes }
 }

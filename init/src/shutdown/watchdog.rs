@@ -69,7 +69,7 @@ impl Watchdog {
     }
 
     /// The device that the previous image passed on.
-    pub(crate) fn again((number, seconds): Passed, now: Time) -> Option<Watchdog> {
+    pub(crate) fn inherited((number, seconds): Passed, now: Time) -> Option<Watchdog> {
         let patience = Duration::from_secs(seconds.max(1));
         let device = File::from(inherit::take(number).ok()?);
         let mut watchdog = Watchdog { device, asked: patience, patience, fed: now };
@@ -119,7 +119,7 @@ impl Watch {
                 Some(Ok(seconds))
             }
             Err(error) => {
-                self.again = again(&error, asked, now);
+                self.again = next_attempt(&error, asked, now);
                 Some(Err(error))
             }
         }
@@ -138,7 +138,7 @@ impl Watch {
 
 /// The time of the next attempt. Returns `None` if the device does not exist; its kernel module may
 /// be loaded during the boot.
-fn again(error: &io::Error, asked: Duration, now: Time) -> Option<Time> {
+fn next_attempt(error: &io::Error, asked: Duration, now: Time) -> Option<Time> {
     let is_missing =
         matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::ENXIO));
     (!is_missing).then(|| now.after((asked / 4).max(limit::WATCHDOG_AGAIN)))
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn busy_watchdog_is_retried_in_time_and_missing_one_is_not() {
         let (now, asked) = (Time::ZERO, Duration::from_secs(8));
-        let after = |errno, asked| again(&io::Error::from_raw_os_error(errno), asked, now);
+        let after = |errno, asked| next_attempt(&io::Error::from_raw_os_error(errno), asked, now);
         for errno in [libc::EBUSY, libc::EMFILE, libc::ENOMEM] {
             assert_eq!(after(errno, asked), Some(now.after(asked / 4)));
             assert!(after(errno, Duration::ZERO) > Some(now), "it does not spin");
@@ -169,7 +169,7 @@ mod tests {
         let word = watchdog.hand_on().unwrap();
         // As an exec does.
         std::mem::forget(watchdog);
-        let mut again = Watchdog::again(word, now).unwrap();
+        let mut again = Watchdog::inherited(word, now).unwrap();
         assert_eq!(seen.metadata().unwrap().len(), 1);
         again.feed(now.after(patience / 8));
         assert_eq!(
@@ -178,6 +178,6 @@ mod tests {
         );
         again.feed(now.after(patience / 4));
         assert_eq!(seen.metadata().unwrap().len(), 2);
-        assert!(Watchdog::again((9999, 8), now).is_none());
+        assert!(Watchdog::inherited((9999, 8), now).is_none());
     }
 }

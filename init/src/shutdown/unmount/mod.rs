@@ -84,7 +84,7 @@ fn reading() -> Reading {
 /// that unresponsive remote ones do not affect them.
 fn all() -> u8 {
     let rounds = &mut Rounds::begin(Patience::USUAL, reading);
-    rounds.go_on(sync, |rounds| rounds.moves() && rounds.age() < limit::FINAL_SYNC_LONGEST);
+    rounds.run_while(sync, |rounds| rounds.moves() && rounds.age() < limit::FINAL_SYNC_LONGEST);
     if rounds.is_under_way(SYNC) {
         console("not all file systems could be synced in time");
     }
@@ -101,7 +101,7 @@ fn all() -> u8 {
     report_survivors(rounds);
     read_only_by_force(rounds);
     let writes = |rounds: &Rounds| rounds.is_under_way(SYNC);
-    rounds.go_on(sync, |rounds| writes(rounds) && (rounds.has_young() || rounds.moves()));
+    rounds.run_while(sync, |rounds| writes(rounds) && (rounds.has_young() || rounds.moves()));
     let is_done = rounds.left().next().is_none();
     rounds.give_up(|_| true);
     u8::from(!is_done)
@@ -118,9 +118,9 @@ fn sync() -> Vec<Task> {
 }
 
 /// Releases as much as possible and remounts the rest read-only.
-fn release_all(rounds: &mut Rounds, of_others: bool, waits: impl Fn(&Rounds) -> bool) {
-    rounds.go_on(|| possible_tasks(of_others), waits);
-    let is_meant = |mount: &Mount<'_>| of_others || mount.is_local();
+fn release_all(rounds: &mut Rounds, with_remote: bool, waits: impl Fn(&Rounds) -> bool) {
+    rounds.run_while(|| possible_tasks(with_remote), waits);
+    let is_meant = |mount: &Mount<'_>| with_remote || mount.is_local();
     let left = || points(is_meant).into_iter().filter(|point| !point.is_read_only);
     let made = |point: Point| {
         let at = point.at.clone();
@@ -131,7 +131,7 @@ fn release_all(rounds: &mut Rounds, of_others: bool, waits: impl Fn(&Rounds) -> 
         };
         point.task(work)
     };
-    rounds.go_on(|| left().map(made).collect(), Rounds::has_young);
+    rounds.run_while(|| left().map(made).collect(), Rounds::has_young);
 }
 
 /// Writable disks of this machine, as far as they respond.
@@ -166,7 +166,7 @@ fn abort_unresponsive_mounts(rounds: &mut Rounds) -> bool {
         };
         Task { id: asking(&point.id), ..point.clone().task(work) }
     };
-    rounds.go_on(|| far.iter().map(asked).collect(), Rounds::has_young);
+    rounds.run_while(|| far.iter().map(asked).collect(), Rounds::has_young);
     far.retain(|point| rounds.is_under_way(&asking(&point.id)));
     rounds.give_up(|id| far.iter().any(|point| id == asking(&point.id)));
     for point in &far {
@@ -174,7 +174,7 @@ fn abort_unresponsive_mounts(rounds: &mut Rounds) -> bool {
     }
     let forced = |point: &Point| {
         let at = point.at.clone();
-        // A process that fails with one request sends the next before it exits.
+        // A process whose request fails may send another one before it exits.
         let work = move || loop {
             match umount2(at.as_os_str(), MntFlags::MNT_FORCE | MntFlags::UMOUNT_NOFOLLOW) {
                 Err(Errno::EBUSY) => pause(),
@@ -183,7 +183,7 @@ fn abort_unresponsive_mounts(rounds: &mut Rounds) -> bool {
         };
         point.clone().task(work)
     };
-    rounds.go_on(|| far.iter().map(forced).collect(), Rounds::has_young);
+    rounds.run_while(|| far.iter().map(forced).collect(), Rounds::has_young);
     rounds.give_up(|id| far.iter().any(|point| id == point.id));
     !far.is_empty()
 }
@@ -195,7 +195,7 @@ fn read_only_by_force(rounds: &mut Rounds) {
         return;
     }
     let until = clock::now().after(limit::UNMOUNT_ONE);
-    rounds.go_on(Vec::new, |rounds| clock::now() < until && !busy_disks(rounds).is_empty());
+    rounds.run_while(Vec::new, |rounds| clock::now() < until && !busy_disks(rounds).is_empty());
     if busy_disks(rounds).is_empty() {
         console("busy file systems were remounted read-only");
     }
@@ -207,9 +207,9 @@ fn read_only(point: &OsStr) -> bool {
     mount(none, point, none, flags, none).is_ok()
 }
 
-/// The work that is possible now: mounts without mounts on them, and devices. A busy one is refused
-/// until something else is released.
-fn possible_tasks(of_others: bool) -> Vec<Task> {
+/// The tasks that are possible now: to release each mount without mounts on it, and each device.
+/// The task of a busy one fails until something else is released.
+fn possible_tasks(with_remote: bool) -> Vec<Task> {
     let table = mount_table::table().unwrap_or_default();
     let has_overlay = mount_table::has_overlay(&table);
     let away = |point: Point| {
@@ -221,7 +221,7 @@ fn possible_tasks(of_others: bool) -> Vec<Task> {
             is_fit && umount2(at.as_os_str(), MntFlags::UMOUNT_NOFOLLOW).is_ok()
         })
     };
-    let points = points_of(&table, |mount| of_others || mount.is_local()).into_iter();
+    let points = points_of(&table, |mount| with_remote || mount.is_local()).into_iter();
     let mut tasks: Vec<Task> =
         points.filter(|point| point.is_bare && point.at != "/").map(away).collect();
     tasks.extend(swaps().into_iter().map(|path| {
@@ -233,9 +233,9 @@ fn possible_tasks(of_others: bool) -> Vec<Task> {
         let path = format!("/dev/{name}");
         let work = Box::new(move || {
             let device = open(path.as_str(), OFlag::O_CLOEXEC, Mode::empty());
-            let is_let_go = device.is_ok_and(|device| device::loop_clear(device).is_ok());
+            let is_released = device.is_ok_and(|device| device::loop_clear(device).is_ok());
             // A device in use is released by its last user, so there is no progress yet.
-            is_let_go && !mark.exists()
+            is_released && !mark.exists()
         });
         Task { id: name.clone(), of: name, work }
     }));
@@ -373,7 +373,7 @@ impl Patience {
     };
 }
 
-/// The whole work.
+/// The running tasks, and the progress of the whole unmount.
 pub(super) struct Rounds {
     patience: Patience,
     start: Time,
@@ -402,7 +402,11 @@ impl Rounds {
 
     /// Starts all tasks that are not running and reaps finished ones. Asks for tasks again whenever
     /// one has released something, as long as `waits` returns true.
-    pub(super) fn go_on(&mut self, tasks: impl Fn() -> Vec<Task>, waits: impl Fn(&Rounds) -> bool) {
+    pub(super) fn run_while(
+        &mut self,
+        tasks: impl Fn() -> Vec<Task>,
+        waits: impl Fn(&Rounds) -> bool,
+    ) {
         self.tried.clear();
         let mut is_due = true;
         loop {
@@ -583,7 +587,7 @@ mod rounds_tests {
         let is_last = last.clone();
         let read = move || {
             looks.set(looks.get() + 1);
-            // By then, the last `go_on` below waits for the child of `slow`.
+            // By then, the last `run_while` below waits for the child of `slow`.
             if last.get().is_some_and(|start: Instant| start.elapsed() > SHORT * 2) {
                 last.take();
                 // Both ends, so that no open blocks.
@@ -593,12 +597,12 @@ mod rounds_tests {
         };
         let mut rounds = Rounds::begin(USUAL, read);
         let tasks = || place.tasks(&names, work);
-        rounds.go_on(tasks, Rounds::has_young);
+        rounds.run_while(tasks, Rounds::has_young);
         assert!(rounds.is_under_way("slow") && place.holds("upon") && !place.holds("quick"));
-        rounds.go_on(tasks, Rounds::has_young);
+        rounds.run_while(tasks, Rounds::has_young);
         assert!(rounds.is_under_way("slow"), "the work continues without it at once");
         is_last.set(Some(Instant::now()));
-        rounds.go_on(tasks, Rounds::moves);
+        rounds.run_while(tasks, Rounds::moves);
         assert_eq!(rounds.left().next(), None);
         assert!(!place.holds("slow") && !place.holds("upon"), "`upon` is unmounted after `slow`");
         assert_eq!(fs::read(place.0.join("runs")).unwrap(), b"x");
@@ -623,7 +627,7 @@ mod rounds_tests {
                 true
             };
             let start = Instant::now();
-            rounds.go_on(|| place.tasks(&names, hangs), Rounds::moves);
+            rounds.run_while(|| place.tasks(&names, hangs), Rounds::moves);
             assert!(start.elapsed() >= SHORT && start.elapsed() < LONG);
             assert!(rounds.left().eq(["hung"]));
             rounds.give_up(|_| true);
@@ -643,7 +647,7 @@ mod rounds_tests {
             true
         };
         let start = Instant::now();
-        rounds.go_on(|| place.tasks(&names, hangs), Rounds::has_young);
+        rounds.run_while(|| place.tasks(&names, hangs), Rounds::has_young);
         assert!(start.elapsed() >= SHORT && start.elapsed() < own, "{:?}", start.elapsed());
         assert!(rounds.left().eq(["late"]));
         rounds.give_up(|_| true);
@@ -667,7 +671,7 @@ mod rounds_tests {
         };
         let start = Instant::now();
         let mut rounds = Rounds::begin(USUAL, || Reading { unwritten: 0, done: 0 });
-        rounds.go_on(|| place.tasks(&names, work), Rounds::has_young);
+        rounds.run_while(|| place.tasks(&names, work), Rounds::has_young);
         assert_eq!(rounds.left().count(), 300);
         assert!(names.iter().all(|name| place.holds(name) == is_even(name)));
         assert!(start.elapsed() >= SHORT * 2, "each had its minimum time: {:?}", start.elapsed());

@@ -224,8 +224,8 @@ fn disk_below_run_is_unmounted_and_kernel_mounts_there_are_kept() {
         29 22 0:40 / /srv rw - tmpfs tmpfs rw\n\
         30 23 0:41 / /run/far rw - nfs4 server:/x rw\n\
         32 22 8:18 / /srv/\xff rw - ext4 /dev/sdb2 rw\n";
-    let points = |of_others| -> Vec<String> {
-        let all = points_of(table, |mount| of_others || mount.is_local()).into_iter();
+    let points = |with_remote| -> Vec<String> {
+        let all = points_of(table, |mount| with_remote || mount.is_local()).into_iter();
         all.map(|point| point.at.to_string_lossy().into_owned()).collect()
     };
     assert_eq!(points(false), ["/srv/\u{fffd}", "/srv", "/run/media/ann/stick", "/"]);
