@@ -5,9 +5,9 @@
 //! nothing and cannot panic. PID 1 prepares its data in [`Orders`] and does not touch it while the
 //! child may read it.
 //!
-//! The order of the steps is that of [`Step`]: groups before the user, limits before both (raising
-//! one needs the privilege), and the directory last, entered as the user. On the first error the
-//! child writes step and errno to its slot and exits.
+//! The order of the steps is that of [`Step`], except that the OOM score is set first. Groups come
+//! before the user, limits before both (raising one needs the privilege), and the directory last,
+//! entered as the user. On the first error the child writes step and errno to its slot and exits.
 
 #[cfg(test)]
 pub(super) mod tests;
@@ -76,7 +76,7 @@ pub(super) fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect()
 }
 
-/// Runs a child whose words are known.
+/// Runs a child whose [`Orders`] are complete.
 ///
 /// # Safety
 /// It is called once, in a fresh child. `plan` and everything it points at is valid, and no other
@@ -84,16 +84,21 @@ pub(super) fn pointers(strings: &[CString]) -> Vec<*const c_char> {
 pub(super) unsafe extern "C" fn run(plan: *mut Plan) -> ! {
     // SAFETY: by the contract of this function.
     unsafe {
-        settle((*plan).slot, (*plan).frame, (*plan).reset, (*plan).in_cgroup);
+        apply_frame((*plan).slot, (*plan).frame, (*plan).reset, (*plan).in_cgroup);
         become_program(plan);
     }
 }
 
-/// Runs the steps that do not need the words.
+/// Runs the steps that need only the [`Frame`].
 ///
 /// # Safety
 /// As [`run`], for `slot` and `frame`.
-pub(super) unsafe fn settle(slot: *const Slot, frame: *const Frame, reset: u64, in_cgroup: bool) {
+pub(super) unsafe fn apply_frame(
+    slot: *const Slot,
+    frame: *const Frame,
+    reset: u64,
+    in_cgroup: bool,
+) {
     // SAFETY: by the contract of this function; every call below passes numbers, or pointers
     // into `frame`, which is valid.
     unsafe {

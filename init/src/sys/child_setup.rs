@@ -99,13 +99,13 @@ pub(crate) enum Step {
     Session,
     /// Descriptors 0–2 and the passed ones.
     Stdio,
-    /// A condition. Steps up to the words run only in a forked child.
+    /// A condition. The steps up to `ExecLine` run only in a forked child, except the OOM score.
     Condition,
     /// An assertion.
     Assert,
     /// Creating a directory.
     Directory,
-    /// Scheduling.
+    /// The OOM score and the scheduling.
     Schedule,
     /// Reading env-files.
     EnvFile,

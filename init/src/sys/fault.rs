@@ -98,13 +98,13 @@ extern "C" fn at_fault(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_
         signal::record_arrived(signal::bit(signal));
         return;
     }
-    again(next, u32::try_from(signal).unwrap_or(0));
+    execute_next(next, u32::try_from(signal).unwrap_or(0));
 }
 
 /// Executes the binary; `signal` is written as described at [`arm`]. A failed exec is retried,
 /// because memory may become available. Exited children stay unreaped for the next image during the
 /// first attempts.
-fn again(next: &Next, signal: u32) {
+fn execute_next(next: &Next, signal: u32) {
     // Signals from here on are for the next image; earlier ones are recorded.
     block_all();
     let noted = [u64::from(signal), signal::unhandled()];
@@ -144,7 +144,7 @@ fn again(next: &Next, signal: u32) {
 /// inherited descriptors are open. It returns if the handler is not armed, and in a child.
 pub(crate) fn by_panic() {
     if let Some(next) = own_next() {
-        again(next, 0);
+        execute_next(next, 0);
     }
 }
 

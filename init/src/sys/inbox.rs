@@ -22,7 +22,7 @@ static COMMITTED: AtomicU64 = AtomicU64::new(0);
 
 /// Maps an empty inbox in this memfd. ENOMEM, ENOSPC.
 pub(crate) fn begin(file: BorrowedFd<'_>) -> io::Result<()> {
-    map(file).map(|base| stand_at(base, 0, 0))
+    map(file).map(|base| use_memory(base, 0, 0))
 }
 
 /// Maps the inbox of a crashed image. Its inputs stay until the next commit.
@@ -31,7 +31,7 @@ pub(crate) fn resume(file: BorrowedFd<'_>, found: &Inbox, committed: u64) -> io:
 }
 
 fn resume_at(base: *mut u8, found: &Inbox, committed: u64) {
-    stand_at(base, found.last, committed);
+    use_memory(base, found.last, committed);
     for input in &found.in_hand {
         match input {
             Input::Message { pid, bytes } => received(*pid, bytes),
@@ -66,7 +66,7 @@ fn map(file: BorrowedFd<'_>) -> io::Result<*mut u8> {
 }
 
 /// Uses the [`BYTES`] bytes from `base` on as the inbox.
-fn stand_at(base: *mut u8, last: u64, committed: u64) {
+fn use_memory(base: *mut u8, last: u64, committed: u64) {
     // SAFETY: within the mapping, aligned.
     unsafe { prepare(base) };
     LAST.store(last, Ordering::SeqCst);
@@ -317,7 +317,7 @@ pub(crate) struct Inbox {
     pub(crate) signal: u64,
     /// Signals that were not handled: bit n-1 for signal n.
     pub(crate) arrived: u64,
-    /// Inputs that the kernel wrote and init had not turned into entries; they end `inputs`.
+    /// Inputs that the kernel wrote and init had not turned into entries: the last of `inputs`.
     pub(crate) in_hand: Vec<Input>,
 }
 
@@ -442,7 +442,7 @@ mod tests {
         static ONE: Mutex<()> = Mutex::new(());
         let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let mut memory = Box::new(Memory([0; super::BYTES]));
-        stand_at(memory.0.as_mut_ptr(), 0, 0);
+        use_memory(memory.0.as_mut_ptr(), 0, 0);
         work();
         forget();
         memory

@@ -279,7 +279,7 @@ pub(crate) fn thinking(
     }
     inbox::forget();
     // SAFETY: this is the fresh child, `slot` is in shared memory, `frame` in its own copy.
-    unsafe { child::settle(slot, frame, u64::MAX, false) };
+    unsafe { child::apply_frame(slot, frame, u64::MAX, false) };
     slot.step.store(Step::EnvFile as u32, Ordering::SeqCst);
     let thought = catch_unwind(AssertUnwindSafe(think));
     match thought.unwrap_or(Err((Step::ExecLine, libc::ENOTRECOVERABLE, 0))) {

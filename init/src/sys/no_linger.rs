@@ -20,7 +20,7 @@ pub(crate) struct InterruptTimer(Option<i32>);
 /// Runs `work` with a timer that interrupts blocking calls (EINTR). Do not use it around a clone:
 /// the frequent signals would keep the kernel from completing it.
 pub(crate) fn close_without_linger<T>(work: impl FnOnce() -> T) -> T {
-    let _impatience = InterruptTimer::begin();
+    let _timer = InterruptTimer::begin();
     work()
 }
 
@@ -58,13 +58,13 @@ fn begin() -> io::Result<i32> {
     check(unsafe {
         libc::syscall(libc::SYS_timer_create, clock, &raw const event, &raw mut timer)
     })?;
-    let impatience = InterruptTimer(Some(timer));
+    let timer_to_keep = InterruptTimer(Some(timer));
     let every = libc::timespec { tv_sec: 0, tv_nsec: i64::from(LONGEST.subsec_nanos()) };
     let when = libc::itimerspec { it_interval: every, it_value: every };
     let none = ptr::null_mut::<libc::itimerspec>();
     // SAFETY: the kernel reads the times and returns none.
     check(unsafe { libc::syscall(libc::SYS_timer_settime, timer, 0, &raw const when, none) })?;
-    std::mem::forget(impatience);
+    std::mem::forget(timer_to_keep);
     Ok(timer)
 }
 

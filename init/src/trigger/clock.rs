@@ -26,7 +26,8 @@ const ZONE_AGE: Duration = Duration::from_secs(60);
 /// The longest sleep without a due timer, in seconds: a month.
 const FAR: i64 = 30 * 86_400;
 
-/// Without a timerfd, the smallest offset that counts as a jump of the wall clock, in microseconds.
+/// Without a timerfd, a larger change of the clocks' offset counts as a jump of the wall clock, in
+/// microseconds.
 const JUMP: u64 = 500_000;
 
 /// The offset of the wall clock from the monotonic clock, in microseconds.
@@ -172,7 +173,7 @@ impl<'o> Clock<'o> {
         let mono = all().filter_map(|(due, most)| Some(due.mono?.after(most))).min();
         let far = micros(clocks::wall()).saturating_add(FAR * 1_000_000);
         let at = wall.unwrap_or(far).clamp(1, far);
-        self.wind(at);
+        self.set_timerfd(at);
         let now = clocks::now();
         let mut most = mono.map(|at| at.since(now));
         if self.wall.is_none() {
@@ -201,7 +202,7 @@ impl<'o> Clock<'o> {
     }
 
     /// Sets the timerfd to that time of the wall clock, if the kernel has timerfds.
-    fn wind(&mut self, at: i64) {
+    fn set_timerfd(&mut self, at: i64) {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         let fresh = || TimerFd::new(ClockId::CLOCK_REALTIME, flags).ok();
         let Some(wall) = self.wall.take().or_else(fresh) else { return };
@@ -209,8 +210,8 @@ impl<'o> Clock<'o> {
         let flags = TimerSetTimeFlags::TFD_TIMER_ABSTIME;
         let told = flags | TimerSetTimeFlags::TFD_TIMER_CANCEL_ON_SET;
         // If the kernel cannot report jumps, they are noticed when a timer is due.
-        let is_wound = wall.set(at(), told).or_else(|_| wall.set(at(), flags)).is_ok();
-        self.wall = Some(wall).filter(|_| is_wound);
+        let is_set = wall.set(at(), told).or_else(|_| wall.set(at(), flags)).is_ok();
+        self.wall = Some(wall).filter(|_| is_set);
     }
 
     /// Returns true if the wall clock was set since the last call.

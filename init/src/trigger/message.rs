@@ -39,7 +39,7 @@ pub(crate) struct Alarm {
 pub(crate) enum Order {
     /// Keep this timer.
     Keep(RunId, Box<Alarm>),
-    /// Its unit was started or has ended.
+    /// The timer's history after a change: its unit was started or has ended.
     Past(RunId, History),
     /// Watch these paths, and report nothing before [`Order::Look`].
     Watch(RunId, Watch),

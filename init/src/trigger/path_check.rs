@@ -43,26 +43,26 @@ pub(super) struct Aimed {
     look: Look,
     path: PathBuf,
     /// Its last seen state; `None` if it did not exist.
-    print: Option<Print>,
+    state: Option<FileState>,
     /// The time just before that state was read.
-    printed: Time,
+    state_read_at: Time,
     /// Its state from before the order to look, until it is compared with the present one.
-    older: Option<Option<Print>>,
+    older: Option<Option<FileState>>,
     /// True if it last fired although the time of the change was uncertain.
     in_doubt: bool,
     /// The latest change that events reported: between these two times.
     changed: Option<(Time, Time)>,
-    /// True if the state must be compared, because there was no event.
+    /// True if the state must be compared: events do not show whether this path has changed.
     compare: bool,
 }
 
 impl Aimed {
     pub(super) fn new(look: Look, path: String) -> Aimed {
         let path = PathBuf::from(path);
-        let printed = clock::now();
-        let print = Print::of(&path);
+        let state_read_at = clock::now();
+        let state = FileState::of(&path);
         let (older, in_doubt, changed, compare) = (None, false, None, false);
-        Aimed { look, path, print, printed, older, in_doubt, changed, compare }
+        Aimed { look, path, state, state_read_at, older, in_doubt, changed, compare }
     }
 
     /// The paths to watch now, with the inotify events for each.
@@ -152,7 +152,7 @@ impl Aimed {
                 let changed = self.changed.take().filter(|(_, by)| *by >= since);
                 let is_late = changed.is_some_and(|(after, _)| after < since);
                 // An event in a directory need not change the directory itself.
-                if is_late && !self.path.is_dir() && self.is_not_as_it_was() {
+                if is_late && !self.path.is_dir() && self.has_changed_state() {
                     self.compare = true;
                     return self.differs(since);
                 }
@@ -166,17 +166,17 @@ impl Aimed {
     }
 
     /// Returns true if the state differs, so that its own time stamps tell when it was changed.
-    fn is_not_as_it_was(&self) -> bool {
-        self.older.unwrap_or(self.print) != Print::of(&self.path)
+    fn has_changed_state(&self) -> bool {
+        self.older.unwrap_or(self.state) != FileState::of(&self.path)
     }
 
     /// Returns true if the state differs and the change came after `since`.
     fn differs(&mut self, since: Time) -> bool {
         let at = clock::now();
-        let now = Print::of(&self.path);
-        let before = std::mem::replace(&mut self.print, now);
+        let now = FileState::of(&self.path);
+        let before = std::mem::replace(&mut self.state, now);
         // If the last look was before `since`, the change may have come before `since` too.
-        let is_first = std::mem::replace(&mut self.printed, at) < since;
+        let is_first = std::mem::replace(&mut self.state_read_at, at) < since;
         if is_first {
             self.older.get_or_insert(before);
         }
@@ -251,7 +251,7 @@ impl Aimed {
 
 /// The state of a file.
 #[derive(Clone, Copy, Debug, Eq)]
-pub(super) struct Print {
+pub(super) struct FileState {
     device: u64,
     inode: u64,
     size: u64,
@@ -261,9 +261,9 @@ pub(super) struct Print {
     dir: Option<(u64, u64)>,
 }
 
-impl PartialEq for Print {
-    fn eq(&self, other: &Print) -> bool {
-        let of = |it: &Print| (it.device, it.inode, it.size, it.modified, it.changed);
+impl PartialEq for FileState {
+    fn eq(&self, other: &FileState) -> bool {
+        let of = |it: &FileState| (it.device, it.inode, it.size, it.modified, it.changed);
         of(self) == of(other)
     }
 }
@@ -277,11 +277,11 @@ pub(super) enum When {
     After,
 }
 
-impl Print {
+impl FileState {
     /// Returns `None` if the path does not exist.
-    pub(super) fn of(path: &Path) -> Option<Print> {
+    pub(super) fn of(path: &Path) -> Option<FileState> {
         let found = fs::metadata(path).ok()?;
-        Some(Print {
+        Some(FileState {
             device: found.dev(),
             inode: found.ino(),
             size: found.size(),
@@ -303,7 +303,12 @@ fn changed(found: &Metadata) -> (i64, i64) {
 }
 
 /// When a path changed from one state to the other, relative to the time `since` of the wall clock.
-pub(super) fn when(path: &Path, from: Option<Print>, to: Option<Print>, since: Duration) -> When {
+pub(super) fn when(
+    path: &Path,
+    from: Option<FileState>,
+    to: Option<FileState>,
+    since: Duration,
+) -> When {
     let is_same =
         from.zip(to).is_some_and(|(from, to)| (from.device, from.inode) == (to.device, to.inode));
     let own = to.map(|to| to.changed);
@@ -396,7 +401,7 @@ mod tests {
                 let since = clock::now().after(LONG);
                 let (mut late, mut later) = (since, since.after(LONG));
                 if is_after {
-                    aimed.printed = Time::ZERO;
+                    aimed.state_read_at = Time::ZERO;
                     (late, later) = (Time::from_nanos(1), Time::from_nanos(1));
                 }
                 if is_looked_at {
@@ -455,10 +460,10 @@ mod tests {
         fs::create_dir_all(&dir).unwrap();
         let path = dir.join("x");
         fs::write(&path, "").unwrap();
-        let before = Print::of(&path);
+        let before = FileState::of(&path);
         fs::write(dir.join("new"), "").unwrap();
         fs::rename(dir.join("new"), &path).unwrap();
-        let now = Print::of(&path);
+        let now = FileState::of(&path);
         let time = |(seconds, nanos): (i64, i64)| {
             Duration::new(seconds.unsigned_abs(), u32::try_from(nanos).unwrap())
         };
@@ -472,24 +477,24 @@ mod tests {
         // Only the directory's time stamps show changes of links in it.
         std::os::unix::fs::symlink("x", dir.join("link")).unwrap();
         let link = dir.join("link");
-        assert_eq!(when(&link, before, Print::of(&link), since), When::After);
+        assert_eq!(when(&link, before, FileState::of(&link), since), When::After);
         fs::remove_dir_all(dir).unwrap();
     }
 
     #[test]
     fn replaced_or_removed_file_is_dated_by_the_links_and_directory_on_its_path() {
-        let dir = std::env::temp_dir().join(format!("gs-print-{}", std::process::id()));
+        let dir = std::env::temp_dir().join(format!("gs-state-{}", std::process::id()));
         for place in ["old", "new"] {
             fs::create_dir_all(dir.join(place)).unwrap();
             fs::write(dir.join(place).join("x"), place).unwrap();
         }
         std::os::unix::fs::symlink("old", dir.join("now")).unwrap();
         let path = dir.join("now/x");
-        let before = Print::of(&path);
+        let before = FileState::of(&path);
         let of = |place: &str| changed(&fs::symlink_metadata(dir.join(place)).unwrap());
         fs::remove_file(dir.join("now")).unwrap();
         std::os::unix::fs::symlink("new", dir.join("now")).unwrap();
-        assert_ne!(Print::of(&path), before);
+        assert_ne!(FileState::of(&path), before);
         assert_eq!(way_changed(&path), Some(of("now").max(of("new"))));
         fs::remove_dir_all(dir.join("new")).unwrap();
         assert_eq!(way_changed(&path), Some(of("now").max(of(""))));

@@ -111,7 +111,7 @@ pub(in crate::sys) unsafe fn pretended(plan: *mut Plan) -> Vec<raw::pretended::C
     let all = || {
         // SAFETY: by the contract of this function.
         unsafe {
-            settle((*plan).slot, (*plan).frame, u64::MAX, false);
+            apply_frame((*plan).slot, (*plan).frame, u64::MAX, false);
             become_program(plan)
         }
     };
