@@ -1,7 +1,7 @@
 //! The event loop: one thread that waits in one place. Only this folder names every component.
 //!
-//! A turn handles the events of the poll in a fixed order (notify, logger, exits, control, time),
-//! so that the same inputs give the same decisions. Each event goes through the state machine,
+//! A turn handles its sources in a fixed order (notify, logger, exits, signals, control, time), so
+//! that the same inputs give the same decisions. Each event goes through the state machine,
 //! which returns actions to carry out. Every source has a budget for one turn; the loop handles the
 //! rest in the next turn without waiting.
 
@@ -239,7 +239,7 @@ impl Init {
         all.into_iter().flatten().min()
     }
 
-    /// Marks the sources that are ready. Nothing is read yet.
+    /// Marks the sources that are ready. Reads the descriptors of runs and of triggers.
     fn sort(&mut self, events: &Events) {
         for event in events {
             match event.token() {

@@ -45,7 +45,7 @@ fn execute_fallback(mode: Mode, error: impl Into<Box<dyn Error + Send + Sync>>) 
     error
 }
 
-/// Reads the inbox file. The result is shorter than the inbox if the inbox was never filled.
+/// Reads the inbox file. It is shorter than an inbox if its memory could not be allocated.
 fn bytes_of(inbox: &File) -> Vec<u8> {
     let mut bytes = vec![0; inbox::BYTES];
     let length = inbox.read_at(&mut bytes, 0).unwrap_or(0);
@@ -199,8 +199,8 @@ impl Init {
         end_helpers(helpers, &starting);
         self.logger.reconcile();
         if let Some(control) = &mut self.control {
-            // Their requests may be half done. Closing the connection keeps the clients from
-            // waiting in vain.
+            // The requests of all other clients may be half done. Their connections are closed, so
+            // that they do not wait in vain.
             let waits = |client: &Client| client.follows.is_some() || !client.waits.is_empty();
             close_without_linger(|| control.clients.retain(|_, client| waits(client)));
         }

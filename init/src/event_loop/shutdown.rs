@@ -43,8 +43,9 @@ impl Init {
     }
 
     /// Passes a signal on to the command of `init -- CMD`, or to its remaining processes if it has
-    /// ended. Before it is executed, the signals that request a shutdown end init as they would
-    /// have ended the command. In a shutdown, they also hasten it.
+    /// ended. A signal that requests a shutdown ends init if the command is not executed yet: init
+    /// exits with the status of a command that this signal has ended. During a shutdown, such a
+    /// signal hastens the shutdown.
     pub(crate) fn forward(&mut self, number: i32) {
         let run = self.options.target.as_ref().and_then(|name| self.runs.latest(name));
         let run = run.filter(|run| self.are_reported(*run));

@@ -76,7 +76,7 @@ pub(super) fn available(base: BorrowedFd<'_>) -> BTreeSet<String> {
     text.split_whitespace().map(str::to_string).collect()
 }
 
-/// Enables a controller for the cgroups below each directory of `path`, from `base` down.
+/// Enables a controller for the children of `base`, of `own` and of each cgroup of `slice`.
 pub(super) fn enable(
     base: BorrowedFd<'_>,
     own: &str,
@@ -107,8 +107,8 @@ pub(super) fn enable(
     Ok(())
 }
 
-/// Moves init and its helpers out of the cgroup that contains the others. PID 1 moves all processes
-/// in it, because all are its own.
+/// Moves init and its helpers out of `base`, so that its child cgroups may have controllers. PID 1
+/// moves all processes in it, because all are its own.
 fn step_aside(base: BorrowedFd<'_>, own: &str) -> io::Result<()> {
     let name = format!("{own}/{OWN}");
     if let Err(error) = group::make(base, &name)

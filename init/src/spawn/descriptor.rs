@@ -236,7 +236,7 @@ fn reset(line: BorrowedFd<'_>) -> io::Result<()> {
 // Stand-ins for input and output: /dev/null, opened once. Without /dev/null (no /dev yet, a bare
 // container) they are a closed pipe and a sealed memfd that refuses writes.
 
-/// The two ends.
+/// The stand-ins for input and for output.
 #[derive(Clone, Debug)]
 pub(crate) struct Null {
     /// A file without bytes.

@@ -251,7 +251,7 @@ impl Init {
         // The other processes of the run are not signalled.
         if let Some((unit, error)) = refused {
             let text = format!("{unit}: cannot signal the main process: {error}");
-            let hint = "`kill --all` signals all processes of the unit";
+            let hint = "`initctl kill --all` signals all processes of the unit";
             return Err(Failure::new("not-running", text, hint));
         }
         now(Told { schema: 1, units, ..Told::default() })

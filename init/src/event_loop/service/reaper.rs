@@ -1,5 +1,5 @@
 //! Reaps children that have exited. A reaped pid may be reused, so init removes it from all tables
-//! at once and clones no process in between. Init also reaps orphans, which belong to no run.
+//! at once and clones no process in between. Init also reaps orphans, which no table of runs names.
 
 use crate::base::limit;
 use crate::event_loop::Init;

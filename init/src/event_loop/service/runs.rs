@@ -208,7 +208,7 @@ impl Init {
         self.advance(run, CommandSequence::drained);
     }
 
-    /// The earliest deadline of a run that the machine does not know.
+    /// The earliest of the runs' own deadlines. The machine has others, which are not included.
     pub(crate) fn runs_deadline(&self) -> Option<Time> {
         let idle = (!self.idle_due().is_empty()).then_some(self.now);
         idle.or_else(|| self.runs.next_due())
