@@ -92,7 +92,7 @@ impl Death {
 }
 
 impl LeftOut {
-    /// Learns from the death of a loader. Returns false if the next load would not differ.
+    /// Changes the next load after the death of a loader. Returns false if it would not differ.
     pub(crate) fn learn(&mut self, death: &Death, files: Vec<String>) -> bool {
         if files.is_empty() || self.rounds >= limit::LOADER_ROUNDS {
             return false;

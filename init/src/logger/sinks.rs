@@ -80,8 +80,8 @@ impl Out {
         Some(std::mem::take(lost))
     }
 
-    /// Returns whether lines with this policy may be read now. With `blocks`, a run waits for its
-    /// own destination, but never for a copy.
+    /// Returns whether lines with this policy may be read now. With `blocks`, a run waits while its
+    /// own destination is stuck, but never while the echo is.
     pub(crate) fn room(&mut self, log: Log, blocks: bool, now: Instant) -> Room {
         let own = if log == Log::File {
             self.files.as_mut().map(|lane| lane.room(now))

@@ -197,7 +197,7 @@ impl Notify {
         self.waiting.pop_front()
     }
 
-    /// The parts of the record that the receiving calls change.
+    /// The recorded values that a receiving call may change.
     pub(crate) fn taken(&self) -> (u64, usize) {
         (self.dropped, self.waiting.len())
     }

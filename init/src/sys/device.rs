@@ -1,5 +1,5 @@
-//! The ioctls of devices that are released at the end and of the watchdog: swapoff(2), loop(4),
-//! device mapper, watchdog; and FIONREAD of a pipe. Used by [`crate::shutdown::unmount`],
+//! The system calls that release devices in the final unmount (swapoff(2), loop(4), device mapper),
+//! the ioctl of the watchdog, and FIONREAD of a pipe. Used by [`crate::shutdown::unmount`],
 //! [`crate::shutdown::watchdog`] and `logger/pending_buffer.rs`.
 
 use crate::sys::check;

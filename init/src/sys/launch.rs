@@ -54,7 +54,7 @@ pub(crate) fn died_at_birth() {
     NO_JOINING.store(true, Ordering::Relaxed);
 }
 
-/// The recorded fact, for the next image.
+/// Returns true if [`died_at_birth`] was called, for the next image.
 pub(crate) fn die_at_birth() -> bool {
     NO_JOINING.load(Ordering::Relaxed)
 }

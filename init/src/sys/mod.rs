@@ -23,7 +23,7 @@
 //! | [`inbox`] | fallocate mmap madvise | the kernel writes inputs into memory that survives a crash |
 //! | [`shared_memory`] | mmap madvise munmap | a mapping that survives an exec, as safe bytes; malloc_trim(3) |
 //! | [`process`] | fork clone close setpriority ioprio_set sched_setscheduler sched_setaffinity | a fork that continues in Rust code (the loader); `nix` lacks them or wraps them differently |
-//! | [`device`] | swapoff ioctl pututxline | devices released at the end, and the watchdog; TIOCSCTTY, TIOCVHANGUP, KDSIGACCEPT, SIOCSIFFLAGS; utmp(5) is the C library's own format |
+//! | [`device`] | swapoff ioctl pututxline | devices that the final unmount releases, and the watchdog; TIOCSCTTY, TIOCVHANGUP, KDSIGACCEPT, SIOCSIFFLAGS; utmp(5) is the C library's own format |
 //!
 //! Code that only works on memory is tested on plain memory, which Miri runs too (`tests/soak miri`).
 //! A test with a system call that Miri does not know names it: `cfg_attr(miri, ignore = "fork")`.

@@ -136,7 +136,7 @@ impl Opener<'_> {
     fn port(&self, sort: Sort, port: u16) -> io::Result<OwnedFd> {
         let everywhere = |ip: IpAddr| self.inet(sort, SocketAddr::new(ip, port));
         match everywhere(Ipv6Addr::UNSPECIFIED.into()) {
-            // A kernel or a sandbox without IPv6.
+            // The kernel or a sandbox provides no IPv6.
             Err(error)
                 if matches!(
                     error.raw_os_error(),

@@ -76,7 +76,7 @@ impl CommandSequence {
         Some(Effect::Tell(Event::WatchdogEvery(self.run, every)))
     }
 
-    /// Starts the readiness check of a unit without READY=1 whose readiness init itself determines.
+    /// Starts the readiness check of a foreground-supervised unit, which sends no READY=1.
     fn await_readiness(&mut self) -> Effects {
         let particular = self.particular();
         if let Some(span) = particular.and_then(|p| p.ready_wait) {
