@@ -1,5 +1,5 @@
-//! The command line as clap parses it. `argv_aliases.rs` first rewrites other forms: `+x`, `-y`,
-//! verbs of other systems, other program names.
+//! The command line as clap parses it. `argv_aliases.rs` first rewrites other forms: `+x`, `-y` and
+//! other program names.
 
 mod goal;
 mod help;
@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
 
 /// Returns the command line with grouped help.
 pub(crate) fn command() -> clap::Command {
-    help::dressed(Arguments::command())
+    help::with_groups(Arguments::command())
 }
 
 /// Flags of every verb.
@@ -79,7 +79,7 @@ pub(crate) enum Command {
     #[command(override_usage = "initctl plan [TARGET…] [+WANT…] [-DROP…] | --reload [OPTIONS]")]
     Plan(Plan),
     /// Explain the state of a target
-    Why(One),
+    Why(OneTarget),
     /// Add a target to the goal until the next boot
     Want(Want),
     /// Remove a wanted target from the goal
@@ -119,11 +119,11 @@ pub(crate) enum Command {
     /// Show how long each start took
     Blame,
     /// Show the chain of starts that the goal waited for
-    CriticalChain(Few),
+    CriticalChain(TargetsOrGoal),
     /// Draw the starts as an SVG picture
     Plot,
     /// Print the file of a unit
-    Cat(One),
+    Cat(OneTarget),
     /// Show which unit a process belongs to
     Whose(Whose),
     /// Show what this machine or an image lacks for a boot
@@ -153,7 +153,7 @@ pub(crate) enum Command {
     /// connection. Callers cut off: they did not read an answer, or did not end a line. Messages
     /// refused: the sender may not speak for a unit. Messages unusable: they were too long or had
     /// no sender. Descriptors closed: they were passed to a socket of init. Lines not said: log
-    /// lines of init. Lines not shown: lines of units that a console or log did not take. Events
+    /// lines of init that were lost. Lines not shown: lines of units that a console or log did not take. Events
     /// too late: reports about finished runs
     Stats,
     /// Power off
@@ -184,7 +184,7 @@ pub(crate) struct Status {
     /// Also show healthy and idle units
     #[arg(short, long)]
     pub(crate) all: bool,
-    /// Print little; exit 1 if a requested unit is not running
+    /// Print states only; exit 1 if the system or a requested unit is not running
     #[arg(long)]
     pub(crate) check: bool,
     /// Omit the summary above the table
@@ -203,16 +203,16 @@ pub(crate) struct Plan {
     pub(crate) reload: bool,
 }
 
-/// One target.
+/// The target of `why` and `cat`.
 #[derive(Debug, Args)]
-pub(crate) struct One {
+pub(crate) struct OneTarget {
     /// A target, or a unit
     pub(crate) target: Name,
 }
 
-/// Targets, or none.
+/// The targets of `critical-chain`.
 #[derive(Debug, Args)]
-pub(crate) struct Few {
+pub(crate) struct TargetsOrGoal {
     /// Targets or units [default: the goal]
     pub(crate) targets: Vec<Name>,
 }
@@ -308,9 +308,9 @@ pub(crate) struct Events {
 /// `tree`.
 #[derive(Debug, Args)]
 pub(crate) struct Tree {
-    /// Start from these [default: the goal]
+    /// Targets or units at the top of the tree [default: the goal]
     pub(crate) targets: Vec<Name>,
-    /// Show what needs them, instead of what they need
+    /// Show dependents instead of dependencies
     #[arg(long)]
     pub(crate) reverse: bool,
 }
@@ -332,7 +332,7 @@ pub(crate) struct Graph {
 /// `whose`.
 #[derive(Debug, Args)]
 pub(crate) struct Whose {
-    /// The process, in init's pid namespace
+    /// The pid of the process in init's pid namespace
     #[arg(value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) pid: i32,
 }
@@ -354,7 +354,7 @@ pub(crate) struct Doctor {
 /// `check`.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// A directory is a whole set; files are checked alone [default: the configured directories]
+    /// A directory with a complete set, or single files [default: the configured directories]
     #[arg(value_name = "DIR|FILE", value_hint = clap::ValueHint::AnyPath)]
     pub(crate) paths: Vec<PathBuf>,
     /// Check the configured directories of the system in this directory
@@ -406,7 +406,7 @@ pub(crate) enum Source {
         /// A target that should run
         #[arg(long = "root", value_name = "TARGET", num_args = 1..)]
         roots: Vec<Name>,
-        /// Fail if the source is at another revision
+        /// Fail unless the source has this revision
         #[arg(long, value_name = "REVISION", alias = "expected")]
         expect: Option<u64>,
     },

@@ -18,7 +18,7 @@ const FOREIGN: &[(&str, &str)] = &[
     ),
     (
         "stop",
-        "state follows from the goal: `initctl unwant NAME` takes back a want, `initctl set-target GOAL -NAME` leaves it out, `initctl mask NAME` keeps it down",
+        "state follows from the goal: `initctl unwant NAME` ends a want, `initctl set-target GOAL -NAME` drops the unit from the goal, `initctl mask NAME` prevents its start",
     ),
     ("try-restart", "`initctl restart NAME`"),
     ("condrestart", "`initctl restart NAME`"),
@@ -74,7 +74,7 @@ pub(crate) fn words(typed: Vec<String>, verbs: &[String]) -> Result<Vec<String>,
     let rest: Vec<String> = typed.collect();
     let called = program.rsplit('/').next().unwrap_or_default();
     let rest = match called {
-        "poweroff" | "reboot" | "halt" => named(called, rest)?,
+        "poweroff" | "reboot" | "halt" => power_alias(called, rest)?,
         "shutdown" => shutdown(rest)?,
         "telinit" | "init" => telinit(rest)?,
         _ => rest,
@@ -105,7 +105,7 @@ pub(crate) fn words(typed: Vec<String>, verbs: &[String]) -> Result<Vec<String>,
             let (flags, names) =
                 after.split_at(after.iter().take_while(|word| *word != "--").count());
             let names = names.iter().skip(1);
-            words.extend(flags.iter().chain(names).map(|word| signed(word)));
+            words.extend(flags.iter().chain(names).map(|word| overlay_flag(word)));
         }
         _ => words.extend(after.iter().cloned()),
     }
@@ -128,7 +128,7 @@ fn verb_at(rest: &[String]) -> Option<usize> {
 }
 
 /// Rewrites `+x` and `-y`; `-h` keeps its usual meaning.
-fn signed(word: &str) -> String {
+fn overlay_flag(word: &str) -> String {
     if let Some(name) = word.strip_prefix('+') {
         return format!("--want={name}");
     }
@@ -159,7 +159,7 @@ fn unknown(verb: &str, after: &[String], verbs: &[String]) -> Error {
 
 /// Handles calls as `poweroff`, `reboot` or `halt`, which ask for no confirmation. `-p`,
 /// `--poweroff`, `--reboot` and `--halt` select the verb. Flags about wtmp and speed are ignored.
-fn named(called: &str, rest: Vec<String>) -> Result<Vec<String>, Error> {
+fn power_alias(called: &str, rest: Vec<String>) -> Result<Vec<String>, Error> {
     let mut verb = called.to_string();
     let mut kept = Vec::new();
     for word in rest {
@@ -194,7 +194,7 @@ const TELINIT_LEVELS: &str = "0 poweroff, 6 reboot, 1 or S rescue, 2-4 multi-use
 /// Prints the help of an alias.
 fn help(usage: &str, text: &str) -> Error {
     match session::print(&format!("Usage: {usage}\n\n{text}\n")) {
-        Ok(()) => Error::Said(Exit::Done),
+        Ok(()) => Error::Printed(Exit::Done),
         Err(error) => error,
     }
 }
@@ -271,7 +271,7 @@ fn telinit(rest: Vec<String>) -> Result<Vec<String>, Error> {
 mod tests {
     use super::*;
 
-    fn made(line: &str) -> String {
+    fn rewritten(line: &str) -> String {
         let verbs =
             ["status", "set-target", "plan", "poweroff", "reboot", "halt", "logs", "reload"];
         let verbs: Vec<String> = verbs.iter().map(|verb| (*verb).to_string()).collect();
@@ -292,7 +292,7 @@ mod tests {
             ("initctl logs -f web", "initctl logs -f web"),
             ("initctl plan --json -- -web +x y", "initctl plan --json --drop=web --want=x y"),
         ] {
-            assert_eq!(made(typed), want);
+            assert_eq!(rewritten(typed), want);
         }
     }
 
@@ -306,7 +306,7 @@ mod tests {
             ("initctl --version", "initctl --version"),
             ("initctl help logs", "initctl logs --help"),
         ] {
-            assert_eq!(made(typed), want);
+            assert_eq!(rewritten(typed), want);
         }
     }
 
@@ -343,7 +343,7 @@ mod tests {
             ("telinit q", "initctl reload"),
             ("telinit 3", "initctl set-target multi-user"),
         ] {
-            assert_eq!(made(typed), want);
+            assert_eq!(rewritten(typed), want);
         }
     }
 
@@ -356,8 +356,8 @@ mod tests {
             ("initctl web status", "! the verb comes first: `initctl status web`"),
             ("initctl xyzzy", "! `initctl --help` lists the verbs"),
         ] {
-            assert_eq!(made(typed), want);
+            assert_eq!(rewritten(typed), want);
         }
-        assert!(made("initctl start web").contains("`initctl want web`"));
+        assert!(rewritten("initctl start web").contains("`initctl want web`"));
     }
 }

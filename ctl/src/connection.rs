@@ -1,5 +1,5 @@
 //! A connection to the control socket or the log socket: one JSON object per line.
-//! Calls block, but only for [`SOON`] if the server does not respond: before each request that may
+//! A call fails after [`PING_TIMEOUT`] if the server does not respond: before each request that may
 //! take long, the client pings the server.
 
 use crate::exit::{Error, Exit};
@@ -22,12 +22,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The hint if there is no init at the socket.
-const NO_INIT: &str = "choose another init with --socket PATH or GROUNDSTATE_SOCKET; \
-    a signal USR1 to init creates a deleted socket again";
+const NO_INIT: &str = "--socket PATH or GROUNDSTATE_SOCKET selects another init; \
+    if the socket was deleted, send USR1 to init, which then creates the socket again";
 /// Timeout for the answer to a ping.
-const SOON: Duration = Duration::from_secs(5);
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout for answers that need no waiting; loading all unit files is the longest.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// A connection that is lost before its answer may mean that init crashed and resumed without it,
 /// so the request is sent again. It is not sent again if two connections in a row are lost within
 /// this time. The request itself may crash init, and init gives up after three crashes in a row.
@@ -55,7 +55,7 @@ impl Connection {
     /// [`Exit::NoInit`] if no process listens; [`Exit::Denied`] if the caller has no access, or the
     /// socket belongs to another user than root and the caller.
     pub(crate) fn open(path: &str) -> Result<Connection, Error> {
-        let stream = connected(path).map_err(|error| absent(path, &error))?;
+        let stream = connect_to(path).map_err(|error| connect_error(path, &error))?;
         check_owners(path, &stream)?;
         let reader = BufReader::new(stream);
         let path = path.to_string();
@@ -65,7 +65,7 @@ impl Connection {
 
     /// Sends a request and returns the answer. Retries after a lost connection if that is harmless.
     pub(crate) fn ask(&mut self, verb: &Verb) -> Result<Box<RawValue>, Error> {
-        self.ask_within(verb, Some(PATIENCE))
+        self.ask_within(verb, Some(ANSWER_TIMEOUT))
     }
 
     /// Like [`Self::ask`], with a timeout; `None` for no timeout.
@@ -78,7 +78,7 @@ impl Connection {
             connection.begin(verb.clone(), limit)?;
             connection.answer()
         };
-        if may_be_asked_twice(verb) { self.again(ask) } else { ask(self) }
+        if may_be_asked_twice(verb) { self.with_retries(ask) } else { ask(self) }
     }
 
     /// Reconnects to the same socket. Returns false if the connection was not lost or the request
@@ -99,7 +99,10 @@ impl Connection {
     }
 
     /// Retries on new connections until there is an answer.
-    fn again<T>(&mut self, ask: impl Fn(&mut Connection) -> Result<T, Error>) -> Result<T, Error> {
+    fn with_retries<T>(
+        &mut self,
+        ask: impl Fn(&mut Connection) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         loop {
             let asked = ask(self);
             if asked.is_ok() || !self.reconnect()? {
@@ -111,12 +114,12 @@ impl Connection {
     /// Returns init's answer to a ping.
     pub(crate) fn ping(&mut self) -> Result<Box<RawValue>, Error> {
         let line = self.line(Verb::Ping {})?;
-        self.greet(&line)
+        self.ping_with(&line)
     }
 
     /// Like [`Self::ping`], with retries.
-    fn ping_again(&mut self) -> Result<Box<RawValue>, Error> {
-        self.again(Connection::ping)
+    fn ping_with_retries(&mut self) -> Result<Box<RawValue>, Error> {
+        self.with_retries(Connection::ping)
     }
 
     /// Sends a request whose answers [`Connection::next`] returns, each within `limit`. The server
@@ -132,16 +135,16 @@ impl Connection {
         limit: Option<Duration>,
         verb: impl FnOnce(&RawValue) -> Result<Verb, Error>,
     ) -> Result<(), Error> {
-        let pong = self.ping_again()?;
-        self.patience(limit);
+        let pong = self.ping_with_retries()?;
+        self.set_timeout(limit);
         let line = self.line(verb(&pong)?)?;
         self.send(&line)
     }
 
-    /// Sends a line that the server answers at once, such as a ping, and returns the answer. The
-    /// timeout of an earlier request does not apply.
-    pub(crate) fn greet<T: DeserializeOwned>(&mut self, line: &[u8]) -> Result<T, Error> {
-        self.patience(Some(SOON));
+    /// Sends a ping, which is this line, and returns the answer. The timeout of an earlier request
+    /// does not apply.
+    pub(crate) fn ping_with<T: DeserializeOwned>(&mut self, line: &[u8]) -> Result<T, Error> {
+        self.set_timeout(Some(PING_TIMEOUT));
         self.send(line)?;
         self.answer()
     }
@@ -163,8 +166,8 @@ impl Connection {
         verb: Verb,
         passed: BorrowedFd<'_>,
     ) -> Result<Box<RawValue>, Error> {
-        self.ping_again()?;
-        self.patience(Some(PATIENCE));
+        self.ping_with_retries()?;
+        self.set_timeout(Some(ANSWER_TIMEOUT));
         let line = self.line(verb)?;
         let fds = [passed.as_raw_fd()];
         let rights = [ControlMessage::ScmRights(&fds)];
@@ -175,7 +178,7 @@ impl Connection {
         match sent.map_err(std::io::Error::from) {
             Ok(sent) if sent < line.len() => self.send(line.get(sent..).unwrap_or_default())?,
             // As in `send`.
-            Err(error) if !is_loss(&error) => return Err(self.failed(&error)),
+            Err(error) if !is_loss(&error) => return Err(self.io_error(&error)),
             Ok(_) | Err(_) => {}
         }
         self.answer()
@@ -194,13 +197,13 @@ impl Connection {
         self.asked = Some(Instant::now());
         // A server that refuses the client has closed its side, but its reason can still be read.
         match self.reader.get_mut().write_all(line) {
-            Err(error) if !is_loss(&error) => Err(self.failed(&error)),
+            Err(error) if !is_loss(&error) => Err(self.io_error(&error)),
             _ => Ok(()),
         }
     }
 
     /// Sets the timeout; `None` for none.
-    pub(crate) fn patience(&mut self, limit: Option<Duration>) {
+    pub(crate) fn set_timeout(&mut self, limit: Option<Duration>) {
         self.limit = limit;
         // Only a zero duration is refused, and no caller passes one.
         let _ = self.reader.get_ref().set_read_timeout(limit);
@@ -210,7 +213,7 @@ impl Connection {
     pub(crate) fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, Error> {
         let mut line = Vec::new();
         match self.reader.read_until(b'\n', &mut line) {
-            Err(error) if !is_loss(&error) => return Err(self.failed(&error)),
+            Err(error) if !is_loss(&error) => return Err(self.io_error(&error)),
             Ok(_) if line.ends_with(b"\n") => {}
             // The connection may end within a line.
             Ok(_) | Err(_) => {
@@ -220,28 +223,28 @@ impl Connection {
         }
         self.asked = None;
         let line: Line<T> = serde_json::from_slice(&line)
-            .map_err(|error| self.broken(&format!("sent an invalid answer ({error})")))?;
+            .map_err(|error| self.protocol_error(&format!("sent an invalid answer ({error})")))?;
         match line {
             Line { error: Some(failure), .. } => Err(Error::answered(failure)),
             Line { ok: Some(answer), .. } => Ok(Some(answer)),
-            Line { .. } => Err(self.broken("sent an empty answer")),
+            Line { .. } => Err(self.protocol_error("sent an empty answer")),
         }
     }
 
     /// The error for a connection that ended within an answer.
     pub(crate) fn cut_off(&self) -> Error {
-        self.broken("closed the connection within an answer")
+        self.protocol_error("closed the connection within an answer")
     }
 
-    fn broken(&self, what: &str) -> Error {
+    fn protocol_error(&self, what: &str) -> Error {
         let message = format!("{} {what}", self.path);
         let hint = "initctl and init may be of different versions";
         Error::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, hint))
     }
 
-    fn failed(&self, error: &std::io::Error) -> Error {
+    fn io_error(&self, error: &std::io::Error) -> Error {
         if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
-            return silent(&self.path, self.limit);
+            return no_answer(&self.path, self.limit);
         }
         let message = format!("{}: {error}", self.path);
         Error::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, ""))
@@ -268,10 +271,10 @@ fn may_be_asked_twice(verb: &Verb) -> bool {
 }
 
 /// Connects with a timeout, even if the server's backlog is full.
-fn connected(path: &str) -> std::io::Result<UnixStream> {
+fn connect_to(path: &str) -> std::io::Result<UnixStream> {
     let (family, kind) = (AddressFamily::Unix, SockType::Stream);
     let stream = socket(family, kind, SockFlag::SOCK_CLOEXEC, None)?;
-    let limit = TimeVal::seconds(i64::try_from(SOON.as_secs()).unwrap_or(i64::MAX));
+    let limit = TimeVal::seconds(i64::try_from(PING_TIMEOUT.as_secs()).unwrap_or(i64::MAX));
     setsockopt(&stream, SendTimeout, &limit)?;
     connect(stream.as_raw_fd(), &UnixAddr::new(path)?)?;
     Ok(stream.into())
@@ -302,18 +305,17 @@ fn check_owners(path: &str, stream: &UnixStream) -> Result<(), Error> {
 }
 
 /// The error for a missing answer.
-fn silent(path: &str, limit: Option<Duration>) -> Error {
+fn no_answer(path: &str, limit: Option<Duration>) -> Error {
     let within = limit.map(|limit| format!(" within {limit:?}")).unwrap_or_default();
     let message = format!("no answer from {path}{within}");
-    let hint =
-        "the process that listens there is stopped, stuck or very busy: `ps -o pid,stat,comm`";
+    let hint = "the process that listens there is stopped, stuck or very busy; `ps -eo pid,stat,comm` shows its state";
     Error::Failed(Exit::TimedOut, Failure::new(Failure::TIMEOUT, message, hint))
 }
 
 /// The error for a socket that cannot be used.
-pub(crate) fn absent(path: &str, error: &std::io::Error) -> Error {
+pub(crate) fn connect_error(path: &str, error: &std::io::Error) -> Error {
     if error.kind() == ErrorKind::WouldBlock {
-        return silent(path, Some(SOON));
+        return no_answer(path, Some(PING_TIMEOUT));
     }
     if error.kind() == ErrorKind::PermissionDenied {
         let failure = Failure::new(Failure::DENIED, format!("{path}: {error}"), "");

@@ -28,9 +28,9 @@ pub(crate) enum Error {
     /// A failure that is still to be printed.
     Failed(Exit, Failure),
     /// The error was already printed.
-    Said(Exit),
+    Printed(Exit),
     /// stdout is closed: exit silently.
-    Unread,
+    OutputClosed,
 }
 
 impl Error {
@@ -62,14 +62,14 @@ impl From<io::Error> for Error {
     /// Converts an error of stdout or stderr; for files use [`Error::file`].
     fn from(error: io::Error) -> Error {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Error::Unread;
+            return Error::OutputClosed;
         }
         Error::local(format!("cannot write: {error}"), "")
     }
 }
 
-/// Returns the exit code of an error kind. Other kinds are requests that the machine refused
-/// (`unknown-target`, `masked`, `conflict` …).
+/// Returns the exit code of an error kind. All kinds that are not named here (`unknown-target`,
+/// `masked`, `conflict` …) are requests that init refused.
 fn code_of(kind: &str) -> Exit {
     match kind {
         Failure::USAGE | "protocol" | "version" | "unknown-verb" | "invalid" | "unknown-source" => {

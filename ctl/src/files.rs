@@ -1,5 +1,5 @@
 //! Implements [`Files`] with std::fs for `check`, `graph --units` and `doctor`. Only regular files are
-//! read, and files are opened with O_NONBLOCK. [`Local`] also waits for no dead server.
+//! read, and files are opened with O_NONBLOCK. [`Local`] never waits for a server.
 
 use groundstate_units::load::files::{FileKind, Files, Problem, Stat};
 use groundstate_units::unit::generation::Stamp;
@@ -16,17 +16,18 @@ const SERVED: [&str; 11] =
 /// The file system of this process.
 pub(crate) struct Disk;
 
-/// Mount points without which neither init nor this program exists, so that their server answers.
+/// Mount points that count as local. Neither init nor this program runs without them, so their
+/// server answers.
 const NEEDED: [&str; 2] = ["/", "/usr"];
 
 /// Returns the mount points that a network server or another program serves, by the text of
 /// /proc/self/mountinfo, proc_pid_mountinfo(5).
-fn served(table: &str) -> Vec<String> {
+fn served_mounts(table: &str) -> Vec<String> {
     let mount = |line: &str| {
         let mut fields = line.split(' ');
         let at = fields.nth(4)?;
         let kind = fields.skip_while(|field| *field != "-").nth(1)?;
-        let is_served = SERVED.iter().any(|elsewhere| kind.starts_with(elsewhere));
+        let is_served = SERVED.iter().any(|prefix| kind.starts_with(prefix));
         (is_served && !NEEDED.contains(&at)).then(|| unescaped(at))
     };
     table.lines().filter_map(mount).collect()
@@ -39,9 +40,9 @@ fn unescaped(at: &str) -> String {
 }
 
 /// Reads the mount table, which cannot block.
-fn served_here() -> Vec<String> {
+fn read_served_mounts() -> Vec<String> {
     let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-    served(&String::from_utf8_lossy(&table))
+    served_mounts(&String::from_utf8_lossy(&table))
 }
 
 /// Returns true if the path is the mount point or below it.
@@ -52,11 +53,11 @@ fn is_below(path: &str, at: &str) -> bool {
 
 /// Follows the links of a path without access to these mounts. Returns `None` if the path leads to
 /// one of them.
-fn near(served: &[String], path: &str) -> Option<String> {
+fn local_path(served: &[String], path: &str) -> Option<String> {
     if served.is_empty() {
         return Some(path.to_string());
     }
-    // The parts of a relative path are not known here.
+    // The mount of a relative path is not known here.
     path.strip_prefix('/')?;
     follow("", path, |here| is_outside(served, here))
 }
@@ -122,8 +123,8 @@ impl Rooted<'_> {
 }
 
 /// The file system of this process without the mounts that a network server or another program
-/// serves. Files on them count as missing, as they are while init loads its units at a boot. So no
-/// access waits for a dead server.
+/// serves. Files on them count as missing, because init loads its units at a boot before these
+/// mounts exist. So no access waits for a dead server.
 pub(crate) struct Local {
     served: Vec<String>,
 }
@@ -131,11 +132,11 @@ pub(crate) struct Local {
 impl Local {
     /// Uses the present mount table.
     pub(crate) fn new() -> Local {
-        Local { served: served_here() }
+        Local { served: read_served_mounts() }
     }
 
     fn at(&self, path: &str) -> Result<String, Problem> {
-        near(&self.served, path).ok_or(Problem::Missing)
+        local_path(&self.served, path).ok_or(Problem::Missing)
     }
 }
 
@@ -149,7 +150,7 @@ impl Files for Local {
     }
 
     fn stat_outside(&self, path: &str) -> Option<Result<Stat, Problem>> {
-        near(&self.served, path).map(|path| Disk.stat(&path))
+        local_path(&self.served, path).map(|path| Disk.stat(&path))
     }
 
     fn link(&self, path: &str) -> Option<String> {
@@ -207,7 +208,7 @@ impl Files for Disk {
     /// Asks no file system that a network server or another program serves. A process that waits
     /// for a dead server cannot be interrupted.
     fn stat_outside(&self, path: &str) -> Option<Result<Stat, Problem>> {
-        near(&served_here(), path).map(|path| self.stat(&path))
+        local_path(&read_served_mounts(), path).map(|path| self.stat(&path))
     }
 
     fn link(&self, path: &str) -> Option<String> {
@@ -225,7 +226,7 @@ impl Files for Disk {
         if found.kind != FileKind::Regular {
             return Err(Problem::Kind(found.kind));
         }
-        let bytes = bytes(file, limit).map_err(|error| problem(&error))?;
+        let bytes = read_bytes(file, limit).map_err(|error| problem(&error))?;
         if bytes.len() > limit {
             return Err(Problem::TooLarge);
         }
@@ -234,7 +235,7 @@ impl Files for Disk {
 }
 
 /// Reads at most one byte more than `limit`, so that a longer file is recognized.
-fn bytes(file: File, limit: usize) -> Result<Vec<u8>, std::io::Error> {
+fn read_bytes(file: File, limit: usize) -> Result<Vec<u8>, std::io::Error> {
     let mut bytes = Vec::new();
     let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
     file.take(most).read_to_end(&mut bytes)?;
@@ -288,12 +289,12 @@ mod tests {
             31 22 0:41 / /srv/a\\040\\134b rw - fuse.sshfs y rw\n\
             32 22 8:2 / /home rw - ext4 /dev/sda2 rw\n\
             33 22 0:42 / /net rw - autofs x rw\n\n";
-        let served = served(table);
+        let served = served_mounts(table);
         assert_eq!(served, ["/usr/local", "/srv/a \\b", "/net"]);
-        let is_near = |path: &str| near(&served, path).is_some();
-        assert!(is_near("/usr/bin/x") && is_near("/usr/locale") && is_near("/home/net"));
+        let is_local = |path: &str| local_path(&served, path).is_some();
+        assert!(is_local("/usr/bin/x") && is_local("/usr/locale") && is_local("/home/net"));
         for path in ["/usr/local", "/usr/local/bin/x", "//usr/./bin/../local", "/net/x"] {
-            assert!(!is_near(path), "{path}");
+            assert!(!is_local(path), "{path}");
         }
     }
 

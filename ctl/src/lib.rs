@@ -1,7 +1,7 @@
 //! `initctl`: sends requests to init and prints the answers. It makes no decisions. Its data comes
 //! from the control socket and from the logger. `check`, `convert`, `doctor`, `explain` and
 //! `graph --units` read files with the code of `units`.
-//! [`systemctl`] and [`journalctl`] offer the same to programs and packages that call those.
+//! [`systemctl`] and [`journalctl`] have the command lines of the programs of systemd.
 //!
 //! [`argv_aliases`] rewrites argv for [`arguments`]; [`verb`] has one file per group of verbs.
 //! [`session`] talks to init, and [`exit`] defines the exit codes.
@@ -39,8 +39,8 @@ pub fn initctl() -> ExitCode {
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let json = typed.iter().any(|word| word == "--json");
     let exit = match run(typed) {
-        Ok(exit) | Err(Error::Said(exit)) => exit,
-        Err(Error::Unread) => Exit::Done,
+        Ok(exit) | Err(Error::Printed(exit)) => exit,
+        Err(Error::OutputClosed) => Exit::Done,
         Err(Error::Failed(exit, failure)) => {
             session::complain(&failure, json);
             exit

@@ -15,7 +15,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 /// How long a failed command waits for the log lines that it shows.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
+const TAIL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// An object of the logger's stream.
 #[derive(Deserialize)]
@@ -36,8 +36,8 @@ pub(crate) enum Piece {
 pub(crate) fn ask(session: &Session, query: &Query<'_>) -> Result<Connection, Error> {
     let mut connection = open(session)?;
     let nothing = Query { names: &[], lines: None, follow: false, since: None };
-    let _there: End = connection.greet(&line(LogVerb::Ping, &nothing)?)?;
-    connection.patience((!query.follow).then_some(connection::PATIENCE));
+    let _pong: End = connection.ping_with(&line(LogVerb::Ping, &nothing)?)?;
+    connection.set_timeout((!query.follow).then_some(connection::ANSWER_TIMEOUT));
     connection.send(&line(LogVerb::Logs, query)?)?;
     Ok(connection)
 }
@@ -81,7 +81,7 @@ pub(crate) fn tail(session: &Session, unit: &str, lines: u64) -> Vec<String> {
     let query = Query { names: &names, lines: Some(lines), follow: false, since: None };
     let mut shown = Vec::new();
     let Ok(mut connection) = open(session) else { return shown };
-    connection.patience(Some(PATIENCE));
+    connection.set_timeout(Some(TAIL_TIMEOUT));
     let Ok(()) = line(LogVerb::Logs, &query).and_then(|line| connection.send(&line)) else {
         return shown;
     };
@@ -91,7 +91,7 @@ pub(crate) fn tail(session: &Session, unit: &str, lines: u64) -> Vec<String> {
     shown
 }
 
-/// Prints lines from the log files while the logger does not answer. `units` are unit names.
+/// Reads lines from the log files while the logger does not answer. `units` are unit names.
 /// `choose` may drop lines. It is called once per unit, with the lines in the order of the file.
 ///
 /// # Errors

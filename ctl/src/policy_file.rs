@@ -105,26 +105,29 @@ pub(crate) fn set_default_target(path: &str, target: &Name) -> Result<(), Error>
     let comment = comment.unwrap_or_default();
     let edited = with_key(&text, key, &format!("{key}: {target}{comment}\n"));
     let (settings, found) = settings_file::read(&path.into(), edited.as_bytes());
-    refuse(found)?;
+    refuse_errors(found)?;
     if settings.default_target != *target {
-        let message = format!("{path}: cannot edit default-target line by line");
-        return Err(Error::local(message, format!("write `default-target: {target}` there")));
+        let message = format!("{path}: cannot edit `default-target` automatically");
+        return Err(Error::local(
+            message,
+            format!("write `default-target: {target}` into the file"),
+        ));
     }
     replace(path, edited.as_bytes())
 }
 
 fn parse(path: &str, bytes: &[u8]) -> Result<(Policy, String), Error> {
     let (policy, found) = policy_file::read(&path.into(), bytes);
-    refuse(found)?;
+    refuse_errors(found)?;
     Ok((policy, String::from_utf8_lossy(bytes).into_owned()))
 }
 
-fn refuse(found: Vec<Diagnostic>) -> Result<(), Error> {
+fn refuse_errors(found: Vec<Diagnostic>) -> Result<(), Error> {
     if !found.iter().any(|one| one.severity == Severity::Error) {
         return Ok(());
     }
     let message = "the file has errors and was not changed";
-    let mut failure = Failure::new(Failure::REFUSED, message, "fix it first");
+    let mut failure = Failure::new(Failure::REFUSED, message, "correct the errors first");
     failure.report = Some(Report::new(&found));
     Err(Error::Failed(Exit::Refused, failure))
 }
@@ -291,7 +294,7 @@ impl Written {
         let mode = match fs::symlink_metadata(&target) {
             Ok(found) if !found.is_file() => {
                 let message = format!("{path} is not a regular file and was not changed");
-                return Err(Error::local(message, "name a file that can be edited".to_string()));
+                return Err(Error::local(message, "replace it with a regular file".to_string()));
             }
             Ok(found) => found.mode() & 0o777,
             Err(_) => 0o644,

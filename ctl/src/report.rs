@@ -8,7 +8,7 @@ use groundstate_units::text::diagnostic::Severity;
 use std::cmp::Reverse;
 use std::fmt::Write;
 
-/// Formats each as `FILE:LINE:COL: error: …` with the line, a caret and a hint.
+/// Formats each diagnostic as `FILE:LINE:COL: error: …` with the line, a caret and a hint.
 pub(crate) fn render(report: &Report, style: &Style) -> String {
     render_all(&errors_last(report.diagnostics.iter()), style)
 }
@@ -72,13 +72,13 @@ fn errors_last<'r>(diagnostics: impl Iterator<Item = &'r Said>) -> Vec<&'r Said>
 }
 
 fn render_all(diagnostics: &[&Said], style: &Style) -> String {
-    diagnostics.iter().map(|said| one(said, style)).collect()
+    diagnostics.iter().map(|said| render_one(said, style)).collect()
 }
 
-fn one(said: &Said, style: &Style) -> String {
+fn render_one(said: &Said, style: &Style) -> String {
     let tone = match said.severity {
         Severity::Error => Tone::Bad,
-        Severity::Warning => Tone::Uneasy,
+        Severity::Warning => Tone::Warning,
         Severity::Note => Tone::Moving,
     };
     let place = style.bold(&format!("{}:{}:{}:", said.file, said.line, said.column));
@@ -143,7 +143,7 @@ mod tests {
                     | ^~~~~~~~~\n      \
                     hint: did you mean `depends-on`?\n      \
                     also: units/db.yaml:2:3\n";
-        assert_eq!(one(&said(), &Style::PLAIN), want);
+        assert_eq!(render_one(&said(), &Style::PLAIN), want);
     }
 
     fn said_of(severity: Severity, file: &str) -> Said {

@@ -1,4 +1,4 @@
-//! Shared state of all verbs: which init to ask, and how to print.
+//! Settings of all verbs: which init to ask, and how to print.
 
 use crate::arguments::{Colour, Common};
 use crate::connection::Connection;
@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use std::io::{IsTerminal, Write, stderr, stdin, stdout};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The state of one run.
+/// The settings of one call of the program.
 pub(crate) struct Session {
     /// The control socket.
     pub(crate) socket: String,
@@ -39,9 +39,9 @@ impl Session {
     /// Like [`Self::new`], for a given instance.
     pub(crate) fn of(common: &Common, instance: Instance) -> Session {
         let places = Places::of(geteuid().as_raw(), variable);
-        let told = common.socket.as_ref().map(|path| path.to_string_lossy().into_owned());
-        let told = told.or_else(|| variable("GROUNDSTATE_SOCKET"));
-        let socket = told.unwrap_or_else(|| default_socket(&places, instance));
+        let given = common.socket.as_ref().map(|path| path.to_string_lossy().into_owned());
+        let given = given.or_else(|| variable("GROUNDSTATE_SOCKET"));
+        let socket = given.unwrap_or_else(|| default_socket(&places, instance));
         let style = Style {
             colour: colour(common.color, stdout().is_terminal()),
             width: stdout().is_terminal().then(columns),
@@ -235,10 +235,10 @@ pub(crate) fn is_interactive() -> bool {
 }
 
 fn columns() -> usize {
-    let told = variable("COLUMNS").and_then(|columns| columns.parse().ok());
-    let asked = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+    let configured = variable("COLUMNS").and_then(|columns| columns.parse().ok());
+    let measured = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
     // A serial line reports 0 columns.
-    told.or_else(asked).filter(|columns| *columns > 0).unwrap_or(80)
+    configured.or_else(measured).filter(|columns| *columns > 0).unwrap_or(80)
 }
 
 /// The current wall-clock time.
@@ -256,7 +256,7 @@ pub(crate) fn hostname() -> String {
 /// Prints text to stdout.
 pub(crate) fn print(text: &str) -> Result<(), Error> {
     let mut out = stdout().lock();
-    out.write_all(style::shown(text).as_bytes())?;
+    out.write_all(style::escaped(text).as_bytes())?;
     if !text.is_empty() && !text.ends_with('\n') {
         out.write_all(b"\n")?;
     }
@@ -285,7 +285,7 @@ struct Complaint<'a> {
 pub(crate) fn complain(failure: &Failure, json: bool) {
     // An error on stderr cannot be reported.
     let _ = match json.then(|| complain_json(failure)) {
-        Some(Ok(()) | Err(Error::Unread)) => Ok(()),
+        Some(Ok(()) | Err(Error::OutputClosed)) => Ok(()),
         Some(Err(_)) | None => complain_text(failure),
     };
 }
@@ -301,7 +301,7 @@ fn complain_text(failure: &Failure) -> Result<(), Error> {
     let terminal = stderr().is_terminal();
     let colour = colour(Colour::Auto, terminal);
     let text = complaint(failure, &Style { colour, width: terminal.then(columns) });
-    stderr().write_all(style::shown(&text).as_bytes())?;
+    stderr().write_all(style::escaped(&text).as_bytes())?;
     Ok(())
 }
 
@@ -336,11 +336,11 @@ pub(crate) fn complaint(failure: &Failure, style: &Style) -> String {
 
 /// Prints a line to stderr and ignores errors.
 pub(crate) fn warn(text: &str) {
-    let _ = writeln!(stderr(), "{}", style::shown(text));
+    let _ = writeln!(stderr(), "{}", style::escaped(text));
 }
 
 /// Redraws the progress line of a terminal.
 pub(crate) fn redraw(text: &str) {
     let mut err = stderr().lock();
-    let _ = write!(err, "\r\u{1b}[2K{}", style::shown(text)).and_then(|()| err.flush());
+    let _ = write!(err, "\r\u{1b}[2K{}", style::escaped(text)).and_then(|()| err.flush());
 }

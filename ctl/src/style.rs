@@ -27,7 +27,7 @@ pub(crate) enum Tone {
     /// Needs attention.
     Bad,
     /// Needs attention later.
-    Uneasy,
+    Warning,
     /// In transition.
     Moving,
     /// The unit is healthy.
@@ -44,7 +44,7 @@ impl Style {
     pub(crate) fn paint(&self, tone: Tone, text: &str) -> String {
         let paint = match tone {
             Tone::Bad => AnsiColor::Red.on_default().bold(),
-            Tone::Uneasy => AnsiColor::Yellow.on_default(),
+            Tone::Warning => AnsiColor::Yellow.on_default(),
             Tone::Moving => AnsiColor::Cyan.on_default(),
             Tone::Good => AnsiColor::Green.on_default(),
             Tone::Quiet => Paint::new().dimmed(),
@@ -112,16 +112,16 @@ impl Style {
     }
 }
 
-/// Marks the start and end of our colours until printing. No text can contain the mark: each
-/// process draws a new one.
+/// Marks the start and the end of each colour sequence until printing. The mark is random, so that
+/// no other text contains it.
 fn mark() -> &'static str {
     static MARK: OnceLock<String> = OnceLock::new();
-    let draw = || RandomState::new().build_hasher().finish();
-    MARK.get_or_init(|| format!("\u{fdd0}{:016x}{:016x}", draw(), draw()))
+    let random = || RandomState::new().build_hasher().finish();
+    MARK.get_or_init(|| format!("\u{fdd0}{:016x}{:016x}", random(), random()))
 }
 
 /// Escapes text for printing: only the colours of [`Style`] remain as control sequences.
-pub(crate) fn shown(text: &str) -> Cow<'_, str> {
+pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
     if !text.contains(mark()) {
         return visible(text);
     }
@@ -135,7 +135,7 @@ pub(crate) fn tone(state: State, degraded: bool) -> Tone {
     match state {
         State::Failed => Tone::Bad,
         State::Starting | State::Stopping | State::Reloading | State::Waiting => Tone::Moving,
-        State::Running | State::Exited if degraded => Tone::Uneasy,
+        State::Running | State::Exited if degraded => Tone::Warning,
         State::Running | State::Exited => Tone::Good,
         State::Disabled => Tone::Quiet,
     }
@@ -156,8 +156,9 @@ pub(crate) fn word(state: State, degraded: bool, reason: Option<&Reason>) -> Str
     }
 }
 
-/// Returns the reason for a new state. The reason of a start is the end of the previous run.
-pub(crate) fn told(state: Option<State>, reason: Option<&Reason>) -> String {
+/// Formats the reason of a state for the end of a line. The reason of a start is the end of the
+/// previous run.
+pub(crate) fn reason_suffix(state: Option<State>, reason: Option<&Reason>) -> String {
     match (state, reason) {
         (_, None) => String::new(),
         (Some(State::Starting), Some(reason)) => format!(" (before: {})", reason.text),
@@ -169,7 +170,7 @@ pub(crate) fn told(state: Option<State>, reason: Option<&Reason>) -> String {
 pub(crate) fn system_tone(system: System) -> Tone {
     match system {
         System::Failed => Tone::Bad,
-        System::Degraded => Tone::Uneasy,
+        System::Degraded => Tone::Warning,
         System::Starting | System::Stopping => Tone::Moving,
         System::Running => Tone::Good,
     }
@@ -258,17 +259,17 @@ mod tests {
     fn end_of_the_previous_run_is_not_shown_as_the_reason_of_a_start() {
         let text = "its process was killed by signal KILL".to_string();
         let reason = Reason { text, cause: Cause::Other };
-        let said = |state| told(Some(state), Some(&reason));
+        let said = |state| reason_suffix(Some(state), Some(&reason));
         assert_eq!(said(State::Failed), ": its process was killed by signal KILL");
         assert_eq!(said(State::Starting), " (before: its process was killed by signal KILL)");
-        assert_eq!(told(None, None), "");
+        assert_eq!(reason_suffix(None, None), "");
     }
 
     #[test]
     fn plain_style_writes_no_escape_sequence() {
         assert_eq!(Style::PLAIN.paint(Tone::Bad, "failed"), "failed");
         let colours = Style { colour: true, width: None };
-        assert!(shown(&colours.paint(Tone::Bad, "failed")).starts_with("\u{1b}["));
+        assert!(escaped(&colours.paint(Tone::Bad, "failed")).starts_with("\u{1b}["));
     }
 
     #[test]
@@ -276,7 +277,7 @@ mod tests {
         let colours = Style { colour: true, width: None };
         let odd = "a\u{1b}[31m\u{9b}1m\u{202e}\u{200b}\u{e0041}\u{1b}]0;x\u{7}b\tc\n";
         let text = format!("{}{odd}", colours.paint(Tone::Bad, odd));
-        let shown = shown(&text);
+        let shown = escaped(&text);
         let rest = shown.strip_prefix("\u{1b}[1m\u{1b}[31m").unwrap();
         let (painted, plain) = rest.split_once("\u{1b}[0m").unwrap();
         assert_eq!(painted, plain);

@@ -88,7 +88,7 @@ impl Waiting {
                     return result.map(|system| Some(Ended::Settled(system)));
                 }
                 Err(RecvTimeoutError::Timeout) => line.draw(start.elapsed()),
-                Err(RecvTimeoutError::Disconnected) => return Err(gone()),
+                Err(RecvTimeoutError::Disconnected) => return Err(connection_lost()),
             }
         }
     }
@@ -109,7 +109,7 @@ fn settle(mut connection: Connection, sender: Sender<News>) {
     thread::spawn(move || {
         let result = match connection.ask_within::<Settled>(&Verb::Wait {}, None) {
             Ok(settled) => Ok(settled.system),
-            Err(Error::Failed(Exit::NoInit, _)) => Err(gone()),
+            Err(Error::Failed(Exit::NoInit, _)) => Err(connection_lost()),
             Err(error) => Err(error),
         };
         // After a timeout no receiver is left.
@@ -117,9 +117,12 @@ fn settle(mut connection: Connection, sender: Sender<News>) {
     });
 }
 
-fn gone() -> Error {
+fn connection_lost() -> Error {
     let message = "init closed the connection during the wait";
-    Error::Failed(Exit::NoInit, Failure::new(Failure::NO_INIT, message, "initctl status"))
+    Error::Failed(
+        Exit::NoInit,
+        Failure::new(Failure::NO_INIT, message, "`initctl status` shows the state"),
+    )
 }
 
 /// The progress shown while waiting.
@@ -151,7 +154,7 @@ impl Progress {
         if matches!(to, State::Starting | State::Stopping) {
             self.moving.push(unit.clone());
         }
-        let why = style::told(event.to, event.reason.as_ref());
+        let why = style::reason_suffix(event.to, event.reason.as_ref());
         self.last = format!("{unit} {}{why}", style::word(to, false, event.reason.as_ref()));
         if self.silent {
             return;
@@ -195,11 +198,11 @@ pub(crate) fn conclude(session: &Session, ended: Option<Ended>) -> Result<Exit, 
     match ended {
         None => Ok(Exit::Done),
         Some(Ended::TimedOut) => {
-            blockers(session)?;
+            print_blockers(session)?;
             Ok(Exit::TimedOut)
         }
         Some(Ended::Settled(System::Failed | System::Degraded)) => {
-            failures(session)?;
+            print_failures(session)?;
             Ok(Exit::Bad)
         }
         Some(Ended::Settled(System::Running | System::Starting | System::Stopping)) => {
@@ -208,7 +211,7 @@ pub(crate) fn conclude(session: &Session, ended: Option<Ended>) -> Result<Exit, 
     }
 }
 
-fn failures(session: &Session) -> Result<(), Error> {
+fn print_failures(session: &Session) -> Result<(), Error> {
     if session.json {
         return Ok(());
     }
@@ -220,7 +223,7 @@ fn failures(session: &Session) -> Result<(), Error> {
     }
     let word = status.system.as_str();
     let word = session.style.paint(style::system_tone(status.system), word);
-    session.remark(&format!("the system is {word}: `initctl status`"));
+    session.remark(&format!("the system is {word}; `initctl status` shows the units"));
     Ok(())
 }
 
@@ -245,7 +248,7 @@ fn failed_by_itself(unit: &UnitStatus) -> bool {
     (unit.state == State::Failed || unit.verdict) && !by_others
 }
 
-fn blockers(session: &Session) -> Result<(), Error> {
+fn print_blockers(session: &Session) -> Result<(), Error> {
     if session.json {
         return Ok(());
     }
@@ -259,7 +262,7 @@ fn blockers(session: &Session) -> Result<(), Error> {
     };
     session.remark(&session.style.paint(Tone::Bad, text));
     for unit in status.units.iter().filter(moving).take(2 * SHOWN) {
-        let why = style::told(Some(unit.state), unit.reason.as_ref());
+        let why = style::reason_suffix(Some(unit.state), unit.reason.as_ref());
         let glyph = style::glyph(unit.state, false);
         session.remark(&format!("  {glyph} {} {}{why}", unit.unit, unit.state.word()));
     }

@@ -49,7 +49,7 @@ impl Tree {
         fs::write(self.at(path), text).unwrap();
     }
 
-    /// Where a path below `outside` is if `tree` is the root.
+    /// The place of a path below `outside` if `tree` is the root of that path.
     fn within(&self, path: &str) -> PathBuf {
         self.at("tree").join(self.at("outside").strip_prefix("/").unwrap()).join(path)
     }

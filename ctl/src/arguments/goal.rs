@@ -1,6 +1,6 @@
 //! The arguments of the verbs that change the goal, and how to wait for it.
 
-use super::value::{duration, lasting};
+use super::value::{duration, positive_duration};
 use clap::Args;
 use groundstate_units::text::name::Name;
 use std::time::Duration;
@@ -55,8 +55,8 @@ pub(crate) struct Wait {
 pub(crate) struct Want {
     /// The target
     pub(crate) target: Name,
-    /// Only for this time
-    #[arg(long = "for", value_name = "DURATION", value_parser = lasting)]
+    /// Remove the target from the goal after this time
+    #[arg(long = "for", value_name = "DURATION", value_parser = positive_duration)]
     pub(crate) for_: Option<Duration>,
     /// The options for waiting.
     #[command(flatten)]

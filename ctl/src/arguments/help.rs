@@ -39,7 +39,7 @@ pub(crate) const EXIT_CODES: &str = "0 done, 1 the result is bad, 2 timed out, 6
 const COMMON: &str = "Options of all verbs: initctl --help";
 
 /// Groups the verbs, and shows the common options only in the main help.
-pub(super) fn dressed(mut command: Command) -> Command {
+pub(super) fn with_groups(mut command: Command) -> Command {
     // Copies the common options into each verb.
     command.build();
     let names: Vec<String> =
@@ -75,8 +75,8 @@ fn without_common(verb: Command) -> Command {
         true => arg.hide(true),
         false => arg,
     });
-    let dressed = |verb: Command, name| verb.mut_subcommand(name, without_common);
-    names.into_iter().fold(hidden, dressed).after_help(COMMON)
+    let in_subcommand = |verb: Command, name| verb.mut_subcommand(name, without_common);
+    names.into_iter().fold(hidden, in_subcommand).after_help(COMMON)
 }
 
 #[cfg(test)]

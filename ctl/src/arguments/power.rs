@@ -25,7 +25,7 @@ pub(crate) struct Power {
     /// Do not ask for confirmation
     #[arg(short, long)]
     pub(crate) yes: bool,
-    /// Do not wait for units: kill all processes, then sync and unmount; twice: skip even that
+    /// Kill all processes without stopping units, then sync and unmount; twice: end at once
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub(crate) force: u8,
 }

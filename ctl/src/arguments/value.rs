@@ -9,7 +9,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Parses a time span that is not zero.
-pub(super) fn lasting(text: &str) -> Result<Duration, String> {
+pub(super) fn positive_duration(text: &str) -> Result<Duration, String> {
     let span = duration(text)?;
     if span.is_zero() {
         Err("the time is zero; leave the option out for no limit".to_string())

@@ -27,8 +27,8 @@ pub(crate) fn main(words: &[String]) -> u8 {
         }
     };
     match run(&asked) {
-        Ok(()) | Err(Error::Unread) => 0,
-        Err(Error::Said(_)) => 1,
+        Ok(()) | Err(Error::OutputClosed) => 0,
+        Err(Error::Printed(_)) => 1,
         Err(Error::Failed(_, failure)) => {
             complain(&failure.message);
             1
@@ -45,7 +45,7 @@ fn run(asked: &Asked) -> Result<(), Error> {
     if asked.help {
         return session::print(words::HELP);
     }
-    if asked.nothing {
+    if asked.is_maintenance {
         return Ok(());
     }
     if !asked.quiet {
@@ -66,8 +66,8 @@ fn run(asked: &Asked) -> Result<(), Error> {
         units = chosen(&asked, &status);
     }
     if units.is_empty() && !asked.units.is_empty() {
-        // No such unit, or no init to ask: use the names as given.
-        units = asked.units.iter().map(|unit| bare(unit, init.as_ref())).collect();
+        // Unknown units, or no init to ask: use the requested names.
+        units = asked.units.iter().map(|unit| full_name(unit, init.as_ref())).collect();
     }
     // journalctl shows all lines, or the last ones with -f and -e.
     let lines = match (asked.lines, asked.follow, asked.end) {
@@ -76,11 +76,11 @@ fn run(asked: &Asked) -> Result<(), Error> {
         (None, _, true) => 1000,
         (None, false, false) => u64::MAX,
     };
-    let leaves_out = asked.grep.is_some() || asked.until.is_some() || asked.priorities.is_some();
+    let has_filters = asked.grep.is_some() || asked.until.is_some() || asked.priorities.is_some();
     let query = Query {
         names: &units,
         // Filters need all lines.
-        lines: Some(if leaves_out { u64::MAX } else { lines }),
+        lines: Some(if has_filters { u64::MAX } else { lines }),
         follow: asked.follow,
         since: asked.since,
     };
@@ -107,7 +107,7 @@ fn chosen(asked: &Asked, status: &Status) -> Vec<String> {
     found
 }
 
-fn bare(unit: &str, init: Option<&Pong>) -> String {
+fn full_name(unit: &str, init: Option<&Pong>) -> String {
     let suffix = unit.rsplit_once('.').is_some_and(|(_, suffix)| SUFFIXES.contains(&suffix));
     if suffix || init.is_none() { unit.to_string() } else { format!("{unit}.service") }
 }

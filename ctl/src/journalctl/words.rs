@@ -69,7 +69,7 @@ pub(super) struct Asked {
     /// `--help`.
     pub(super) help: bool,
     /// Maintenance that the logger does by itself (`--flush`, `--rotate`, `--vacuum-size` …).
-    pub(super) nothing: bool,
+    pub(super) is_maintenance: bool,
     /// Ignored options that would filter lines; the user is warned.
     pub(super) ignored: Vec<String>,
 }
@@ -216,7 +216,7 @@ impl Asked {
             | "--vacuum-files"
             | "--update-catalog"
             | "--setup-keys"
-            | "--verify" => self.nothing = true,
+            | "--verify" => self.is_maintenance = true,
             "--priority" => self.priorities = Some(priorities(&text)?),
             "--facility" => self.ignored.push(format!("{flag}={text}")),
             "--dmesg" => self.ignored.push(flag.to_string()),

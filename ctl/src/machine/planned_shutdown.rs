@@ -22,7 +22,7 @@ pub(crate) const UNIT: &str = "planned-shutdown";
 pub(crate) const NOLOGIN: &str = "/run/nologin";
 /// Minutes before the shutdown at which users are told, as shutdown(8) of sysvinit does.
 const WARNINGS: [u64; 8] = [180, 120, 60, 30, 15, 10, 5, 1];
-/// Minutes before the shutdown in which only root can log in.
+/// Only root can log in during these minutes before the shutdown.
 const CLOSED: u64 = 5;
 /// How long wall(1) may take.
 const WALL: Duration = Duration::from_secs(5);
@@ -166,18 +166,18 @@ fn start(action: &str, when: &str) -> String {
 
 /// Writes the text to the terminals of logged-in users with wall(1).
 pub(crate) fn tell_users(text: &str) {
-    give(&mut limited("wall", WALL), text);
+    feed_stdin(&mut with_time_limit("wall", WALL), text);
 }
 
 /// The program, killed by timeout(1) if it runs for too long.
-fn limited(program: &str, limit: Duration) -> Command {
+fn with_time_limit(program: &str, limit: Duration) -> Command {
     let mut command = Command::new("timeout");
     command.args(["-s", "KILL", &limit.as_secs_f32().to_string(), program]);
     command
 }
 
 /// Runs a program with this text as its standard input.
-fn give(program: &mut Command, text: &str) {
+fn feed_stdin(program: &mut Command, text: &str) {
     // Without wall(1) or timeout(1) the log has the text.
     let Ok(mut child) = program.stdin(Stdio::piped()).stderr(Stdio::null()).spawn() else { return };
     if let Some(mut stdin) = child.stdin.take() {
@@ -340,15 +340,15 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("wall.{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let script = |text: &str, limit| {
-            let mut command = limited("/bin/sh", limit);
+            let mut command = with_time_limit("/bin/sh", limit);
             command.args(["-c", text]).current_dir(&directory);
             command
         };
-        give(&mut script("cat >got", Duration::from_secs(600)), "text");
+        feed_stdin(&mut script("cat >got", Duration::from_secs(600)), "text");
         assert_eq!(fs::read_to_string(directory.join("got")).unwrap(), "text");
         let (mut output, writer) = io::pipe().unwrap();
         let mut hung = script("exec sleep 100000", Duration::from_millis(100));
-        give(hung.stdout(writer), &"x".repeat(4 * 1024 * 1024));
+        feed_stdin(hung.stdout(writer), &"x".repeat(4 * 1024 * 1024));
         drop(hung);
         // The pipe ends with the process.
         assert_eq!(output.read(&mut [0]).unwrap(), 0);

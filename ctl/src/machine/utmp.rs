@@ -17,8 +17,8 @@ const HOST: usize = 76;
 /// The offset of the session. The time follows the session.
 const SESSION: usize = 336;
 /// glibc has 32-bit times on x86-64 only (`__WORDSIZE_TIME64_COMPAT32`).
-const IS_SHORT: bool = cfg!(target_arch = "x86_64");
-const RECORD: usize = if IS_SHORT { 384 } else { 400 };
+const HAS_32_BIT_TIMES: bool = cfg!(target_arch = "x86_64");
+const RECORD: usize = if HAS_32_BIT_TIMES { 384 } else { 400 };
 
 /// The event to record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Record {
         put(ID, b"~~");
         put(USER, user.as_bytes());
         put(HOST, release.as_bytes().get(..255).unwrap_or(release.as_bytes()));
-        if IS_SHORT {
+        if HAS_32_BIT_TIMES {
             put(SESSION + 4, &(at.as_secs() as u32).to_ne_bytes());
             put(SESSION + 8, &at.subsec_micros().to_ne_bytes());
         } else {

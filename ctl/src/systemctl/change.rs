@@ -5,7 +5,7 @@
 use super::enablement::Enablement;
 use super::instance;
 use super::manager::{default_target, is_offline};
-use super::overlay::{aloud, left_out, overlay, wanted};
+use super::overlay::{notice, report_left_out, report_wanted, set_overlay};
 use super::snapshot::{Found, Snapshot, session_of};
 use super::wait::{Aim, Awaited, Watch, names};
 use super::words::Asked;
@@ -20,7 +20,7 @@ use groundstate_units::text::signal;
 
 /// The operation on one unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Deed {
+enum Operation {
     Start,
     Stop,
     Restart,
@@ -49,7 +49,7 @@ pub(super) fn run(asked: &Asked) -> Outcome {
 
 /// Applies the verb to units; also for `--now`.
 pub(super) fn tell(session: &Session, asked: &Asked, verb: &str, units: &[String]) -> Outcome {
-    instance::known(session, asked, verb, units)?;
+    instance::load_instances(session, asked, verb, units)?;
     let snapshot = Snapshot::take(session)?;
     let watch = Watch::begin(session)?;
     let mut awaited = Vec::new();
@@ -67,13 +67,13 @@ pub(super) fn tell(session: &Session, asked: &Asked, verb: &str, units: &[String
             }
         };
         let shown = snapshot.shown(unit);
-        let deed = deed(verb, unit, shown.active);
-        if shown.load == "masked" && matches!(deed, Deed::Start | Deed::Restart) {
+        let operation = operation(verb, unit, shown.active);
+        if shown.load == "masked" && matches!(operation, Operation::Start | Operation::Restart) {
             complain(&format!("Failed to {verb} {0}: Unit {0} is masked.", shown.name));
             exit = FAILED;
             continue;
         }
-        match act(session, asked, unit, deed) {
+        match act(session, asked, unit, operation) {
             Ok(aim) => awaited.extend(aim.map(|aim| Awaited {
                 unit: unit.unit.clone(),
                 attempt: unit.attempt,
@@ -100,7 +100,7 @@ pub(super) fn tell(session: &Session, asked: &Asked, verb: &str, units: &[String
     Ok(exit)
 }
 
-fn deed(verb: &str, unit: &UnitStatus, active: &str) -> Deed {
+fn operation(verb: &str, unit: &UnitStatus, active: &str) -> Operation {
     let up = matches!(
         unit.state,
         State::Running | State::Reloading | State::Exited | State::Starting | State::Stopping
@@ -108,18 +108,22 @@ fn deed(verb: &str, unit: &UnitStatus, active: &str) -> Deed {
     // A unit without `remain` is inactive after a success: only a start runs it again.
     let over = unit.state == State::Exited && active == "inactive";
     match (verb, up) {
-        ("start" | "restart" | "reload-or-restart" | "force-reload", true) if over => Deed::Restart,
-        ("try-restart" | "condrestart", true) if over => Deed::Nothing,
-        ("reload-or-try-restart" | "try-reload-or-restart", true) if over => Deed::Nothing,
-        ("reload" | "condreload", true) if over => Deed::Refused,
-        ("start", _) | ("restart" | "reload-or-restart" | "force-reload", false) => Deed::Start,
-        ("stop" | "condstop", _) => Deed::Stop,
-        ("restart" | "try-restart" | "condrestart", true) => Deed::Restart,
-        ("reload" | "condreload", _) if unit.state.is_active() => Deed::Reload,
-        ("reload", _) => Deed::Refused,
-        ("reload-or-restart" | "force-reload", true) => Deed::ReloadOrRestart,
-        ("reload-or-try-restart" | "try-reload-or-restart", true) => Deed::ReloadOrRestart,
-        _ => Deed::Nothing,
+        ("start" | "restart" | "reload-or-restart" | "force-reload", true) if over => {
+            Operation::Restart
+        }
+        ("try-restart" | "condrestart", true) if over => Operation::Nothing,
+        ("reload-or-try-restart" | "try-reload-or-restart", true) if over => Operation::Nothing,
+        ("reload" | "condreload", true) if over => Operation::Refused,
+        ("start", _) | ("restart" | "reload-or-restart" | "force-reload", false) => {
+            Operation::Start
+        }
+        ("stop" | "condstop", _) => Operation::Stop,
+        ("restart" | "try-restart" | "condrestart", true) => Operation::Restart,
+        ("reload" | "condreload", _) if unit.state.is_active() => Operation::Reload,
+        ("reload", _) => Operation::Refused,
+        ("reload-or-restart" | "force-reload", true) => Operation::ReloadOrRestart,
+        ("reload-or-try-restart" | "try-reload-or-restart", true) => Operation::ReloadOrRestart,
+        _ => Operation::Nothing,
     }
 }
 
@@ -128,56 +132,58 @@ fn act(
     session: &Session,
     asked: &Asked,
     unit: &UnitStatus,
-    deed: Deed,
+    operation: Operation,
 ) -> Result<Option<Aim>, Error> {
     let targets = names(std::slice::from_ref(&unit.unit));
-    match deed {
-        Deed::Nothing => Ok(None),
-        Deed::Refused => {
+    match operation {
+        Operation::Nothing => Ok(None),
+        Operation::Refused => {
             let message = "the unit is not active and cannot reload".to_string();
             Err(Error::local(message, ""))
         }
-        Deed::Start => {
+        Operation::Start => {
             start(session, asked, unit)?;
             Ok(Some(Aim::Up(None)))
         }
-        Deed::Stop => {
+        Operation::Stop => {
             stop(session, asked, unit)?;
             Ok(Some(Aim::Down))
         }
-        Deed::Restart => {
+        Operation::Restart => {
             // A unit that was stopped becomes wanted before its restart.
             start(session, asked, unit)?;
             session.ask(Verb::Restart { targets })?;
             Ok(Some(Aim::Up(unit.run)))
         }
-        Deed::Reload => {
+        Operation::Reload => {
             session.ask(Verb::ReloadUnit { targets })?;
             Ok(Some(Aim::Reloaded))
         }
-        Deed::ReloadOrRestart => match session.ask(Verb::ReloadUnit { targets: targets.clone() }) {
-            Ok(_) => Ok(Some(Aim::Reloaded)),
-            Err(_) => {
-                session.ask(Verb::Restart { targets })?;
-                Ok(Some(Aim::Up(unit.run)))
+        Operation::ReloadOrRestart => {
+            match session.ask(Verb::ReloadUnit { targets: targets.clone() }) {
+                Ok(_) => Ok(Some(Aim::Reloaded)),
+                Err(_) => {
+                    session.ask(Verb::Restart { targets })?;
+                    Ok(Some(Aim::Up(unit.run)))
+                }
             }
-        },
+        }
     }
 }
 
 fn start(session: &Session, asked: &Asked, unit: &UnitStatus) -> Result<(), Error> {
     let name = Name::new(&unit.unit).map_err(|error| Error::local(error.to_string(), ""))?;
     let mut now = status(session)?;
-    for dropped in rival::dropped(session, &now, &unit.unit)? {
+    for dropped in rival::blocking_drops(session, &now, &unit.unit)? {
         for target in names(std::slice::from_ref(&dropped)) {
             session.ask(Verb::Unwant { target })?;
         }
-        aloud(asked, &format!("{dropped} is no longer left out of the goal"));
+        notice(asked, &format!("{dropped} is no longer left out of the goal"));
         now = status(session)?;
     }
     // Dropped units have no conflicts, so conflicts are checked only now.
-    if rival::stopped(session, asked, &now, &name)? {
-        wanted(asked, name.as_str());
+    if rival::replace_rivals(session, asked, &now, &name)? {
+        report_wanted(asked, name.as_str());
         return Ok(());
     }
     let is_needed = now.units.iter().any(|one| one.unit == unit.unit && one.needed);
@@ -186,7 +192,7 @@ fn start(session: &Session, asked: &Asked, unit: &UnitStatus) -> Result<(), Erro
         && (unit.state == State::Failed || (unit.state == State::Waiting && unit.attempt > 0));
     if !is_needed {
         session.ask(Verb::Want { target: name.clone(), for_ms: None })?;
-        wanted(asked, name.as_str());
+        report_wanted(asked, name.as_str());
     } else if has_failed {
         session.ask(Verb::Retry { targets: vec![name] })?;
     }
@@ -200,7 +206,7 @@ fn stop(session: &Session, asked: &Asked, unit: &UnitStatus) -> Result<(), Error
     let wanted: Vec<String> = now.overlay.want.iter().filter(named).cloned().collect();
     for target in names(&wanted) {
         session.ask(Verb::Unwant { target })?;
-        aloud(asked, &format!("{name} is no longer wanted"));
+        notice(asked, &format!("{name} is no longer wanted"));
         now = status(session)?;
     }
     let needed = now.units.iter().find(|one| one.unit == unit.unit).is_some_and(|one| one.needed);
@@ -212,9 +218,9 @@ fn stop(session: &Session, asked: &Asked, unit: &UnitStatus) -> Result<(), Error
     let drop = names(&now.overlay.drop).into_iter().chain(stopped).collect();
     let mut want = names(&now.overlay.want);
     want.retain(|want| !followers.contains(want));
-    overlay(session, &now, want, drop)?;
-    left_out(asked, name.as_str());
-    followers.iter().for_each(|follower| left_out(asked, follower.as_str()));
+    set_overlay(session, &now, want, drop)?;
+    report_left_out(asked, name.as_str());
+    followers.iter().for_each(|follower| report_left_out(asked, follower.as_str()));
     Ok(())
 }
 
@@ -238,7 +244,7 @@ pub(super) fn goal(asked: &Asked) -> Outcome {
     };
     let targets = names(std::slice::from_ref(&unit.unit));
     session.ask(Verb::SetTarget { targets, want: Vec::new(), drop: Vec::new() })?;
-    aloud(asked, &format!("the goal is {} now", unit.unit));
+    notice(asked, &format!("the goal is {} now", unit.unit));
     if !asked.no_block {
         session.connect()?.ask_within::<Settled>(&Verb::Wait {}, None)?;
     }

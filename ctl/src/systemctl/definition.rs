@@ -184,11 +184,11 @@ fn process(run: &Run) -> Properties {
     let mark = if particular.working_dir_optional { "!" } else { "" };
     let folder = if run.working_dir == "/" { "" } else { run.working_dir.as_str() };
     all.push(("WorkingDirectory", format!("{mark}{folder}")));
-    all.extend(rarer(particular));
+    all.extend(particular_properties(particular));
     all
 }
 
-fn rarer(particular: &Particular) -> Properties {
+fn particular_properties(particular: &Particular) -> Properties {
     let ending = &particular.ending;
     let mode = match ending.mode {
         KillMode::Group => "control-group",

@@ -90,12 +90,12 @@ impl Tree<'_> {
     }
 
     fn below(&self, unit: &str, stem: &str) -> Vec<Branch> {
-        let is_meant = |kind: DependencyKind| match self.asked.after || self.asked.before {
+        let follows = |kind: DependencyKind| match self.asked.after || self.asked.before {
             true => kind.orders(),
             false => kind.pulls_in(),
         };
         let mut names = BTreeSet::new();
-        for edge in self.graph.edges.iter().filter(|edge| is_meant(edge.kind)) {
+        for edge in self.graph.edges.iter().filter(|edge| follows(edge.kind)) {
             // `before: x` is an edge from the unit that comes first.
             let turned = edge.kind == DependencyKind::Before;
             match (self.asked.reverse || self.asked.before) != turned {

@@ -24,7 +24,7 @@ pub(super) fn run(asked: &Asked) -> Outcome {
     let mut changed = false;
     for name in asked.names.iter().map(|name| with_suffix(name)) {
         let found = enablement.find(&name);
-        let Some(file) = found.or_else(|| (asked.force > 0).then(|| nothing(&name))) else {
+        let Some(file) = found.or_else(|| (asked.force > 0).then(|| missing_file(&name))) else {
             complain(&format!("No files found for {name}."));
             complain(&format!("Run 'systemctl edit --force --full {name}' to create a new unit."));
             return Ok(FAILED);
@@ -34,18 +34,20 @@ pub(super) fn run(asked: &Asked) -> Outcome {
             return Ok(FAILED);
         }
         let Some(dir) = folder(&enablement, &file, asked.runtime) else {
-            complain(&format!("Cannot edit {name}: init reads no directory for changes of it."));
+            complain(&format!(
+                "Cannot edit {name}: init reads no directory that may contain changes of it."
+            ));
             return Ok(FAILED);
         };
         changed |= edit(&enablement, asked, &file, &dir)?;
     }
     if changed && enablement.init.is_some() && !asked.no_reload {
-        manager::told(&session, Verb::Reload { no_restart: true })?;
+        manager::reload_init(&session, Verb::Reload { no_restart: true })?;
     }
     Ok(0)
 }
 
-fn nothing(name: &str) -> UnitFile {
+fn missing_file(name: &str) -> UnitFile {
     UnitFile::loaded(name, "")
 }
 
@@ -122,7 +124,10 @@ fn editor(draft: &Path) -> Result<(), Error> {
         None => (EDITORS.map(str::to_string).to_vec(), Vec::new()),
     };
     if named.is_none() && !stdin().is_terminal() {
-        return Err(Error::local("Cannot edit units if not on a tty.", "or set SYSTEMD_EDITOR"));
+        return Err(Error::local(
+            "Cannot edit units if not on a tty.",
+            "SYSTEMD_EDITOR can name an editor that needs none",
+        ));
     }
     for program in &programs {
         match Command::new(program).args(&words).arg(draft).status() {

@@ -36,8 +36,8 @@ impl Enablement {
         if let Some(init) = &init {
             units = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?.0.units;
             policy = policy_file::read(&init.paths.policy).unwrap_or_default();
-            if let Some(passing) = &init.paths.runtime_policy {
-                policy = policy.overlaid(&policy_file::read(passing).unwrap_or_default());
+            if let Some(runtime) = &init.paths.runtime_policy {
+                policy = policy.overlaid(&policy_file::read(runtime).unwrap_or_default());
             }
         } else {
             let path = in_tree(root, "/etc/groundstate/policy.yaml");
@@ -60,7 +60,7 @@ impl Enablement {
     }
 
     /// Returns true if the name is an alias of a unit of init.
-    fn is_other_name(&self, name: &str) -> bool {
+    fn is_provided_name(&self, name: &str) -> bool {
         self.units.iter().any(|unit| unit.provides.iter().any(|target| target == name))
     }
 
@@ -88,9 +88,9 @@ impl Enablement {
             let bare = file.name.strip_suffix(".service").unwrap_or(&file.name);
             names.contains(file.name.as_str()) || names.contains(bare)
         };
-        let passing = file.path.parent().is_some_and(|dir| self.folders.is_passing(dir));
+        let runtime = file.path.parent().is_some_and(|dir| self.folders.is_runtime(dir));
         if file.masked {
-            return if passing { "masked-runtime" } else { "masked" };
+            return if runtime { "masked-runtime" } else { "masked" };
         }
         if named(&self.policy.mask) {
             return "masked";
@@ -107,7 +107,7 @@ impl Enablement {
         }
         let by_itself = self.folders.counts_by_itself(file) && !install.is_empty();
         if self.is_linked(file) && !named(&self.policy.enable) && !by_itself {
-            return if passing { "linked-runtime" } else { "linked" };
+            return if runtime { "linked-runtime" } else { "linked" };
         }
         match () {
             () if install.is_empty() && !install.also.is_empty() => "indirect",
@@ -120,7 +120,7 @@ impl Enablement {
 
     /// Returns true if only a link makes the file known: it is in none of the unit directories.
     pub(super) fn is_linked(&self, file: &UnitFile) -> bool {
-        let links = [false, true].map(|passing| self.folders.config(passing));
+        let links = [false, true].map(|runtime| self.folders.config(runtime));
         let is_link = links.iter().flatten().any(|dir| file.path.parent() == Some(dir));
         let Ok(to) = fs::read_link(&file.path) else { return false };
         let is_read = to.parent().is_some_and(|dir| self.folders.reads(dir));
@@ -179,7 +179,7 @@ pub(super) fn is_enabled(asked: &Asked) -> Outcome {
     for name in &asked.names {
         let name = with_suffix(name);
         let Some(file) = enablement.find(&name) else {
-            if enablement.is_other_name(&name) {
+            if enablement.is_provided_name(&name) {
                 any = true;
                 if !asked.quiet {
                     session::print("alias")?;

@@ -39,7 +39,7 @@ pub(super) fn run(asked: &Asked) -> Outcome {
             let (paths, _): (Vec<String>, Vec<String>) =
                 asked.names.iter().cloned().partition(|name| name.contains('/'));
             match job.link(&paths)? {
-                0 => job.again()?,
+                0 => job.enable_linked()?,
                 exit => exit,
             }
         }
@@ -78,7 +78,7 @@ impl Job<'_> {
     }
 
     /// Reads the unit directories again, because `link` has added links, and then runs `enable`.
-    fn again(&self) -> Outcome {
+    fn enable_linked(&self) -> Outcome {
         let enablement = Enablement::of(self.session, self.asked.root.as_deref())?;
         Job { enablement: &enablement, ..*self }.each(&self.asked.names)
     }
@@ -268,11 +268,11 @@ impl Job<'_> {
     fn tell(&self) -> Result<(), Error> {
         let Some(init) = &self.enablement.init else { return Ok(()) };
         if !self.asked.no_reload {
-            manager::told(self.session, Verb::Reload { no_restart: true })?;
+            manager::reload_init(self.session, Verb::Reload { no_restart: true })?;
         }
         let mut policy = policy_file::read(&init.paths.policy)?;
-        if let Some(passing) = &init.paths.runtime_policy {
-            policy = policy.overlaid(&policy_file::read(passing)?);
+        if let Some(runtime) = &init.paths.runtime_policy {
+            policy = policy.overlaid(&policy_file::read(runtime)?);
         }
         if !self.enablement.is_policy_unchanged(&policy) {
             self.session.ask_as::<Changed>(Verb::Policy { policy })?;
@@ -282,8 +282,9 @@ impl Job<'_> {
 
     fn config(&self) -> Result<PathBuf, Error> {
         self.folders().config(self.asked.runtime).ok_or_else(|| {
-            let hint = "unit-dirs of init.yaml would name it";
-            Error::local("init does not read /etc/systemd/system", hint)
+            let dir = if self.asked.runtime { "/run" } else { "/etc" };
+            let message = format!("init does not read {dir}/systemd/system");
+            Error::local(message, "write `import-dirs: systemd` into init.yaml")
         })
     }
 
@@ -338,7 +339,7 @@ impl Job<'_> {
     /// directory. Drop-ins are removed in any case.
     fn revert(&self) -> Outcome {
         for name in self.asked.names.iter().map(|name| with_suffix(name)) {
-            for dir in [false, true].iter().filter_map(|passing| self.folders().config(*passing)) {
+            for dir in [false, true].iter().filter_map(|runtime| self.folders().config(*runtime)) {
                 let drop_ins = self.folders().entry(&dir.join(format!("{name}.d")));
                 if drop_ins.is_dir() {
                     fs::remove_dir_all(&drop_ins)

@@ -1,7 +1,7 @@
 //! Instances of templates that are not loaded yet: init makes an instance when it is wanted. So a
 //! unit to start becomes wanted before it is looked up.
 
-use super::overlay::wanted;
+use super::overlay::report_wanted;
 use super::shown::is_glob;
 use super::snapshot::{Snapshot, with_suffix};
 use super::words::Asked;
@@ -12,7 +12,7 @@ use groundstate_units::import::systemd::UnitName;
 use groundstate_units::text::name::Name;
 
 /// Makes init load those units that are instances of an existing template.
-pub(super) fn known(
+pub(super) fn load_instances(
     session: &Session,
     asked: &Asked,
     verb: &str,
@@ -29,7 +29,7 @@ pub(super) fn known(
     for name in names.filter(|name| snapshot.find(name).is_none()) {
         let Ok(target) = Name::new(&name) else { continue };
         match session.ask(Verb::Want { target, for_ms: None }) {
-            Ok(_) => wanted(asked, &name),
+            Ok(_) => report_wanted(asked, &name),
             // A name that is not an instance is reported like any other unknown unit.
             Err(Error::Failed(_, _)) => {}
             Err(other) => return Err(other),

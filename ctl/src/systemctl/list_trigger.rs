@@ -18,7 +18,7 @@ pub(super) fn timers(asked: &Asked) -> Outcome {
     let (answer, _) = session_of(asked.user).ask_as::<Timers>(Verb::Timers {})?;
     let now = WallTime::parse(&answer.now).unwrap_or_else(session::now);
     let mut timers = answer.timers;
-    timers.retain(|timer| is_meant(asked, &timer.unit, timer.state));
+    timers.retain(|timer| is_selected(asked, &timer.unit, timer.state));
     timers.sort_by(|a, b| {
         (a.next.is_none(), &a.next, &a.unit).cmp(&(b.next.is_none(), &b.next, &b.unit))
     });
@@ -44,7 +44,7 @@ pub(super) fn timers(asked: &Asked) -> Outcome {
 pub(super) fn sockets(asked: &Asked) -> Outcome {
     let (answer, _) = session_of(asked.user).ask_as::<Sockets>(Verb::Sockets {})?;
     let mut rows = Vec::new();
-    for socket in answer.sockets.iter().filter(|one| is_meant(asked, &one.unit, one.state)) {
+    for socket in answer.sockets.iter().filter(|one| is_selected(asked, &one.unit, one.state)) {
         for listen in &socket.listen {
             // `listen-stream /run/x.sock`.
             let address = listen.split_once(' ').map_or(listen.as_str(), |(_, address)| address);
@@ -56,7 +56,7 @@ pub(super) fn sockets(asked: &Asked) -> Outcome {
     print(asked, ["LISTEN", "UNIT", "ACTIVATES"], rows, "sockets")
 }
 
-fn is_meant(asked: &Asked, unit: &str, state: State) -> bool {
+fn is_selected(asked: &Asked, unit: &str, state: State) -> bool {
     let fits = |name: &String| glob::matches(&with_suffix(name), unit) || glob::matches(name, unit);
     let named = asked.names.is_empty() || asked.names.iter().any(fits);
     named && (asked.all || state.is_active())

@@ -26,7 +26,7 @@ pub(super) fn help() -> Outcome {
          reload-or-restart kill reset-failed isolate enable disable mask unmask preset edit\n\
          daemon-reload daemon-reexec get-default set-default poweroff reboot halt\n\n\
          start and stop change the overlay of the goal (`initctl status` shows it);\n\
-         `initctl --help` says what else there is.\n",
+         `initctl --help` lists the native commands.\n",
     )?;
     Ok(0)
 }
@@ -45,17 +45,17 @@ pub(super) fn reload(asked: &Asked) -> Outcome {
         return Ok(0);
     }
     let (before, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
-    forget(&session, &before, &before.overlay.want)?;
-    told(&session, Verb::Reload { no_restart: true })?;
+    forget_deleted(&session, &before, &before.overlay.want)?;
+    reload_init(&session, Verb::Reload { no_restart: true })?;
     let (now, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
-    forget(&session, &now, &now.overlay.drop)?;
-    again(&session, &before)?;
+    forget_deleted(&session, &now, &now.overlay.drop)?;
+    retry_failed(&session, &before)?;
     Ok(0)
 }
 
 /// Removes units from the overlay whose unit file was deleted. init would refuse a reload with such
 /// a wanted unit. A dropped one would be dropped again when its package returns.
-fn forget(session: &Session, now: &Status, names: &[String]) -> Result<(), Error> {
+fn forget_deleted(session: &Session, now: &Status, names: &[String]) -> Result<(), Error> {
     if names.is_empty() {
         return Ok(());
     }
@@ -87,7 +87,7 @@ pub(super) fn reexec(asked: &Asked) -> Outcome {
 
 /// Retries units that failed before the reload. A unit starts as soon as its link is read, which
 /// may be before its package has created its user or files.
-fn again(session: &Session, before: &Status) -> Result<(), Error> {
+fn retry_failed(session: &Session, before: &Status) -> Result<(), Error> {
     for unit in before.units.iter().filter(|unit| unit.needed && unit.state == State::Failed) {
         if let (Some(Cause::Exit { .. } | Cause::Signal { .. } | Cause::Exec { .. }), Ok(name)) =
             (unit.reason.as_ref().map(|why| &why.cause), Name::new(&unit.unit))
@@ -100,7 +100,7 @@ fn again(session: &Session, before: &Status) -> Result<(), Error> {
 }
 
 /// Reloads init and prints diagnostics to stderr.
-pub(super) fn told(session: &Session, verb: Verb) -> Result<Changed, Error> {
+pub(super) fn reload_init(session: &Session, verb: Verb) -> Result<Changed, Error> {
     match session.ask_as::<Changed>(verb) {
         Ok((changed, _)) => Ok(changed),
         Err(Error::Failed(exit, mut failure)) => {
@@ -122,12 +122,12 @@ pub(super) fn is_offline(session: &Session, asked: &Asked) -> Result<bool, Error
     if asked.root.is_some() {
         return Ok(true);
     }
-    let told =
+    let is_requested =
         std::env::var("SYSTEMD_OFFLINE").is_ok_and(|word| matches!(word.as_str(), "1" | "yes"));
-    if session.init()?.is_some() && !told {
+    if session.init()?.is_some() && !is_requested {
         return Ok(false);
     }
-    if told || in_chroot() {
+    if is_requested || in_chroot() {
         if !asked.quiet {
             complain(&format!("Running in chroot, ignoring request: {}", asked.verb));
         }
@@ -292,7 +292,7 @@ pub(super) fn switch_root(asked: &Asked) -> Outcome {
         [root] => (root.clone(), None),
         [root, init] => (root.clone(), Some(init.clone())),
         _ => {
-            complain("switch-root takes a root directory and, if need be, a path of an init.");
+            complain("Usage: systemctl switch-root ROOT [INIT]");
             return Ok(FAILED);
         }
     };
@@ -328,7 +328,7 @@ const REFUSED: [(&str, &str); 21] = [
     ("clean", "init removes no state of units: remove the directories by hand"),
     ("bind", "init mounts nothing into a running service: use BindPaths= in the unit"),
     ("mount-image", "init mounts no images into services"),
-    ("cancel", "init has no jobs that could be cancelled: `systemctl stop` takes back a start"),
+    ("cancel", "init has no jobs that could be cancelled: `systemctl stop` undoes a start"),
     ("log-level", "the level of init's own messages is fixed"),
     ("log-target", "init's own messages go to the console and the kernel log"),
     ("service-watchdogs", "watchdogs of services cannot be switched off as a whole"),

@@ -24,7 +24,6 @@ mod property;
 mod property_value;
 mod question;
 mod rival;
-
 mod snapshot;
 mod status;
 mod trigger;
@@ -62,8 +61,8 @@ pub(crate) fn main(called: &str, words: &[String]) -> u8 {
     };
     match run(&asked) {
         Ok(status) => status,
-        Err(Error::Unread) => 0,
-        Err(Error::Said(_)) => FAILED,
+        Err(Error::OutputClosed) => 0,
+        Err(Error::Printed(_)) => FAILED,
         Err(Error::Failed(exit, failure)) => {
             complain(&failure.message);
             if !failure.hint.is_empty() {
@@ -109,7 +108,7 @@ fn run(asked: &Asked) -> Outcome {
         return Ok(FAILED);
     }
     if asked.dry_run && !DRY.contains(&asked.verb.as_str()) {
-        complain(&format!("systemctl: --dry-run does not go with {}", asked.verb));
+        complain(&format!("systemctl: --dry-run is not supported for {}", asked.verb));
         return Ok(FAILED);
     }
     if asked.names.is_empty() && OF_UNITS.contains(&asked.verb.as_str()) {

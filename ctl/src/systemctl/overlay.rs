@@ -11,23 +11,24 @@ use groundstate_units::control::request::Verb;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::wall_clock::WallTime;
 
-pub(super) fn aloud(asked: &Asked, text: &str) {
+/// Prints a line to stderr, unless `--quiet` is set.
+pub(super) fn notice(asked: &Asked, text: &str) {
     if !asked.quiet {
         complain(text);
     }
 }
 
-pub(super) fn wanted(asked: &Asked, name: &str) {
-    aloud(asked, &format!("{name} is wanted until the next boot (initctl want {name})"));
+pub(super) fn report_wanted(asked: &Asked, name: &str) {
+    notice(asked, &format!("{name} is wanted until the next boot (initctl want {name})"));
 }
 
-pub(super) fn left_out(asked: &Asked, name: &str) {
+pub(super) fn report_left_out(asked: &Asked, name: &str) {
     let how = format!("initctl set-target … -{name}");
-    aloud(asked, &format!("{name} is left out of the goal until the next boot ({how})"));
+    notice(asked, &format!("{name} is left out of the goal until the next boot ({how})"));
 }
 
 /// Sets the present goal with another overlay, without units that init no longer knows.
-pub(super) fn overlay(
+pub(super) fn set_overlay(
     session: &Session,
     now: &Status,
     mut want: Vec<Name>,

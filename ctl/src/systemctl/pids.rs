@@ -10,7 +10,7 @@ use groundstate_units::control::request::Verb;
 ///
 /// # Errors
 /// The process belongs to no unit.
-pub(super) fn named(session: &Session, names: &[String]) -> Result<Vec<String>, Error> {
+pub(super) fn with_units(session: &Session, names: &[String]) -> Result<Vec<String>, Error> {
     let name = |name: &String| {
         let Ok(pid) = name.parse::<i32>() else { return Ok(name.clone()) };
         let (whose, _) = session.ask_as::<Whose>(Verb::Whose { pid })?;
@@ -18,7 +18,7 @@ pub(super) fn named(session: &Session, names: &[String]) -> Result<Vec<String>, 
             complain(&format!(
                 "Failed to get unit for PID {pid}: PID {pid} does not belong to any loaded unit."
             ));
-            Error::Said(Exit::Bad)
+            Error::Printed(Exit::Bad)
         })
     };
     names.iter().map(name).collect()

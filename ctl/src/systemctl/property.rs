@@ -30,7 +30,7 @@ pub(super) fn run(asked: &Asked) -> Outcome {
     let enablement = Enablement::of(&session, None)?;
     let (graph, _) = session.ask_as::<Graph>(Verb::Graph {})?;
     let (blame, _) = session.ask_as::<Blame>(Verb::Blame {})?;
-    let names = pids::named(&session, &asked.names)?;
+    let names = pids::with_units(&session, &asked.names)?;
     let chosen = snapshot.chosen(&names);
     let units: Vec<String> = chosen
         .iter()
@@ -71,8 +71,8 @@ fn print(asked: &Asked, properties: &Properties) -> Result<(), Error> {
         false => text.push_str(&format!("{name}={value}\n")),
     };
     if asked.properties.is_empty() {
-        let told = properties.iter().filter(|(_, value)| asked.all || !value.is_empty());
-        told.for_each(|(name, value)| put(name, value));
+        let shown = properties.iter().filter(|(_, value)| asked.all || !value.is_empty());
+        shown.for_each(|(name, value)| put(name, value));
     }
     // systemd prints in the order of its properties; programs ask for single ones.
     for name in &asked.properties {

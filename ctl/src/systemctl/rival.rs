@@ -1,7 +1,7 @@
 //! Effects of a start on other units, as in systemd: needed units start too, even if they were
 //! stopped, and conflicting units are stopped.
 
-use super::overlay::{left_out, overlay};
+use super::overlay::{report_left_out, set_overlay};
 use super::wait::names;
 use super::words::Asked;
 use crate::exit::Error;
@@ -13,7 +13,11 @@ use groundstate_units::text::name::Name;
 use std::collections::BTreeSet;
 
 /// Returns the drops of the overlay that exclude the unit, or one that it pulls in.
-pub(super) fn dropped(session: &Session, now: &Status, unit: &str) -> Result<Vec<String>, Error> {
+pub(super) fn blocking_drops(
+    session: &Session,
+    now: &Status,
+    unit: &str,
+) -> Result<Vec<String>, Error> {
     if now.overlay.drop.is_empty() {
         return Ok(Vec::new());
     }
@@ -27,7 +31,7 @@ pub(super) fn dropped(session: &Session, now: &Status, unit: &str) -> Result<Vec
 /// Makes the unit wanted and drops the units that it, or a unit that it pulls in, conflicts with.
 /// It is one request, so that nothing stops if the start is refused. Returns false if there are no
 /// conflicts.
-pub(super) fn stopped(
+pub(super) fn replace_rivals(
     session: &Session,
     asked: &Asked,
     now: &Status,
@@ -56,9 +60,9 @@ pub(super) fn stopped(
     want.push(name.clone());
     let mut drop: Vec<Name> = names(&now.overlay.drop);
     drop.extend(rivals.iter().filter_map(|rival| Name::new(rival).ok()));
-    overlay(session, now, want, drop)?;
+    set_overlay(session, now, want, drop)?;
     for rival in rivals {
-        left_out(asked, rival);
+        report_left_out(asked, rival);
     }
     Ok(true)
 }

@@ -43,8 +43,8 @@ impl Snapshot {
         let (status, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
         // The policy is only needed for the word "masked"; an unreadable one masks nothing.
         let mut policy = policy_file::read(&pong.paths.policy).unwrap_or_default();
-        if let Some(passing) = &pong.paths.runtime_policy {
-            policy = policy.overlaid(&policy_file::read(passing).unwrap_or_default());
+        if let Some(runtime) = &pong.paths.runtime_policy {
+            policy = policy.overlaid(&policy_file::read(runtime).unwrap_or_default());
         }
         Ok(Snapshot { status, pong, policy })
     }
@@ -95,9 +95,9 @@ impl Snapshot {
                     || names.into_iter().any(|n| glob::matches(name, n))
             };
             for unit in self.status.units.iter().filter(fits) {
-                let again =
+                let is_listed =
                     |old: &Found<'_>| matches!(old, Found::Unit(old) if old.unit == unit.unit);
-                if !found.iter().any(again) {
+                if !found.iter().any(is_listed) {
                     found.push(Found::Unit(unit));
                 }
             }

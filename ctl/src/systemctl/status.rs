@@ -31,7 +31,7 @@ pub(super) fn run(asked: &Asked) -> Outcome {
         return Ok(0);
     }
     let mut exit = 0;
-    let names = pids::named(&session, &asked.names)?;
+    let names = pids::with_units(&session, &asked.names)?;
     for (at, found) in snapshot.chosen(&names).into_iter().enumerate() {
         if at > 0 {
             session::print("\n")?;

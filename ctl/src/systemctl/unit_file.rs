@@ -19,9 +19,9 @@ const STANDARD: [&str; 5] = [
     "/usr/lib/systemd/system",
 ];
 /// Directory of permanent links.
-const LASTING: &str = "/etc/systemd/system";
+const PERMANENT_LINKS: &str = "/etc/systemd/system";
 /// Directory of links that last until the next boot.
-const PASSING: &str = "/run/systemd/system";
+const RUNTIME_LINKS: &str = "/run/systemd/system";
 
 /// The unit directories.
 pub(super) struct Folders {
@@ -142,7 +142,7 @@ impl Folders {
 
     /// Returns the directory for links, or `None` if init reads none.
     pub(super) fn config(&self, runtime: bool) -> Option<PathBuf> {
-        let dir = self.below(if runtime { PASSING } else { LASTING });
+        let dir = self.below(if runtime { RUNTIME_LINKS } else { PERMANENT_LINKS });
         self.dirs.contains(&dir).then_some(dir)
     }
 
@@ -154,7 +154,7 @@ impl Folders {
     }
 
     /// Returns true if the directory's links last only until the next boot.
-    pub(super) fn is_passing(&self, dir: &Path) -> bool {
+    pub(super) fn is_runtime(&self, dir: &Path) -> bool {
         dir.starts_with(self.below("/run"))
     }
 
@@ -163,8 +163,8 @@ impl Folders {
         in_tree(self.root.as_deref(), path).into()
     }
 
-    /// Follows the links of a path below the root. A path that leaves the tree ends in it all the
-    /// same, so that no write and no read leaves it.
+    /// Follows the links of a path below the root. The result is always in the tree, so that no write
+    /// and no read leaves it.
     pub(super) fn followed(&self, path: &Path) -> PathBuf {
         match &self.root {
             Some(root) => self.below(&path.strip_prefix(root).unwrap_or(path).to_string_lossy()),
@@ -303,7 +303,7 @@ pub(super) fn install_of(name: &str, text: &str) -> Install {
         if line.starts_with('[') {
             inside = line == "[Install]";
         } else if let (true, Some((key, value))) = (inside, line.split_once('=')) {
-            let words = value.split_whitespace().map(|word| filled(word, name));
+            let words = value.split_whitespace().map(|word| expanded(word, name));
             // A path is no name of a unit: a link of that name would be in another directory.
             let mut words = words.filter(|word| !word.contains('/'));
             match key.trim() {
@@ -330,7 +330,7 @@ fn native_list(value: &str) -> impl Iterator<Item = String> {
 }
 
 /// Expands the specifiers allowed in `[Install]`, systemd.unit(5).
-fn filled(word: &str, name: &str) -> String {
+fn expanded(word: &str, name: &str) -> String {
     let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
     let (prefix, instance) = stem.split_once('@').unwrap_or((stem, ""));
     word.replace("%%", "\0")

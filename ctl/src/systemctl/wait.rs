@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Without an event for this long, the states are polled.
-const AGAIN: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The awaited state of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Watch {
     pub(super) fn begin(session: &Session) -> Result<Watch, Error> {
         let seq = session.init()?.map_or(0, |init| init.seq);
         let mut events = session.connect()?;
-        events.begin(Verb::Events { follow: true, after: seq }, Some(AGAIN))?;
+        events.begin(Verb::Events { follow: true, after: seq }, Some(POLL_INTERVAL))?;
         Ok(Watch { events, why: BTreeMap::new() })
     }
 
@@ -103,7 +103,7 @@ impl Watch {
     }
 }
 
-/// Returns `None` while in progress. Unknown units count as done.
+/// Returns whether the unit has reached the awaited state, or `None` while it may still do so.
 fn outcome(unit: &UnitStatus, awaited: &Awaited) -> Option<bool> {
     let up = !matches!(unit.state, State::Disabled | State::Waiting | State::Failed);
     match awaited.aim {

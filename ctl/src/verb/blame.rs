@@ -16,7 +16,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 /// Maximum number of units in a picture; browsers render more only slowly.
-const DRAWN: usize = 2_000;
+const MAX_BARS: usize = 2_000;
 
 /// `blame`.
 pub(crate) fn blame(session: &Session) -> Result<Exit, Error> {
@@ -26,7 +26,10 @@ pub(crate) fn blame(session: &Session) -> Result<Exit, Error> {
 }
 
 /// `critical-chain`.
-pub(crate) fn critical_chain(session: &Session, asked: &arguments::Few) -> Result<Exit, Error> {
+pub(crate) fn critical_chain(
+    session: &Session,
+    asked: &arguments::TargetsOrGoal,
+) -> Result<Exit, Error> {
     let (blame, value) = session.ask_as::<Blame>(Verb::Blame {})?;
     let units = at_boot(&blame.units);
     let (graph, _) = session.ask_as::<Graph>(Verb::Graph {})?;
@@ -109,7 +112,7 @@ pub(super) fn list(units: &[Timing], style: &Style) -> String {
         let _ = match took(unit) {
             Some(took) => writeln!(text, "{:>9}  {}", style::span(took), unit.unit),
             None => {
-                let word = style.paint(Tone::Uneasy, "not ready");
+                let word = style.paint(Tone::Warning, "not ready");
                 writeln!(text, "{word}  {}", unit.unit)
             }
         };
@@ -130,12 +133,12 @@ pub(super) fn chain(units: &[Timing], graph: &Graph, roots: &[String], style: &S
         let mut next = provider(graph, root).map(|unit| (unit, None));
         let mut seen = BTreeSet::new();
         let mut depth = 0;
-        while let Some((unit, went_on)) = next.filter(|(unit, _)| seen.insert(*unit)) {
+        while let Some((unit, continued_at)) = next.filter(|(unit, _)| seen.insert(*unit)) {
             let at = timing.get(unit);
             let span = |at: u64| style::span(Duration::from_micros(at.saturating_sub(origin)));
             let ready = at.and_then(|at| at.ready_us);
             let failed = at.and_then(|at| at.failed_us);
-            let failed = failed.filter(|failed| went_on == Some(*failed) || ready.is_none());
+            let failed = failed.filter(|failed| continued_at == Some(*failed) || ready.is_none());
             let when = match (failed, ready) {
                 (Some(at), _) => format!("@{}  {}", span(at), style.paint(Tone::Bad, "failed")),
                 (None, Some(at)) => format!("@{}", span(at)),
@@ -201,7 +204,7 @@ fn picture(units: &[Timing]) -> String {
     let mut units: Vec<(u64, &Timing)> =
         units.iter().filter_map(|unit| Some((unit.started_us?, unit))).collect();
     units.sort_by_key(|(started, unit)| (*started, &unit.unit));
-    units.truncate(DRAWN);
+    units.truncate(MAX_BARS);
     let whole = end.saturating_sub(origin).max(1);
     let x = |at: u64| 200.0 + 800.0 * at.saturating_sub(origin) as f64 / whole as f64;
     let height = 40 + 18 * units.len();

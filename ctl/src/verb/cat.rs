@@ -17,7 +17,7 @@ struct WithText<'a> {
 }
 
 /// `cat`.
-pub(crate) fn cat(session: &Session, asked: arguments::One) -> Result<Exit, Error> {
+pub(crate) fn cat(session: &Session, asked: arguments::OneTarget) -> Result<Exit, Error> {
     let (located, _) = session.ask_as::<Located>(Verb::Cat { target: asked.target })?;
     if located.file.is_empty() {
         let message = format!("{} is built in and has no file", located.unit);

@@ -1,5 +1,5 @@
-//! `check`: finds all errors in a set of unit files with the code of init's loader. It asks no
-//! init. A refused reload prints the same format.
+//! `check`: finds all errors in a set of unit files with the code of init's loader. It
+//! asks a running init only for its directories. A refused reload prints the same format.
 
 use crate::arguments;
 use crate::exit::{Error, Exit};
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 pub(crate) fn run(session: &Session, asked: &arguments::Check) -> Result<Exit, Error> {
     let (options, generation) = match &asked.root {
         Some(root) => {
-            let (root, options) = (tree(root)?, Options::system(geteuid().as_raw()));
+            let (root, options) = (rooted_path(root)?, Options::system(geteuid().as_raw()));
             let generation = load(&Rooted(&root), &options, None).generation;
             (options, generation)
         }
@@ -55,7 +55,7 @@ pub(crate) fn run(session: &Session, asked: &arguments::Check) -> Result<Exit, E
 ///
 /// # Errors
 /// [`Exit::Usage`] if it is no directory.
-pub(super) fn tree(root: &Path) -> Result<String, Error> {
+pub(super) fn rooted_path(root: &Path) -> Result<String, Error> {
     if !root.is_dir() {
         let message = format!("{}: no such directory", root.display());
         return Err(Error::usage(
@@ -82,8 +82,8 @@ fn options(session: &Session, paths: &[PathBuf]) -> Result<Options, Error> {
         (true, _) => Ok(Options::files(files.into_iter().map(text).collect(), uid)),
         (false, true) => Ok(Options::directories(dirs.into_iter().map(text).collect(), uid)),
         (false, false) => {
-            let hint = "a directory is a whole set, files are checked alone: one or the other";
-            Err(Error::usage("directories and files at once", hint))
+            let hint = "a directory is a complete set, files are single files: check one kind";
+            Err(Error::usage("cannot check directories and files in one call", hint))
         }
     }
 }
@@ -126,10 +126,10 @@ fn summary(report: &Report, units: usize) -> String {
     format!("{units}: {errors}, {}", style::count(report.warnings, "warning"))
 }
 
-/// Loads the graph of a directory, for `graph --units`.
+/// Loads the graph of a directory, for `graph --units`. Prints the diagnostics to stderr.
 ///
 /// # Errors
-/// [`Exit::Refused`] with the report if the set has errors.
+/// [`Exit::Usage`] if there is no such directory.
 pub(crate) fn graph_of(session: &Session, dir: &Path) -> Result<Graph, Error> {
     let options = options(session, &[dir.to_path_buf()])?;
     let generation = load(&Disk, &options, None).generation;

@@ -41,7 +41,7 @@ pub(crate) fn run(session: &Session, asked: &arguments::Convert) -> Result<Exit,
     let mut converted = Vec::new();
     let mut found = Vec::new();
     for path in &asked.files {
-        match one(path, &around)? {
+        match convert_file(path, &around)? {
             Ok(done) => {
                 found.extend(done.diagnostics.iter().cloned());
                 converted.push(done);
@@ -60,7 +60,7 @@ pub(crate) fn run(session: &Session, asked: &arguments::Convert) -> Result<Exit,
             .collect();
         session::print(&text.join(if asked.report { "\n" } else { "---\n" }))?;
         for one in &converted {
-            remark(session, &left_out(one));
+            remark(session, &dropped_summary(one));
         }
         found.retain(|said| !converted.iter().any(|one| has_outcome(one, said)));
         remark(session, &report::render(&Report::new(&found), &Style::PLAIN));
@@ -84,8 +84,8 @@ fn has_outcome(one: &Converted, said: &Diagnostic) -> bool {
         })
 }
 
-/// Summarizes dropped directives, for output that is not shown on a screen.
-fn left_out(one: &Converted) -> String {
+/// Counts dropped directives for stderr, because the output may go to a file.
+fn dropped_summary(one: &Converted) -> String {
     let count = |is: fn(&Outcome) -> bool| {
         one.imported.outcomes.iter().filter(|directive| is(&directive.outcome)).count()
     };
@@ -111,14 +111,14 @@ fn remark(session: &Session, text: &str) {
 
 type Fatal = Vec<Diagnostic>;
 
-fn one(path: &Path, around: &Surroundings) -> Result<Result<Converted, Fatal>, Error> {
+fn convert_file(path: &Path, around: &Surroundings) -> Result<Result<Converted, Fatal>, Error> {
     let file: Arc<str> = path.to_string_lossy().into();
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let unit = UnitName::of(&name);
     let bytes = read(&file)?;
     let form = Form::of(&name, &bytes);
     // The unit refers to the script by its absolute path, and so do diagnostics.
-    let file = if form == Form::OpenRc { from_the_root(path)?.into() } else { file };
+    let file = if form == Form::OpenRc { absolute(path)?.into() } else { file };
     let mut parts = vec![(file.clone(), bytes)];
     let beside = match form {
         Form::Systemd => drop_ins(&file, &unit),
@@ -131,7 +131,7 @@ fn one(path: &Path, around: &Surroundings) -> Result<Result<Converted, Fatal>, E
     }
     let imported = match (form, parts.first()) {
         (Form::Sysv, Some((file, bytes))) => {
-            Ok(sysv::convert(&name, file, bytes, &from_the_root(path)?))
+            Ok(sysv::convert(&name, file, bytes, &absolute(path)?))
         }
         (Form::OpenRc, Some((_, bytes))) => {
             let settings = parts.get(1).map(|(file, bytes)| (file, bytes.as_slice()));
@@ -139,7 +139,8 @@ fn one(path: &Path, around: &Surroundings) -> Result<Result<Converted, Fatal>, E
         }
         (Form::Systemd | Form::OpenRc | Form::Sysv, _) => systemd(&unit, &file, &parts, around),
     };
-    let mut made = imported.map(|imported| mean(file.to_string(), &unit, imported));
+    let mut made =
+        imported.map(|imported| with_native_diagnostics(file.to_string(), &unit, imported));
     let found = match &mut made {
         Ok(done) => &mut done.diagnostics,
         Err(fatal) => fatal,
@@ -177,14 +178,14 @@ fn settings_of(path: &Path, name: &str) -> Option<String> {
 }
 
 /// Returns the absolute path by which a unit calls a script.
-fn from_the_root(path: &Path) -> Result<String, Error> {
+fn absolute(path: &Path) -> Result<String, Error> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let words = || format!("{}: the path is not UTF-8", path.display());
     path.to_str().map(str::to_owned).ok_or_else(|| Error::usage(words(), "rename it"))
 }
 
 /// Adds diagnostics of the native reader to the import.
-fn mean(file: String, name: &UnitName, imported: Imported) -> Converted {
+fn with_native_diagnostics(file: String, name: &UnitName, imported: Imported) -> Converted {
     let mut diagnostics = imported.manifest.diagnostics.clone();
     if !name.is_template() {
         let read =
@@ -264,8 +265,8 @@ fn outcome(outcome: &Outcome) -> (&'static str, &str, Tone) {
         Outcome::Kept(key) => ("kept", key, Tone::Good),
         Outcome::Silent => ("kept", "", Tone::Good),
         Outcome::ByDesign(why) => ("not needed", why, Tone::Quiet),
-        Outcome::Lost(how) => ("dropped", how, Tone::Uneasy),
-        Outcome::Weaker(why) => ("weaker", why, Tone::Uneasy),
+        Outcome::Lost(how) => ("dropped", how, Tone::Warning),
+        Outcome::Weaker(why) => ("weaker", why, Tone::Warning),
         Outcome::Refused(why) => ("refused", why, Tone::Bad),
     }
 }

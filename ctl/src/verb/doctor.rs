@@ -32,8 +32,8 @@ const LEVEL: usize = 9;
 /// Examines the machine and prints the findings.
 pub(crate) fn run(session: &Session, asked: &arguments::Doctor) -> Result<Exit, Error> {
     let doctor = match &asked.root {
-        Some(root) => of_tree(root)?,
-        None => of_machine(session)?,
+        Some(root) => examine_tree(root)?,
+        None => examine_machine(session)?,
     };
     session.show(&doctor, || render(&doctor, asked.all, &session.style))?;
     session.remark(&summary(&doctor));
@@ -41,18 +41,18 @@ pub(crate) fn run(session: &Session, asked: &arguments::Doctor) -> Result<Exit, 
     Ok(if is_bad { Exit::Bad } else { Exit::Done })
 }
 
-fn of_tree(root: &Path) -> Result<Doctor, Error> {
+fn examine_tree(root: &Path) -> Result<Doctor, Error> {
     let named = root.display().to_string();
-    let root = check::tree(root)?;
+    let root = check::rooted_path(root)?;
     let files = Rooted(&root);
     let options = Options::system(geteuid().as_raw());
     let mut facts = Facts::gather(&files, &options, None, None);
     facts.root = Some(named);
-    Ok(examined(&facts))
+    Ok(run_checks(&facts))
 }
 
 /// Examines this machine. If init at the socket is not PID 1, only the files count.
-fn of_machine(session: &Session) -> Result<Doctor, Error> {
+fn examine_machine(session: &Session) -> Result<Doctor, Error> {
     let (uid, files) = (geteuid().as_raw(), Local::new());
     let is_first = session.init()?.is_some_and(|init| init.pid == 1);
     let (options, status) = match is_first {
@@ -62,11 +62,11 @@ fn of_machine(session: &Session) -> Result<Doctor, Error> {
         }
         false => (Options::system(uid), None),
     };
-    Ok(examined(&Facts::gather(&files, &options, Some(Kernel::read()), status)))
+    Ok(run_checks(&Facts::gather(&files, &options, Some(Kernel::read()), status)))
 }
 
 /// Runs all checks.
-fn examined(facts: &Facts<'_>) -> Doctor {
+fn run_checks(facts: &Facts<'_>) -> Doctor {
     let checks: [fn(&Facts<'_>) -> Vec<Finding>; 15] = [
         state::system,
         unit::goal,
@@ -100,7 +100,7 @@ pub(super) fn render(doctor: &Doctor, all: bool, style: &Style) -> String {
 fn line(finding: &Finding, style: &Style) -> String {
     let (word, tone) = match finding.level {
         Level::Error => ("error", Tone::Bad),
-        Level::Warning => ("warning", Tone::Uneasy),
+        Level::Warning => ("warning", Tone::Warning),
         Level::Ok => ("ok", Tone::Good),
     };
     let parts = [&finding.subject, &finding.message, &finding.hint];

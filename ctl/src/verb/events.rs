@@ -1,7 +1,7 @@
 //! `events`: one line per event, with its cause.
 
 use crate::arguments;
-use crate::connection::PATIENCE;
+use crate::connection::ANSWER_TIMEOUT;
 use crate::event_stream::EventStream;
 use crate::exit::{Error, Exit};
 use crate::session::{self, Session};
@@ -10,7 +10,7 @@ use groundstate_units::control::answer::{End, Event};
 
 /// Asks init and prints the events.
 pub(crate) fn run(session: &Session, asked: &arguments::Events) -> Result<Exit, Error> {
-    let limit = (!asked.follow).then_some(PATIENCE);
+    let limit = (!asked.follow).then_some(ANSWER_TIMEOUT);
     let mut events = EventStream::begin(session.connect()?, asked.follow, asked.after, limit)?;
     loop {
         let value = match events.next()? {
@@ -41,7 +41,7 @@ pub(super) fn render(event: &Event, style: &Style) -> String {
         (_, Some(to)) => style.paint(style::tone(to, false), to.word()),
         (_, None) => event.event.clone(),
     };
-    let why = style::told(event.to, event.reason.as_ref());
+    let why = style::reason_suffix(event.to, event.reason.as_ref());
     let cause = event.cause.map(|seq| style.paint(Tone::Quiet, &format!("  (from {seq})")));
     format!("{:>5} {time} {unit}  {change}{why}{}\n", event.seq, cause.unwrap_or_default())
 }

@@ -14,7 +14,7 @@ use std::fmt::Write;
 /// Width of the names in a list; few are longer.
 const NAME: usize = 26;
 /// Minimum length of a summary that is cut before the end of its sentence.
-const MEANT: usize = 24;
+const MIN_SUMMARY: usize = 24;
 
 /// Looks the key up and prints it.
 pub(crate) fn run(session: &Session, asked: &arguments::Explain) -> Result<Exit, Error> {
@@ -27,19 +27,19 @@ pub(crate) fn run(session: &Session, asked: &arguments::Explain) -> Result<Exit,
         return Ok(Exit::Done);
     }
     match asked.key.as_deref() {
-        None => session.show(&all(), || list(&session.style))?,
-        Some(name) => match several(name) {
+        None => session.show(&all_as_json(), || list(&session.style))?,
+        Some(name) => match key_group(name) {
             Some((title, keys)) => {
-                session.show(&these(&keys), || short(&title, &keys, &session.style))?
+                session.show(&keys_as_json(&keys), || short(&title, &keys, &session.style))?
             }
-            None => one(session, name)?,
+            None => print_key(session, name)?,
         },
     }
     Ok(Exit::Done)
 }
 
 /// Returns the keys of a type, or those with a prefix that is not a key itself, and a title.
-pub(super) fn several(name: &str) -> Option<(String, Vec<&'static Key>)> {
+pub(super) fn key_group(name: &str) -> Option<(String, Vec<&'static Key>)> {
     if key_table::find(name).is_some() || SETTINGS.iter().any(|setting| setting.name == name) {
         return None;
     }
@@ -63,7 +63,7 @@ pub(super) fn short(title: &str, keys: &[&Key], style: &Style) -> String {
     text
 }
 
-fn these(keys: &[&Key]) -> Value {
+fn keys_as_json(keys: &[&Key]) -> Value {
     json!({
         "schema": 1,
         "keys": keys.iter().map(|key| as_json(key)).collect::<Vec<_>>(),
@@ -71,7 +71,7 @@ fn these(keys: &[&Key]) -> Value {
     })
 }
 
-fn one(session: &Session, name: &str) -> Result<(), Error> {
+fn print_key(session: &Session, name: &str) -> Result<(), Error> {
     let name = name.trim_end_matches(':');
     let unit_key = key_table::find(name);
     let setting = SETTINGS.iter().find(|setting| setting.name == name);
@@ -188,14 +188,14 @@ fn row(name: &str, doc: &str, style: &Style) -> String {
     let name = style::pad(name, NAME);
     let whole = first_sentence(doc);
     let width = style.width.unwrap_or(usize::MAX);
-    let room = width.saturating_sub(3 + name.chars().count()).max(MEANT);
+    let room = width.saturating_sub(3 + name.chars().count()).max(MIN_SUMMARY);
     let fits = |at: &usize| {
         let head = whole.get(..*at).unwrap_or_default();
         head.chars().count() <= room && head.matches('(').count() == head.matches(')').count()
     };
     let last = |ends: &[&str]| {
         let places = ends.iter().flat_map(|end| whole.match_indices(end).map(|(at, _)| at));
-        places.filter(fits).filter(|at| *at >= MEANT).max()
+        places.filter(fits).filter(|at| *at >= MIN_SUMMARY).max()
     };
     let said = match whole.chars().count() <= room {
         true => whole.to_string(),
@@ -212,7 +212,7 @@ fn first_sentence(text: &str) -> &str {
     sentences(text).first().copied().unwrap_or_default().trim_end_matches('.')
 }
 
-fn all() -> Value {
+fn all_as_json() -> Value {
     json!({
         "schema": 1,
         "keys": KEYS.iter().map(as_json).collect::<Vec<_>>(),
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn explain_lists_the_keys_of_a_type_or_of_a_prefix() {
         let names = |name: &str| -> Vec<&str> {
-            several(name).into_iter().flat_map(|(_, keys)| keys).map(|key| key.name).collect()
+            key_group(name).into_iter().flat_map(|(_, keys)| keys).map(|key| key.name).collect()
         };
         let timer = names("timer");
         assert!(timer.starts_with(&["activates"]), "{timer:?}");

@@ -43,14 +43,14 @@ pub(crate) fn set_target(session: &Session, asked: arguments::SetTarget) -> Resu
     if let (true, true, Some(goal)) = (bad, asked.or_rollback, before) {
         session.remark("restoring the previous goal:");
         let verb = Verb::SetTarget { targets: goal.targets, want: goal.want, drop: goal.drop };
-        let again = Waiting::prepare(session, asked.wait)?;
+        let waiting = Waiting::prepare(session, asked.wait)?;
         // One command prints one document; the exit code tells the result.
         if session.json {
             session.ask(verb)?;
         } else {
             change(session, verb)?;
         }
-        again.finish(session)?;
+        waiting.finish(session)?;
     }
     Ok(exit)
 }
@@ -58,12 +58,12 @@ pub(crate) fn set_target(session: &Session, asked: arguments::SetTarget) -> Resu
 /// `want`.
 pub(crate) fn want(session: &Session, asked: arguments::Want) -> Result<Exit, Error> {
     let for_ms = asked.for_.map(|span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX));
-    changed(session, Verb::Want { target: asked.target, for_ms }, asked.wait)
+    change_and_wait(session, Verb::Want { target: asked.target, for_ms }, asked.wait)
 }
 
 /// `unwant`.
 pub(crate) fn unwant(session: &Session, asked: arguments::Unwant) -> Result<Exit, Error> {
-    changed(session, Verb::Unwant { target: asked.target }, asked.wait)
+    change_and_wait(session, Verb::Unwant { target: asked.target }, asked.wait)
 }
 
 /// `reload`.
@@ -76,10 +76,10 @@ pub(crate) fn reload(session: &Session, asked: &arguments::Reload) -> Result<Exi
         session.show(&value, || plan::render(&made, &session.style))?;
         return Ok(Exit::Done);
     }
-    changed(session, Verb::Reload { no_restart: asked.no_restart }, asked.wait)
+    change_and_wait(session, Verb::Reload { no_restart: asked.no_restart }, asked.wait)
 }
 
-fn changed(session: &Session, verb: Verb, wait: arguments::Wait) -> Result<Exit, Error> {
+fn change_and_wait(session: &Session, verb: Verb, wait: arguments::Wait) -> Result<Exit, Error> {
     let waiting = Waiting::prepare(session, wait)?;
     change(session, verb)?;
     let ended = waiting.finish(session)?;
@@ -89,9 +89,9 @@ fn changed(session: &Session, verb: Verb, wait: arguments::Wait) -> Result<Exit,
 fn change(session: &Session, verb: Verb) -> Result<(), Error> {
     let (changed, value) = session.ask_as::<Changed>(verb)?;
     session.show(&value, || {
-        let told = |said: &Said| said.severity != Severity::Note;
+        let is_printed = |said: &Said| said.severity != Severity::Note;
         let diagnostics: Vec<Said> =
-            changed.diagnostics.iter().filter(|said| told(said)).cloned().collect();
+            changed.diagnostics.iter().filter(|said| is_printed(said)).cloned().collect();
         let mistakes = report::render_digest(&diagnostics, &session.style);
         let plan = plan::render(&changed.plan, &session.style);
         let accepted = accepted_with_errors(&changed.diagnostics);
@@ -100,8 +100,8 @@ fn change(session: &Session, verb: Verb) -> Result<(), Error> {
 }
 
 /// Explains why a set with errors was accepted.
-fn accepted_with_errors(told: &[Said]) -> &'static str {
-    match told.iter().any(|said| said.severity == Severity::Error) {
+fn accepted_with_errors(diagnostics: &[Said]) -> &'static str {
+    match diagnostics.iter().any(|said| said.severity == Severity::Error) {
         true => {
             "no needed unit has an error; units with errors cannot start until they are fixed\n"
         }

@@ -19,15 +19,15 @@ pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Er
     let since = match &asked.since {
         None => None,
         Some(text) => Some(span::point(text, session::now()).ok_or_else(|| {
-            let hint = "a span as 10min, or a time as 2026-11-21T05:12:26Z";
+            let hint = "a span such as 10min, or a time such as 2026-11-21T05:12:26Z";
             Error::usage(format!("--since: `{text}` is not a time"), hint)
         })?),
     };
     let names: Vec<String> = asked.targets.iter().map(Name::to_string).collect();
     let query = Query { names: &names, lines: asked.lines, follow: asked.follow, since };
-    let named = asked.targets.len() != 1;
-    let known = if asked.follow { known(session, asked, &names) } else { Ok(()) };
-    let asking = known.and_then(|()| log_source::ask(session, &query));
+    let with_unit = asked.targets.len() != 1;
+    let checked = if asked.follow { check_names(session, asked, &names) } else { Ok(()) };
+    let asking = checked.and_then(|()| log_source::ask(session, &query));
     let mut shown = Shown::default();
     match asking.and_then(|connection| shown.stream(session, connection, &query)) {
         Ok(0) if asked.lines == Some(0) => {}
@@ -46,7 +46,7 @@ pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Er
             let (dir, units) = places(session, &asked.targets)?;
             session.remark(&format!("the logger does not answer; reading its files in {dir}"));
             let units = if units.is_empty() { log_source::units_in(&dir) } else { units };
-            let choose = |unit: &Name, lines: &mut _| shown.leave_out_of(unit, lines);
+            let choose = |unit: &Name, lines: &mut _| shown.remove_shown(unit, lines);
             let lines = log_source::from_files(&dir, &units, &query, choose)?;
             if lines.is_empty() && shown.count == 0 {
                 let whose: Vec<&str> = asked.targets.iter().map(Name::as_str).collect();
@@ -62,7 +62,7 @@ pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Er
                 return Err(Error::Failed(Exit::NoInit, failure));
             }
             for line in lines {
-                put(session, &line, named)?;
+                put(session, &line, with_unit)?;
             }
         }
         Err(error) => return Err(error),
@@ -72,14 +72,14 @@ pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Er
 
 /// Checks that followed names exist: following an unknown unit would wait forever. Only init knows
 /// a unit without output; without an init any name may be followed.
-fn known(session: &Session, asked: &arguments::Logs, names: &[String]) -> Result<(), Error> {
+fn check_names(session: &Session, asked: &arguments::Logs, names: &[String]) -> Result<(), Error> {
     let query = Query { names, lines: Some(0), follow: false, since: None };
-    let heard = log_source::ask(session, &query)
+    let listed = log_source::ask(session, &query)
         .and_then(|connection| Shown::default().stream(session, connection, &query))
         .map(drop);
-    match heard {
+    match listed {
         Err(Error::Failed(_, failure)) if failure.kind == Failure::UNKNOWN_TARGET => {}
-        heard => return heard,
+        listed => return listed,
     }
     match session.ask(Verb::Status { targets: asked.targets.clone() }) {
         Ok(_) | Err(Error::Failed(Exit::NoInit | Exit::TimedOut, _)) => Ok(()),
@@ -116,7 +116,7 @@ impl Shown {
                     put(session, &line, query.names.len() != 1)?;
                     self.count += 1;
                     if !query.follow {
-                        self.note(line);
+                        self.record(line);
                     }
                 }
                 Some(Piece::End { .. }) => return Ok(self.count),
@@ -126,7 +126,7 @@ impl Shown {
         }
     }
 
-    fn note(&mut self, line: ShownLine) {
+    fn record(&mut self, line: ShownLine) {
         let text = text(&line);
         let last = self.last.entry(line.unit).or_default();
         if last.time != line.time {
@@ -137,10 +137,10 @@ impl Shown {
 
     /// Removes the lines already shown: all before the latest time, and of that time as many as
     /// were shown.
-    fn leave_out_of(&self, unit: &Name, lines: &mut Vec<ShownLine>) {
+    fn remove_shown(&self, unit: &Name, lines: &mut Vec<ShownLine>) {
         let Some(Last { time, of }) = self.last.get(unit.as_str()) else { return };
         let moment = lines.iter().position(|line| line.time == *time);
-        // The line was shown from memory and is in no file.
+        // The last shown line came from the memory of the logger and is in no file.
         let before = || lines.iter().take_while(|line| line.time < *time).count();
         let mut rest = lines.split_off(moment.unwrap_or_else(before));
         let mut of = of.clone();
@@ -158,23 +158,23 @@ fn text(line: &ShownLine) -> String {
     format!("{run:?} {:?} {} {}", line.level, line.continued, line.line)
 }
 
-fn put(session: &Session, line: &ShownLine, named: bool) -> Result<(), Error> {
+fn put(session: &Session, line: &ShownLine, with_unit: bool) -> Result<(), Error> {
     if session.json {
         return session::print_json(line);
     }
-    session::print(&render(line, named, &session.style))
+    session::print(&render(line, with_unit, &session.style))
 }
 
-fn render(line: &ShownLine, named: bool, style: &Style) -> String {
-    let unit = if named { format!("{} | ", line.unit) } else { String::new() };
+fn render(line: &ShownLine, with_unit: bool, style: &Style) -> String {
+    let unit = if with_unit { format!("{} | ", line.unit) } else { String::new() };
     let text = printable(line.line.as_bytes());
     // A level set by the unit is shown by name.
     let level = line.level.and_then(|level| LEVELS.get(usize::from(level)));
     let text = level.map_or(text.to_string(), |level| format!("{level}: {text}"));
     let text = match line.priority() {
         0..=3 => style.paint(Tone::Bad, &text),
-        4 => style.paint(Tone::Uneasy, &text),
-        _ if line.run.is_none() => style.paint(Tone::Uneasy, &text),
+        4 => style.paint(Tone::Warning, &text),
+        _ if line.run.is_none() => style.paint(Tone::Warning, &text),
         _ => text,
     };
     format!("{} {unit}{text}\n", style.paint(Tone::Quiet, &line.time))
@@ -218,19 +218,19 @@ mod tests {
         for told in 0..=all.len() {
             let mut shown = Shown::default();
             let lines = file().into_iter().take(told);
-            lines.for_each(|line| shown.note(line));
-            shown.note(line("other", 9, "a"));
+            lines.for_each(|line| shown.record(line));
+            shown.record(line("other", 9, "a"));
             let mut left = file();
-            shown.leave_out_of(&"web".parse().unwrap(), &mut left);
+            shown.remove_shown(&"web".parse().unwrap(), &mut left);
             let texts = |lines: &[ShownLine]| lines.iter().map(text).collect::<Vec<_>>();
             assert_eq!(texts(&left), texts(&file()[told..]), "{told} were shown");
         }
         // The remembered position covers one moment, however many lines were shown.
         let mut shown = Shown::default();
-        (0..60).for_each(|second| shown.note(line("web", second, "a")));
+        (0..60).for_each(|second| shown.record(line("web", second, "a")));
         assert_eq!(shown.last["web"].of.len(), 1);
         let mut left = vec![line("web", 1, "a"), line("web", 60, "new")];
-        shown.leave_out_of(&"web".parse().unwrap(), &mut left);
+        shown.remove_shown(&"web".parse().unwrap(), &mut left);
         assert_eq!(left.len(), 1, "the last that was shown is in no file");
     }
 

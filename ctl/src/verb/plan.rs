@@ -19,13 +19,17 @@ pub(crate) fn run(session: &Session, asked: arguments::Plan) -> Result<Exit, Err
     let verb = Verb::Plan { targets, want, drop, reload: asked.reload };
     let (plan, value) = session.ask_as::<Plan>(verb)?;
     session.show(&value, || {
-        format!("{}{}", render(&plan, &session.style), if is_bare { of_nothing(&plan) } else { "" })
+        format!(
+            "{}{}",
+            render(&plan, &session.style),
+            if is_bare { overlay_remark(&plan) } else { "" }
+        )
     })?;
     Ok(Exit::Done)
 }
 
 /// Returns the remark for `plan` without arguments, which plans the goal without its overlay.
-fn of_nothing(plan: &Plan) -> &'static str {
+fn overlay_remark(plan: &Plan) -> &'static str {
     match is_nothing(plan) {
         true => "",
         false => "this plan is for the goal alone, without targets that were wanted or dropped\n",
@@ -39,7 +43,10 @@ fn is_nothing(plan: &Plan) -> bool {
 /// Formats the plan in waves.
 pub(crate) fn render(plan: &Plan, style: &Style) -> String {
     if is_nothing(plan) {
-        return format!("nothing to do: {} kept as they are\n", plan.keep.len());
+        return format!(
+            "nothing to do: {} kept as before\n",
+            style::count(plan.keep.len(), "unit")
+        );
     }
     let sum = |waves: &[Vec<String>]| waves.iter().map(Vec::len).sum::<usize>();
     let restart = plan.restart.len();
@@ -50,7 +57,7 @@ pub(crate) fn render(plan: &Plan, style: &Style) -> String {
         plan.keep.len()
     ));
     text.push('\n');
-    waves(&mut text, "stop", &without(&plan.stop, &plan.restart), Tone::Uneasy, style);
+    waves(&mut text, "stop", &without(&plan.stop, &plan.restart), Tone::Warning, style);
     waves(&mut text, "start", &without(&plan.start, &plan.restart), Tone::Good, style);
     row(&mut text, "restart", "", &plan.restart, Tone::Moving, style);
     row(&mut text, "keep", "", &plan.keep, Tone::Quiet, style);
@@ -165,10 +172,10 @@ mod tests {
     #[test]
     fn plan_without_changes_is_reported_as_such() {
         let plan = Plan { schema: 1, keep: names("a b"), ..Plan::default() };
-        assert_eq!(render(&plan, &Style::PLAIN), "nothing to do: 2 kept as they are\n");
-        assert_eq!(of_nothing(&plan), "");
+        assert_eq!(render(&plan, &Style::PLAIN), "nothing to do: 2 units kept as before\n");
+        assert_eq!(overlay_remark(&plan), "");
         let stops = Plan { stop: vec![names("job")], ..plan };
-        assert!(of_nothing(&stops).contains("without targets that were wanted"));
+        assert!(overlay_remark(&stops).contains("without targets that were wanted"));
     }
 
     #[test]

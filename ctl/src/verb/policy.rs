@@ -1,4 +1,4 @@
-//! `mask`, `unmask`, `enable`, `disable`, `prefer`: edit the policy file, then tell init. If init
+//! `mask`, `unmask`, `enable`, `disable`, `prefer`: edit the policy file, then send the policy to init. If init
 //! refuses, the file is restored. Without an init only the file is edited.
 
 use crate::arguments;
@@ -46,7 +46,7 @@ pub(crate) fn edit(session: &Session, asked: arguments::Policy, edit: Edit) -> R
         let mut names = asked.targets.iter().filter(|name| !said(name));
         names.try_for_each(|name| known.has(name))
     };
-    let files = if asked.runtime { Files::Passing } else { Files::Lasting };
+    let files = if asked.runtime { PolicyFile::Runtime } else { PolicyFile::Permanent };
     change(session, files, check, |_, policy| {
         for name in &asked.targets {
             apply(policy, edit, name);
@@ -59,7 +59,7 @@ pub(crate) fn edit(session: &Session, asked: arguments::Policy, edit: Edit) -> R
 fn unmask(session: &Session, asked: &arguments::Policy) -> Result<Exit, Error> {
     let mut left: Vec<String> = Vec::new();
     let check = |known: &Known, policy: &Policy, files: &[&String]| {
-        // A mask of the lasting policy stays with `--runtime`.
+        // With `--runtime`, a mask in the permanent policy stays.
         let file = files.first().filter(|_| asked.runtime).map(|path| path.as_str());
         for name in &asked.targets {
             if known.masks(policy, name).is_empty() {
@@ -69,7 +69,7 @@ fn unmask(session: &Session, asked: &arguments::Policy) -> Result<Exit, Error> {
         }
         Ok(())
     };
-    let files = if asked.runtime { Files::Passing } else { Files::Both };
+    let files = if asked.runtime { PolicyFile::Runtime } else { PolicyFile::Both };
     let exit = change(session, files, check, |known, policy| {
         let masks = asked.targets.iter().flat_map(|name| known.masks(policy, name));
         for name in masks.collect::<Vec<Name>>() {
@@ -89,7 +89,7 @@ pub(crate) fn prefer(session: &Session, asked: arguments::Prefer) -> Result<Exit
             None => known.has(target),
         })
     };
-    let files = if asked.runtime { Files::Passing } else { Files::Lasting };
+    let files = if asked.runtime { PolicyFile::Runtime } else { PolicyFile::Permanent };
     change(session, files, check, |_, policy| {
         for (target, unit) in &asked.choices {
             match unit {
@@ -106,7 +106,7 @@ struct Known {
     /// Units with their targets.
     units: BTreeMap<String, Vec<String>>,
     /// Units that stay down while any of their names is masked.
-    as_one: BTreeSet<String>,
+    masked_by_any_name: BTreeSet<String>,
     /// Dropped names, if init reported them.
     dropped: BTreeSet<String>,
 }
@@ -123,7 +123,7 @@ impl Known {
                 if unit.reason.is_some_and(
                     |why| matches!(&why.cause, Cause::Masked { target, .. } if is_its(target)),
                 ) {
-                    known.as_one.insert(unit.unit.clone());
+                    known.masked_by_any_name.insert(unit.unit.clone());
                 }
                 known.units.insert(unit.unit, unit.provides);
             }
@@ -137,8 +137,8 @@ impl Known {
             .iter()
             .map(|unit| (unit.name.to_string(), unit.provides.iter().filter_map(name).collect()));
         let one = generation.units.iter().filter(|unit| unit.has_synonyms);
-        let as_one = one.map(|unit| unit.name.to_string()).collect();
-        Ok(Known { units: units.collect(), as_one, dropped: BTreeSet::new() })
+        let masked_by_any_name = one.map(|unit| unit.name.to_string()).collect();
+        Ok(Known { units: units.collect(), masked_by_any_name, dropped: BTreeSet::new() })
     }
 
     /// Returns the entries of `mask` that keep a target, or the unit of that name, down.
@@ -150,7 +150,7 @@ impl Known {
             return direct;
         }
         let units = providers.into_iter().chain([name.as_str()]);
-        let units = units.filter(|unit| self.as_one.contains(*unit));
+        let units = units.filter(|unit| self.masked_by_any_name.contains(*unit));
         let names: Vec<&String> = units.filter_map(|unit| self.units.get(unit)).flatten().collect();
         let other = |entry: &&Name| names.iter().any(|name| *name == entry.as_str());
         policy.mask.iter().filter(other).cloned().collect()
@@ -233,37 +233,37 @@ fn apply(policy: &mut Policy, edit: Edit, name: &Name) {
     }
 }
 
-/// The policy file to edit.
+/// The policy files to edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Files {
-    /// The permanent one.
-    Lasting,
-    /// The one in the runtime directory.
-    Passing,
-    /// Either, wherever there is something to change.
+enum PolicyFile {
+    /// The policy file of the machine.
+    Permanent,
+    /// The policy file in the runtime directory, which lasts until the next boot.
+    Runtime,
+    /// Both files; a file without a change is not written.
     Both,
 }
 
 fn change(
     session: &Session,
-    files: Files,
+    files: PolicyFile,
     check: impl FnOnce(&Known, &Policy, &[&String]) -> Result<(), Error>,
     change: impl Fn(&Known, &mut Policy),
 ) -> Result<Exit, Error> {
     let init = session.init()?;
-    let (lasting, passing) = match &init {
+    let (permanent, runtime) = match &init {
         Some(init) => (init.paths.policy.clone(), init.paths.runtime_policy.clone()),
         None => {
-            let passing = runtime_policy(&session.places.runtime_dir);
-            (session.places.policy.clone(), Some(passing))
+            let runtime = runtime_policy(&session.places.runtime_dir);
+            (session.places.policy.clone(), Some(runtime))
         }
     };
-    let paths: Vec<&String> = match (files, &passing) {
-        (Files::Lasting, _) | (Files::Both, None) => vec![&lasting],
-        (Files::Both, Some(passing)) => vec![&lasting, passing],
-        (Files::Passing, Some(passing)) => vec![passing],
-        (Files::Passing, None) => {
-            let hint = "leave --runtime out to write the lasting policy";
+    let paths: Vec<&String> = match (files, &runtime) {
+        (PolicyFile::Permanent, _) | (PolicyFile::Both, None) => vec![&permanent],
+        (PolicyFile::Both, Some(runtime)) => vec![&permanent, runtime],
+        (PolicyFile::Runtime, Some(runtime)) => vec![runtime],
+        (PolicyFile::Runtime, None) => {
+            let hint = "leave --runtime out to write the permanent policy";
             return Err(Error::local("this init has no runtime directory", hint));
         }
     };
@@ -277,9 +277,9 @@ fn change(
     let edited = put_all(session, paths.iter().map(draft).collect::<Result<_, _>>()?)?;
     if init.is_none() {
         let told = edited.iter().find(|edited| edited.changed).or(edited.first());
-        return told.map_or(Ok(()), |edited| said_offline(session, edited)).map(|()| Exit::Done);
+        return told.map_or(Ok(()), |edited| report_offline(session, edited)).map(|()| Exit::Done);
     }
-    match tell(session, &lasting, passing.as_deref()) {
+    match send_policy(session, &permanent, runtime.as_deref()) {
         Ok(()) => Ok(Exit::Done),
         Err(error) => {
             restore_all(session, &edited);
@@ -313,10 +313,10 @@ fn restore_all(session: &Session, edited: &[Edited]) {
     }
 }
 
-fn tell(session: &Session, lasting: &str, passing: Option<&str>) -> Result<(), Error> {
-    let mut policy = policy_file::read(lasting)?;
-    if let Some(passing) = passing {
-        policy = policy.overlaid(&policy_file::read(passing)?);
+fn send_policy(session: &Session, permanent: &str, runtime: Option<&str>) -> Result<(), Error> {
+    let mut policy = policy_file::read(permanent)?;
+    if let Some(runtime) = runtime {
+        policy = policy.overlaid(&policy_file::read(runtime)?);
     }
     let (changed, value) = session.ask_as::<Changed>(Verb::Policy { policy })?;
     session.show(&value, || {
@@ -325,10 +325,10 @@ fn tell(session: &Session, lasting: &str, passing: Option<&str>) -> Result<(), E
     })
 }
 
-fn said_offline(session: &Session, edited: &Edited) -> Result<(), Error> {
+fn report_offline(session: &Session, edited: &Edited) -> Result<(), Error> {
     session.remark(&format!("no init at {}: only the file was changed", session.socket));
     let plan = Plan { schema: SCHEMA, ..Plan::default() };
     let value = serde_json::json!({"schema": SCHEMA, "generation": null, "plan": plan});
-    let word = if edited.changed { "written" } else { "already so" };
+    let word = if edited.changed { "written" } else { "unchanged" };
     session.show(&value, || format!("{}: {word}\n", edited.path))
 }

@@ -122,7 +122,7 @@ pub(crate) fn exit(session: &Session, asked: &ExitWith) -> Result<Exit, Error> {
 
 /// `upgrade`.
 pub(crate) fn upgrade(session: &Session, asked: &Upgrade) -> Result<Exit, Error> {
-    let binary = asked.binary.as_deref().map(whole).transpose()?;
+    let binary = asked.binary.as_deref().map(canonical).transpose()?;
     let value = session.ask(Verb::Upgrade { binary })?;
     session.show(&value, || "init continues as the new binary\n".to_string())?;
     Ok(Exit::Done)
@@ -130,32 +130,32 @@ pub(crate) fn upgrade(session: &Session, asked: &Upgrade) -> Result<Exit, Error>
 
 /// `switch-root`.
 pub(crate) fn switch_root(session: &Session, asked: SwitchRoot) -> Result<Exit, Error> {
-    let root = whole(&asked.root)?;
+    let root = canonical(&asked.root)?;
     let value = session.ask(Verb::SwitchRoot { root, init: asked.init })?;
     session.show(&value, || "init continues in the other root\n".to_string())?;
     Ok(Exit::Done)
 }
 
-/// Returns a path as init sees it.
-fn whole(path: &Path) -> Result<String, Error> {
+/// Returns the absolute path without links.
+fn canonical(path: &Path) -> Result<String, Error> {
     let shown = path.to_string_lossy();
-    let whole = std::fs::canonicalize(path).map_err(|error| Error::file(&shown, &error))?;
-    Ok(whole.to_string_lossy().into_owned())
+    let path = std::fs::canonicalize(path).map_err(|error| Error::file(&shown, &error))?;
+    Ok(path.to_string_lossy().into_owned())
 }
 
 /// Runs a shutdown; `last` describes the final action on a machine.
 fn end(session: &Session, asked: Power, verb: Verb, last: &str) -> Result<Exit, Error> {
-    let there = session.ping();
-    if let Err(error @ Error::Failed(Exit::NoInit | Exit::TimedOut, _)) = there {
+    let pong = session.ping();
+    if let Err(error @ Error::Failed(Exit::NoInit | Exit::TimedOut, _)) = pong {
         return without_init(session, asked, &verb, error);
     }
     // A failed ping must not block the shutdown.
-    let mode = there.and_then(|said| session::read::<Pong>(&said));
+    let mode = pong.and_then(|said| session::read::<Pong>(&said));
     let mode = mode.map(|init| init.mode).unwrap_or_default();
     let doing = &format!("all units are stopped, then {}", final_action(&verb, &mode, last));
-    if !asked.yes && !session.json && session::is_interactive() && !agreed(doing)? {
+    if !asked.yes && !session.json && session::is_interactive() && !is_confirmed(doing)? {
         session.remark("cancelled");
-        return Err(Error::Said(Exit::Bad));
+        return Err(Error::Printed(Exit::Bad));
     }
     let value = session.ask(verb)?;
     if asked.force > 0 {
@@ -208,7 +208,7 @@ fn final_action<'a>(verb: &Verb, mode: &str, last: &'a str) -> &'a str {
 }
 
 /// Asks the user and takes silence as yes: a script on a terminal must not hang here.
-fn agreed(doing: &str) -> Result<bool, Error> {
+fn is_confirmed(doing: &str) -> Result<bool, Error> {
     for left in (1..=GRACE).rev() {
         session::redraw(&format!("{doing}, in {left} s. Enter: now, n or Ctrl-C: not at all "));
         let stdin = stdin();

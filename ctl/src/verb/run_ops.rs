@@ -13,19 +13,19 @@ use groundstate_units::text::signal;
 /// `restart`.
 pub(crate) fn restart(session: &Session, asked: UnitOperation) -> Result<Exit, Error> {
     let verb = Verb::Restart { targets: asked.targets.clone() };
-    tell(session, verb, &asked.targets, asked.wait, "restarting")
+    run_operation(session, verb, &asked.targets, asked.wait, "restarting")
 }
 
 /// `reload-unit`.
 pub(crate) fn reload_unit(session: &Session, asked: UnitOperation) -> Result<Exit, Error> {
     let verb = Verb::ReloadUnit { targets: asked.targets.clone() };
-    tell(session, verb, &asked.targets, asked.wait, "reloading")
+    run_operation(session, verb, &asked.targets, asked.wait, "reloading")
 }
 
 /// `retry`.
 pub(crate) fn retry(session: &Session, asked: UnitOperation) -> Result<Exit, Error> {
     let verb = Verb::Retry { targets: asked.targets.clone() };
-    tell(session, verb, &asked.targets, asked.wait, "trying again")
+    run_operation(session, verb, &asked.targets, asked.wait, "retrying")
 }
 
 /// `kill`.
@@ -33,10 +33,10 @@ pub(crate) fn kill(session: &Session, asked: Kill) -> Result<Exit, Error> {
     let doing = format!("sent {} to", signal::name(asked.signal));
     let verb =
         Verb::Kill { targets: asked.targets.clone(), signal: Some(asked.signal), all: asked.all };
-    tell(session, verb, &asked.targets, Wait::default(), &doing)
+    run_operation(session, verb, &asked.targets, Wait::default(), &doing)
 }
 
-fn tell(
+fn run_operation(
     session: &Session,
     verb: Verb,
     targets: &[Name],
@@ -45,7 +45,7 @@ fn tell(
 ) -> Result<Exit, Error> {
     let waiting = Waiting::prepare(session, wait)?;
     let (told, value) = session.ask_as::<Told>(verb)?;
-    session.show(&value, || said(doing, &told))?;
+    session.show(&value, || summary(doing, &told))?;
     match waiting.finish(session)? {
         None => Ok(Exit::Done),
         Some(Ended::TimedOut) => waiting::conclude(session, Some(Ended::TimedOut)),
@@ -54,8 +54,8 @@ fn tell(
     }
 }
 
-/// Prints `restarting web`; a unit that was down had nothing to replace.
-fn said(doing: &str, told: &Told) -> String {
+/// Formats `restarting web`. Units that were not running have lines of their own.
+fn summary(doing: &str, told: &Told) -> String {
     let units = told.units.iter();
     let up: Vec<&str> =
         units.filter(|unit| !told.idle.contains(unit)).map(String::as_str).collect();
@@ -93,8 +93,8 @@ mod tests {
         let list = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
         let mut told = Told { schema: 1, units: list(&["web", "db"]), idle: list(&["db"]) };
         let want = "restarting web\ndb was not running; it starts when its dependencies allow\n";
-        assert_eq!(said("restarting", &told), want);
+        assert_eq!(summary("restarting", &told), want);
         told.idle.clear();
-        assert_eq!(said("restarting", &told), "restarting web, db\n");
+        assert_eq!(summary("restarting", &told), "restarting web, db\n");
     }
 }

@@ -7,7 +7,7 @@ use crate::session::{self, Session};
 use groundstate_units::control::answer::Status;
 use groundstate_units::control::request::Verb;
 
-/// Levels and their targets. A goal has the first level that lists it.
+/// Levels and their targets. The level of a goal is the first one with a target of the goal.
 const LEVELS: [(&str, &[&str]); 6] = [
     ("5", &["graphical", "graphical.target", "runlevel5.target"]),
     ("3", &["multi-user", "multi-user.target", "runlevel3.target"]),
@@ -56,7 +56,7 @@ fn level(status: &Status) -> Option<&'static str> {
     LEVELS.iter().find(|(_, targets)| meets(targets)).map(|(level, _)| *level)
 }
 
-/// Returns the target of a level that init knows, or the usual one without an init.
+/// Returns the first target of a level that a unit provides, or the usual one.
 pub(crate) fn target(level: &str, flags: &[String]) -> String {
     let own = format!("runlevel{level}.target");
     let (usual, others): (&str, &[&str]) = match level {

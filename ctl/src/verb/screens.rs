@@ -38,7 +38,7 @@ fn screens(style: &Style) -> Vec<(&'static str, String)> {
         command.term_width(columns).render_help().to_string()
     };
     let key = |name: &str| explain::full(key_table::find(name).unwrap(), style);
-    let (title, keys) = explain::several("timer").unwrap();
+    let (title, keys) = explain::key_group("timer").unwrap();
     let why = |name: &str, tail: &[&str]| {
         let tail: Vec<String> = tail.iter().map(ToString::to_string).collect();
         why::render(&answer::<Why>(name), &tail, now(), style)
@@ -52,7 +52,8 @@ fn screens(style: &Style) -> Vec<(&'static str, String)> {
         ..Failure::new(Failure::REFUSED, "unknown key `depend-ms`", "did you mean `depends-ms`?")
     };
     let missing = std::io::Error::from_raw_os_error(2);
-    let Error::Failed(_, no_init) = connection::absent("/run/groundstate/control.sock", &missing)
+    let Error::Failed(_, no_init) =
+        connection::connect_error("/run/groundstate/control.sock", &missing)
     else {
         panic!("another error");
     };

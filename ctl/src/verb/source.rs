@@ -27,14 +27,14 @@ pub(crate) fn run(session: &Session, asked: Source) -> Result<Exit, Error> {
         Source::List => return list(session),
         Source::Put { source, files, roots, expect } => {
             let mut set = SourceSet { roots, expected: expect, ..SourceSet::default() };
-            files.iter().try_for_each(|path| add(&mut set, path))?;
+            files.iter().try_for_each(|path| add_file(&mut set, path))?;
             put(session, source, &set)?
         }
         Source::Drop { source } => session.ask(Verb::SourceDrop { source, plan: true })?,
     };
-    let told: Put = crate::session::read(&answer)?;
-    session.show(&answer, || said(&told, session))?;
-    if let Some(warning) = broken(&told) {
+    let put: Put = crate::session::read(&answer)?;
+    session.show(&answer, || render(&put, session))?;
+    if let Some(warning) = broken(&put) {
         session.remark(&warning);
     }
     Ok(Exit::Done)
@@ -49,14 +49,17 @@ fn broken(put: &Put) -> Option<String> {
         .map(|said| &*said.file)
         .collect();
     let count = style::count(files.len(), "file");
-    let told = "their units are broken until corrected files are put";
-    (!files.is_empty())
-        .then(|| format!("warning: mistakes in {count} of source {}: {told}", put.source))
+    (!files.is_empty()).then(|| {
+        format!(
+            "warning: errors in {count} of source {0}: correct them, then `initctl source put {0}`",
+            put.source
+        )
+    })
 }
 
-fn said(put: &Put, session: &Session) -> String {
-    let told = |said: &&Said| said.severity != Severity::Note;
-    let diagnostics = put.diagnostics.iter().filter(told).cloned().collect();
+fn render(put: &Put, session: &Session) -> String {
+    let is_printed = |said: &&Said| said.severity != Severity::Note;
+    let diagnostics = put.diagnostics.iter().filter(is_printed).cloned().collect();
     let mistakes = report::render(&Report { diagnostics, ..Report::default() }, &session.style);
     let plan = put.plan.as_ref().map(|made| plan::render(made, &session.style));
     let (source, revision, generation) = (&put.source, put.revision, put.generation);
@@ -65,7 +68,7 @@ fn said(put: &Put, session: &Session) -> String {
 }
 
 /// Adds a file under its name, or all visible files of a directory.
-fn add(set: &mut SourceSet, path: &Path) -> Result<(), Error> {
+fn add_file(set: &mut SourceSet, path: &Path) -> Result<(), Error> {
     let shown = path.to_string_lossy();
     let failed = |error: io::Error| Error::file(&shown, &error);
     if std::fs::metadata(path).map_err(failed)?.is_dir() {
@@ -73,13 +76,13 @@ fn add(set: &mut SourceSet, path: &Path) -> Result<(), Error> {
         let mut paths: Vec<PathBuf> =
             entries.map_err(failed)?.into_iter().map(|entry| entry.path()).collect();
         paths.retain(|path| path.is_file() && !name_of(path).starts_with('.'));
-        return paths.iter().try_for_each(|path| add(set, path));
+        return paths.iter().try_for_each(|path| add_file(set, path));
     }
     let text = std::fs::read_to_string(path).map_err(failed)?;
     match set.files.insert(name_of(path), text) {
         None => Ok(()),
         Some(_) => {
-            let hint = "each file is known by its name, wherever it comes from";
+            let hint = "init knows a file by its name without the directory: rename one of them";
             Err(Error::usage(format!("two files are named {}", name_of(path)), hint))
         }
     }

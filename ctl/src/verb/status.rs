@@ -149,7 +149,7 @@ fn heading(status: &Status, now: WallTime, style: &Style) -> String {
         let when = when.map(|span| format!(", the last {span} ago")).unwrap_or_default();
         let crashes = style::count(status.crashes as usize, "crash").replace("crashs", "crashes");
         let line = format!("init       survived {crashes}{when}");
-        let _ = writeln!(text, "{}", style.paint(Tone::Uneasy, &line));
+        let _ = writeln!(text, "{}", style.paint(Tone::Warning, &line));
     }
     if status.tracking == "process-group" {
         let _ = writeln!(

@@ -97,15 +97,15 @@ pub(crate) fn render(graph: &Graph, roots: &[String], reverse: bool, style: &Sty
         let root = branch.kind.is_none();
         let edges: &[&Edge] =
             unit.and_then(|unit| below.get(unit)).map(Vec::as_slice).unwrap_or_default();
-        let again = unit.is_some_and(|unit| !drawn.insert(unit)) && !edges.is_empty();
+        let is_repeated = unit.is_some_and(|unit| !drawn.insert(unit)) && !edges.is_empty();
         let elbow = match (root, branch.last) {
             (true, _) => "",
             (false, true) => "`- ",
             (false, false) => "|- ",
         };
         text.push_str(&format!("{}{elbow}{}", branch.lead, line(&branch, unit, &index, style)));
-        text.push_str(if again { "  (above)\n" } else { "\n" });
-        if again {
+        text.push_str(if is_repeated { "  (above)\n" } else { "\n" });
+        if is_repeated {
             continue;
         }
         let lead = match (root, branch.last) {

@@ -23,7 +23,7 @@ pub(crate) fn sockets(session: &Session) -> Result<Exit, Error> {
     Ok(Exit::Done)
 }
 
-/// Lists the next one first, and those without a next last.
+/// Lists the timer that fires next first, and timers without a next time last.
 pub(super) fn render_timers(answer: &Timers, style: &Style) -> String {
     let now = WallTime::parse(&answer.now).unwrap_or_else(session::now);
     let mut timers: Vec<_> = answer.timers.iter().collect();

@@ -22,7 +22,7 @@ const COLUMN: usize = 15;
 const NAMED: usize = 8;
 
 /// Asks init and prints the explanation.
-pub(crate) fn run(session: &Session, asked: arguments::One) -> Result<Exit, Error> {
+pub(crate) fn run(session: &Session, asked: arguments::OneTarget) -> Result<Exit, Error> {
     let (why, value) = session.ask_as::<Why>(Verb::Why { target: asked.target })?;
     session.show(&value, || {
         let root = why.chain.last().filter(|link| failed_by_itself(link));
@@ -44,26 +44,28 @@ pub(crate) fn render(why: &Why, tail: &[String], now: WallTime, style: &Style) -
             let _ = writeln!(text, "  {} {value}", style::pad(name, COLUMN - 3));
         }
     };
-    let whole = |value: &str| style.hang(value, COLUMN, COLUMN);
+    let wrapped = |value: &str| style.hang(value, COLUMN, COLUMN);
     let root = why.chain.last().filter(|link| failed_by_itself(link));
     let of_another = root.filter(|_| why.chain.len() > 1).map(label);
     if let Some(Link { file: Some(file), line: Some(line), .. }) = root {
         match &of_another {
-            Some(name) => field("root cause", &whole(&format!("{name}, defined in {file}:{line}"))),
+            Some(name) => {
+                field("root cause", &wrapped(&format!("{name}, defined in {file}:{line}")))
+            }
             None => field("defined in", &format!("{file}:{line}")),
         }
     }
     field("last output", &tail.join(&format!("\n{}", " ".repeat(COLUMN))));
     if let Some(unit) = &why.detail {
-        field("status", &whole(&unit.status));
+        field("status", &wrapped(&unit.status));
         let source = unit.source.as_ref().map(|name| format!("source {name}"));
         field("from", &source.unwrap_or_default());
     }
-    field("needed by", &whole(&needed_by(&why.needed_by)));
-    field("activated by", &whole(&activated_by(&why.activated_by)));
-    field("affects", &whole(&affects(&why.affects)));
-    field("hint", &whole(hint(why)));
-    field("next", &whole(&next(why, now)));
+    field("needed by", &wrapped(&needed_by(&why.needed_by)));
+    field("activated by", &wrapped(&activated_by(&why.activated_by)));
+    field("affects", &wrapped(&affects(&why.affects)));
+    field("hint", &wrapped(hint(why)));
+    field("next", &wrapped(&next(why, now)));
     text
 }
 
@@ -103,7 +105,7 @@ fn headline(why: &Why, now: WallTime, style: &Style) -> String {
         let link = if reads_alone(why) { ":" } else { " because" };
         let _ = write!(said, "{link} {because}");
     }
-    let tone = if masked { Tone::Uneasy } else { style::tone(why.state, why.degraded) };
+    let tone = if masked { Tone::Warning } else { style::tone(why.state, why.degraded) };
     let used = name.chars().count() + 4 + word.chars().count();
     let said = said.split_once(' ').map_or((said.as_str(), ""), |parts| parts);
     let rest = style.hang(said.1, used + said.0.chars().count() + 1, 2);
@@ -124,8 +126,8 @@ fn label(link: &Link) -> String {
     named(&link.target, link.unit.as_deref())
 }
 
-/// Returns the word for a unit that is itself masked or dropped; a dependent unit shows it by its
-/// state.
+/// Returns the word for a unit that is itself masked or dropped. A unit that depends on it has the
+/// word of its own state.
 fn held_down(why: &Why) -> Option<&'static str> {
     let reason = why.chain.first()?.reason.as_ref()?;
     let Cause::Masked { target, dropped } = &reason.cause else { return None };

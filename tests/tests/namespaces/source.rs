@@ -179,7 +179,7 @@ fn put_with_a_broken_file_succeeds_with_a_warning() {
     let told = init.initctl(&["source", "put", "fleet", &db(&init), &bad, "--root", "db"]);
     assert_eq!(told.status.code(), Some(0), "{told:?}");
     let warned = String::from_utf8_lossy(&told.stderr).into_owned();
-    assert!(warned.contains("warning: mistakes in 1 file of source fleet"), "{warned}");
+    assert!(warned.contains("warning: errors in 1 file of source fleet"), "{warned}");
     init.when_state("db", "running");
     init.finish();
 }

@@ -10,7 +10,7 @@ fn converted_as(file: &str, text: &str) -> Converted {
     let file = Arc::from(file);
     let (name, parts) = (UnitName::of(&file), [(Arc::clone(&file), text.into())]);
     let imported = systemd(&name, &file, &parts, &Surroundings::default()).unwrap();
-    mean(file.to_string(), &name, imported)
+    with_native_diagnostics(file.to_string(), &name, imported)
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn printed_native_form_is_read_without_a_diagnostic() {
 fn control_characters_of_a_script_are_removed_from_comments() {
     let text = "#!/bin/sh\n### BEGIN INIT INFO\n# X-Own: a\u{202e}b\u{85}c\n# d\u{7f}e\n### END INIT INFO\n";
     let imported = sysv::convert("a", &"a".into(), text.as_bytes(), "/etc/init.d/a");
-    let one = mean("a".to_string(), &UnitName::of("a"), imported);
+    let one = with_native_diagnostics("a".to_string(), &UnitName::of("a"), imported);
     let text = native(&one);
     assert!(text.contains("\n# dropped: line 3: X-Own=a b c: unknown\n"), "{text}");
     assert!(text.contains("\n# dropped: line 4: d e: no `NAME: VALUE`\n"), "{text}");

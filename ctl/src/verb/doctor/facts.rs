@@ -19,9 +19,9 @@ const NAMES: usize = 65_536;
 /// Directories of programs.
 const PATH: [&str; 6] =
     ["/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/sbin", "/usr/local/bin"];
-/// The file of file systems.
+/// The table of file systems.
 pub(super) const FSTAB: &str = "/etc/fstab";
-/// Files of container runtimes.
+/// Files that container runtimes create.
 const OF_CONTAINER: [&str; 3] = ["/.dockerenv", "/run/.containerenv", "/run/systemd/container"];
 
 /// The running kernel.
@@ -104,7 +104,7 @@ impl Facts<'_> {
         }
     }
 
-    /// Returns true if the path exists. A path of a network's file system counts as existing.
+    /// Returns true if the path exists. A path on a network file system counts as existing.
     pub(super) fn has(&self, path: &str) -> bool {
         self.files.stat_outside(path).is_none_or(|found| found.is_ok())
     }

@@ -6,7 +6,7 @@ use groundstate_units::control::answer::{Finding, Level};
 use groundstate_units::import::fstab::Entry;
 use groundstate_units::text::diagnostic::Severity;
 
-/// Types of file systems with a checker, and its package.
+/// Types of file systems, each with the package of its checker.
 const CHECKERS: [(&str, &str); 10] = [
     ("btrfs", "btrfs-progs"),
     ("exfat", "exfatprogs"),
@@ -19,7 +19,7 @@ const CHECKERS: [(&str, &str); 10] = [
     ("vfat", "dosfstools"),
     ("xfs", "xfsprogs"),
 ];
-/// Types of file systems that mount(8) mounts with a program of that type, and its package.
+/// Types of file systems that mount(8) mounts with another program, each with the package of it.
 const MOUNTERS: [(&str, &str); 6] = [
     ("cifs", "cifs-utils"),
     ("glusterfs", "glusterfs-client"),
@@ -36,14 +36,15 @@ pub(super) fn lines(facts: &Facts<'_>) -> Vec<Finding> {
         let mut ignored = facts.fstab.iter().filter(of_units);
         return match ignored.next().filter(|_| !facts.is_container) {
             Some(first) => {
-                let message = format!("init does not mount {} and reads no line", first.place);
+                let message =
+                    format!("init does not read this file and does not mount {}", first.place);
                 let hint = "write `import-dirs: systemd, fstab` in /etc/groundstate/init.yaml";
                 vec![finding(Level::Warning, FSTAB, message, hint)]
             }
             None => Vec::new(),
         };
     }
-    let mut found: Vec<Finding> = said(facts).collect();
+    let mut found: Vec<Finding> = loader_findings(facts).collect();
     for entry in &facts.fstab {
         found.extend(device(facts, entry));
         found.extend(checker(facts, entry));
@@ -58,7 +59,7 @@ pub(super) fn lines(facts: &Facts<'_>) -> Vec<Finding> {
 }
 
 /// The loader's diagnostics of the file. Another check names missing programs.
-fn said<'f>(facts: &'f Facts<'_>) -> impl Iterator<Item = Finding> + 'f {
+fn loader_findings<'f>(facts: &'f Facts<'_>) -> impl Iterator<Item = Finding> + 'f {
     let all = facts.generation.diagnostics.iter().filter(|said| &*said.at.file == FSTAB);
     all.filter(|said| said.code != "missing-executable").filter_map(|said| {
         let level = match said.severity {
@@ -87,7 +88,7 @@ fn device(facts: &Facts<'_>, entry: &Entry) -> Option<Finding> {
     if entry.place == "/" && entry.spec.starts_with('/') {
         return None;
     }
-    // A path of another file system exists only after that is mounted.
+    // A path on another file system exists only after that file system is mounted.
     let is_swap = entry.kind == "swap";
     if !in_dev && !is_swap {
         return None;
@@ -102,7 +103,7 @@ fn checker(facts: &Facts<'_>, entry: &Entry) -> Option<Finding> {
     if !entry.check || !entry.at_boot || facts.has_program(&format!("fsck.{kind}")) {
         return None;
     }
-    let message = format!("no fsck.{kind} checks {}", entry.place);
+    let message = format!("fsck.{kind} is missing and cannot check {}", entry.place);
     Some(finding(Level::Error, &place(entry), message, &format!("install {package}")))
 }
 
@@ -116,6 +117,6 @@ fn mounter(facts: &Facts<'_>, entry: &Entry) -> Option<Finding> {
         return None;
     }
     let level = if soft { Level::Warning } else { Level::Error };
-    let message = format!("no mount.{program} mounts {}", entry.place);
+    let message = format!("mount.{program} is missing and cannot mount {}", entry.place);
     Some(finding(level, &place(entry), message, &format!("install {package}")))
 }

@@ -111,7 +111,7 @@ pub(super) fn consoles(facts: &Facts<'_>) -> Vec<Finding> {
     found.collect()
 }
 
-/// sulogin(8) opens no shell for a locked account.
+/// Checks the password of root: sulogin(8) opens no shell for a locked account.
 pub(super) fn root_account(facts: &Facts<'_>) -> Vec<Finding> {
     let shadow = facts.text("/etc/shadow");
     let is_locked = shadow
@@ -124,7 +124,8 @@ pub(super) fn root_account(facts: &Facts<'_>) -> Vec<Finding> {
     found.into_iter().collect()
 }
 
-/// dbus with systemd's activation waits 25 s for systemd, for example at each login.
+/// Checks that dbus starts services itself. With systemd's activation it waits 25 s for systemd,
+/// for example at each login.
 pub(super) fn bus(facts: &Facts<'_>) -> Vec<Finding> {
     let mut runs = facts.runs().filter(|(unit, _, _)| unit.name.as_str() == "dbus.service");
     let Some((_, _, run)) = runs.next() else { return Vec::new() };
@@ -144,8 +145,8 @@ fn has_word(line: &ExecLine, text: &str) -> bool {
     line.words.iter().flatten().any(is)
 }
 
-/// The directory /run/systemd/system makes docker choose systemd's cgroup driver, which calls
-/// systemd over the bus.
+/// Checks the cgroup drivers of docker and containerd. The directory /run/systemd/system makes docker
+/// choose systemd's driver, which calls systemd over the bus.
 pub(super) fn containers(facts: &Facts<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     let driver = "native.cgroupdriver=cgroupfs";
@@ -166,7 +167,7 @@ pub(super) fn containers(facts: &Facts<'_>) -> Vec<Finding> {
         })
     });
     if uses_systemd && facts.needs("containerd.service") {
-        let message = "its cgroup driver is that of systemd, so no container starts";
+        let message = "it uses the cgroup driver of systemd, so no container starts";
         let hint = "set `SystemdCgroup = false` in /etc/containerd/config.toml";
         found.push(finding(Level::Warning, "containerd", message, hint));
     }
@@ -180,15 +181,15 @@ pub(super) fn kernel(facts: &Facts<'_>) -> Vec<Finding> {
         match known.split_whitespace().any(|kind| kind == "cgroup2") {
             true => finding(Level::Ok, "kernel", "cgroup v2", ""),
             false => {
-                let message = "no cgroup v2: init tracks processes by their process group only";
-                finding(Level::Warning, "kernel", message, "a kernel with CONFIG_CGROUPS")
+                let message = "no cgroup v2: init tracks processes by process group and descent";
+                finding(Level::Warning, "kernel", message, "boot a kernel with CONFIG_CGROUPS")
             }
         }
     });
     found.collect()
 }
 
-/// Says which init the next boot starts.
+/// Finds out which init the next boot starts.
 pub(super) fn next_boot(facts: &Facts<'_>) -> Vec<Finding> {
     let path = "/sbin/init";
     if !facts.is_machine {

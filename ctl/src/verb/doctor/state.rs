@@ -8,7 +8,7 @@ use groundstate_units::machine::reason::State;
 /// Reports the state of the system and each failed unit.
 pub(super) fn system(facts: &Facts<'_>) -> Vec<Finding> {
     let Some(status) = &facts.status else { return Vec::new() };
-    let mut found: Vec<Finding> = failed(status).map(told).collect();
+    let mut found: Vec<Finding> = failed(status).map(failure_finding).collect();
     let word = status.system.as_str();
     let (level, hint) = match status.system {
         System::Running => (Level::Ok, ""),
@@ -29,7 +29,7 @@ fn failed(status: &Status) -> impl Iterator<Item = &UnitStatus> {
     status.units.iter().filter(|unit| unit.state == State::Failed).filter(is_root)
 }
 
-fn told(unit: &UnitStatus) -> Finding {
+fn failure_finding(unit: &UnitStatus) -> Finding {
     let why = unit.reason.as_ref().map_or("", |reason| reason.text.as_str());
     let message = if why.is_empty() { "failed".to_string() } else { format!("failed: {why}") };
     finding(Level::Error, &unit.unit, message, &format!("`initctl why {}`", unit.unit))

@@ -127,7 +127,7 @@ impl Tree {
         let options = Options::system(geteuid().as_raw());
         let mut facts = Facts::gather(files, &options, kernel, status);
         facts.root = Some("/mnt/image".to_string());
-        examined(&facts)
+        run_checks(&facts)
     }
 
     /// The lines for a user, without those that are fine.
@@ -184,10 +184,10 @@ fn lines_of_fstab_are_reported_with_the_missing_programs() {
     let expected = [
         "error    /etc/fstab:7: a line has a device and a mount point: write `DEVICE MOUNTPOINT TYPE OPTIONS 0 0`; a space in a path is \\040",
         "error    /etc/fstab:8: `two` is not a number of fsck or dump: write `DEVICE MOUNTPOINT TYPE OPTIONS 0 0`; a space in a path is \\040",
-        "error    /etc/fstab:1: no fsck.ext4 checks /: install e2fsprogs",
-        "error    /etc/fstab:2: no fsck.vfat checks /srv: install dosfstools",
-        "error    /etc/fstab:4: no mount.nfs mounts /nas: install nfs-common",
-        "warning  /etc/fstab:5: no mount.cifs mounts /share: install cifs-utils",
+        "error    /etc/fstab:1: fsck.ext4 is missing and cannot check /: install e2fsprogs",
+        "error    /etc/fstab:2: fsck.vfat is missing and cannot check /srv: install dosfstools",
+        "error    /etc/fstab:4: mount.nfs is missing and cannot mount /nas: install nfs-common",
+        "warning  /etc/fstab:5: mount.cifs is missing and cannot mount /share: install cifs-utils",
         "warning  /etc/fstab:6: /swapfile does not exist: `mkswap` makes swap space",
         "warning  swapfile.swap: there is no program /sbin/swapon: install mount",
     ];
@@ -232,7 +232,7 @@ fn missing_boot_set_is_an_error() {
     let expected = "error    multi-user: default target: no unit provides it: install the boot set, or set default-target in /etc/groundstate/init.yaml";
     assert_eq!(tree.lines(), [expected]);
     tree.put("/etc/fstab", "/dev/vdb /srv ext4\n");
-    let expected = "warning  /etc/fstab: init does not mount /srv and reads no line: write `import-dirs: systemd, fstab` in /etc/groundstate/init.yaml";
+    let expected = "warning  /etc/fstab: init does not read this file and does not mount /srv: write `import-dirs: systemd, fstab` in /etc/groundstate/init.yaml";
     assert_eq!(tree.lines().last().map(String::as_str), Some(expected));
     tree.put("/.dockerenv", "");
     assert_eq!(tree.lines().len(), 1);

@@ -107,7 +107,7 @@ pub(super) fn errors(facts: &Facts<'_>) -> Vec<Finding> {
     }
     let yielded = others.iter().filter(|said| said.code == "native-unit").count();
     if yielded > 0 {
-        let message = format!("native units replace {yielded} of systemd's");
+        let message = format!("native units replace {yielded} units of systemd");
         found.push(finding(Level::Ok, "unit files", message, ""));
     }
     found

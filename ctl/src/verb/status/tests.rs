@@ -89,7 +89,7 @@ fn status_with_all_lists_healthy_and_unneeded_units() {
 fn coloured_status_has_the_same_text_as_the_plain_one() {
     let colours = Style { colour: true, width: None };
     let painted = render(&troubled(), now(), &colours, true, true);
-    let painted = crate::style::shown(&painted);
+    let painted = crate::style::escaped(&painted);
     let mut plain = String::new();
     let mut rest = &*painted;
     while let Some((before, after)) = rest.split_once('\u{1b}') {
