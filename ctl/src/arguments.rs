@@ -184,7 +184,7 @@ pub(crate) struct Status {
     /// Also show healthy and idle units
     #[arg(short, long)]
     pub(crate) all: bool,
-    /// Print states only; exit 1 if the system or a requested unit is not running
+    /// Print only states; exit 1 unless all are running
     #[arg(long)]
     pub(crate) check: bool,
     /// Omit the summary above the table

@@ -22,8 +22,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The hint if there is no init at the socket.
-const NO_INIT: &str = "--socket PATH or GROUNDSTATE_SOCKET selects another init; \
-    if the socket was deleted, send USR1 to init, which then creates the socket again";
+const NO_INIT: &str = "select another init with --socket PATH or GROUNDSTATE_SOCKET; \
+    if the socket was deleted, the signal USR1 makes init create it again";
 /// Timeout for the answer to a ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout for answers that need no waiting; loading all unit files is the longest.

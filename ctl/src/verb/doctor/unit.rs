@@ -105,9 +105,9 @@ pub(super) fn errors(facts: &Facts<'_>) -> Vec<Finding> {
         let message = format!("{} ({words})", style::count(warnings.len(), "warning"));
         found.push(finding(Level::Warning, "unit files", message, &hint));
     }
-    let yielded = others.iter().filter(|said| said.code == "native-unit").count();
-    if yielded > 0 {
-        let message = format!("native units replace {yielded} units of systemd");
+    let replaced = others.iter().filter(|said| said.code == "native-unit").count();
+    if replaced > 0 {
+        let message = format!("native units replace {} of systemd", style::count(replaced, "unit"));
         found.push(finding(Level::Ok, "unit files", message, ""));
     }
     found
