@@ -153,8 +153,8 @@ pub(crate) enum Command {
     /// connection. Callers cut off: they did not read an answer, or did not end a line. Messages
     /// refused: the sender may not speak for a unit. Messages unusable: they were too long or had
     /// no sender. Descriptors closed: they were passed to a socket of init. Lines not said: log
-    /// lines of init that were lost. Lines not shown: lines of units that a console or log did not take. Events
-    /// too late: reports about finished runs
+    /// lines of init that were lost. Lines not shown: lines of units that a console or log did not
+    /// take. Events too late: reports about finished runs
     Stats,
     /// Power off
     Poweroff(PowerAt),

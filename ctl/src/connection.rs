@@ -1,6 +1,6 @@
 //! A connection to the control socket or the log socket: one JSON object per line.
-//! A call fails after [`PING_TIMEOUT`] if the server does not respond: before each request that may
-//! take long, the client pings the server.
+//! A call fails after [`PING_TIMEOUT`] if the server does not respond, because the client pings the
+//! server before each request that may take long.
 
 use crate::exit::{Error, Exit};
 use groundstate_units::control::answer::{Failure, Line};

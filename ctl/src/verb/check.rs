@@ -1,5 +1,5 @@
-//! `check`: finds all errors in a set of unit files with the code of init's loader. It
-//! asks a running init only for its directories. A refused reload prints the same format.
+//! `check`: finds all errors in a set of unit files with the code of init's loader. It asks a running
+//! init only for its directories. A refused reload prints the same format.
 
 use crate::arguments;
 use crate::exit::{Error, Exit};

@@ -1,5 +1,5 @@
-//! `mask`, `unmask`, `enable`, `disable`, `prefer`: edit the policy file, then send the policy to init. If init
-//! refuses, the file is restored. Without an init only the file is edited.
+//! `mask`, `unmask`, `enable`, `disable`, `prefer`: edit the policy file, then send the policy to
+//! init. If init refuses, the file is restored. Without an init only the file is edited.
 
 use crate::arguments;
 use crate::exit::{Error, Exit};
@@ -236,7 +236,7 @@ fn apply(policy: &mut Policy, edit: Edit, name: &Name) {
 /// The policy files to edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PolicyFile {
-    /// The policy file of the machine.
+    /// The policy file that stays across boots.
     Permanent,
     /// The policy file in the runtime directory, which lasts until the next boot.
     Runtime,

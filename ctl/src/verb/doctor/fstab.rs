@@ -19,7 +19,7 @@ const CHECKERS: [(&str, &str); 10] = [
     ("vfat", "dosfstools"),
     ("xfs", "xfsprogs"),
 ];
-/// Types of file systems that mount(8) mounts with another program, each with the package of it.
+/// Types of file systems that mount(8) mounts with another program, each with its package.
 const MOUNTERS: [(&str, &str); 6] = [
     ("cifs", "cifs-utils"),
     ("glusterfs", "glusterfs-client"),
