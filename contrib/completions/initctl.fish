@@ -79,7 +79,7 @@ complete -c initctl -n "__fish_initctl_using_subcommand status" -l color -d 'Whe
 always\t'Colours on any output'
 never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand status" -s a -l all -d 'Also show healthy and idle units'
-complete -c initctl -n "__fish_initctl_using_subcommand status" -l check -d 'Print little; exit 1 if a requested unit is not running'
+complete -c initctl -n "__fish_initctl_using_subcommand status" -l check -d 'Print only states; exit 1 unless all are running'
 complete -c initctl -n "__fish_initctl_using_subcommand status" -l no-headings -d 'Omit the summary above the table'
 complete -c initctl -n "__fish_initctl_using_subcommand status" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand status" -s h -l help -d 'Print help'
@@ -111,7 +111,7 @@ always\t'Colours on any output'
 never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand why" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand why" -s h -l help -d 'Print help'
-complete -c initctl -n "__fish_initctl_using_subcommand want" -l for -d 'Only for this time' -r
+complete -c initctl -n "__fish_initctl_using_subcommand want" -l for -d 'Remove the target from the goal after this time' -r
 complete -c initctl -n "__fish_initctl_using_subcommand want" -l timeout -d 'With --wait: exit 2 after this time' -r
 complete -c initctl -n "__fish_initctl_using_subcommand want" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
 complete -c initctl -n "__fish_initctl_using_subcommand want" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
@@ -226,7 +226,7 @@ complete -c initctl -n "__fish_initctl_using_subcommand tree" -l socket -d 'The 
 complete -c initctl -n "__fish_initctl_using_subcommand tree" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
 always\t'Colours on any output'
 never\t'No colours'"
-complete -c initctl -n "__fish_initctl_using_subcommand tree" -l reverse -d 'Show what needs them, instead of what they need'
+complete -c initctl -n "__fish_initctl_using_subcommand tree" -l reverse -d 'Show dependents instead of dependencies'
 complete -c initctl -n "__fish_initctl_using_subcommand tree" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand tree" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand graph" -l units -d 'Read the unit files of this directory instead of asking init' -r -f -a "(__fish_complete_directories)"
@@ -323,7 +323,7 @@ complete -c initctl -n "__fish_initctl_using_subcommand source; and not __fish_s
 complete -c initctl -n "__fish_initctl_using_subcommand source; and not __fish_seen_subcommand_from put list drop" -f -a "list" -d 'List all sources and their contents'
 complete -c initctl -n "__fish_initctl_using_subcommand source; and not __fish_seen_subcommand_from put list drop" -f -a "drop" -d 'Delete the contents of a source'
 complete -c initctl -n "__fish_initctl_using_subcommand source; and __fish_seen_subcommand_from put" -l root -d 'A target that should run' -r
-complete -c initctl -n "__fish_initctl_using_subcommand source; and __fish_seen_subcommand_from put" -l expect -d 'Fail if the source is at another revision' -r
+complete -c initctl -n "__fish_initctl_using_subcommand source; and __fish_seen_subcommand_from put" -l expect -d 'Fail unless the source has this revision' -r
 complete -c initctl -n "__fish_initctl_using_subcommand source; and __fish_seen_subcommand_from put" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
 complete -c initctl -n "__fish_initctl_using_subcommand source; and __fish_seen_subcommand_from put" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
 always\t'Colours on any output'
@@ -373,7 +373,7 @@ complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -l color -d 'W
 always\t'Colours on any output'
 never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -s y -l yes -d 'Do not ask for confirmation'
-complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -s f -l force -d 'Do not wait for units: kill all processes, then sync and unmount; twice: skip even that'
+complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -s f -l force -d 'Kill all processes without stopping units, then sync and unmount; twice: end at once'
 complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -l cancel -d 'Cancel a shutdown that was planned with --at'
 complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand poweroff" -s h -l help -d 'Print help'
@@ -384,7 +384,7 @@ complete -c initctl -n "__fish_initctl_using_subcommand reboot" -l color -d 'Whe
 always\t'Colours on any output'
 never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand reboot" -s y -l yes -d 'Do not ask for confirmation'
-complete -c initctl -n "__fish_initctl_using_subcommand reboot" -s f -l force -d 'Do not wait for units: kill all processes, then sync and unmount; twice: skip even that'
+complete -c initctl -n "__fish_initctl_using_subcommand reboot" -s f -l force -d 'Kill all processes without stopping units, then sync and unmount; twice: end at once'
 complete -c initctl -n "__fish_initctl_using_subcommand reboot" -l cancel -d 'Cancel a shutdown that was planned with --at'
 complete -c initctl -n "__fish_initctl_using_subcommand reboot" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand reboot" -s h -l help -d 'Print help'
@@ -395,7 +395,7 @@ complete -c initctl -n "__fish_initctl_using_subcommand halt" -l color -d 'When 
 always\t'Colours on any output'
 never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand halt" -s y -l yes -d 'Do not ask for confirmation'
-complete -c initctl -n "__fish_initctl_using_subcommand halt" -s f -l force -d 'Do not wait for units: kill all processes, then sync and unmount; twice: skip even that'
+complete -c initctl -n "__fish_initctl_using_subcommand halt" -s f -l force -d 'Kill all processes without stopping units, then sync and unmount; twice: end at once'
 complete -c initctl -n "__fish_initctl_using_subcommand halt" -l cancel -d 'Cancel a shutdown that was planned with --at'
 complete -c initctl -n "__fish_initctl_using_subcommand halt" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand halt" -s h -l help -d 'Print help'
@@ -404,7 +404,7 @@ complete -c initctl -n "__fish_initctl_using_subcommand exit" -l color -d 'When 
 always\t'Colours on any output'
 never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand exit" -s y -l yes -d 'Do not ask for confirmation'
-complete -c initctl -n "__fish_initctl_using_subcommand exit" -s f -l force -d 'Do not wait for units: kill all processes, then sync and unmount; twice: skip even that'
+complete -c initctl -n "__fish_initctl_using_subcommand exit" -s f -l force -d 'Kill all processes without stopping units, then sync and unmount; twice: end at once'
 complete -c initctl -n "__fish_initctl_using_subcommand exit" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand exit" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand completions" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
