@@ -214,11 +214,11 @@ fn kept_without_a_place(
         return Goal::new();
     }
     let nowhere = before.iter().filter(|(name, one)| is_unplaced(snapshot, name, one));
-    let as_wished = |(name, one): (&UnitName, &Wanted)| {
+    let with_current_desired = |(name, one): (&UnitName, &Wanted)| {
         let desired = snapshot.desired_of(name);
         (name.clone(), Wanted { desired, ..one.clone() })
     };
-    let mut kept: Goal = nowhere.map(as_wished).collect();
+    let mut kept: Goal = nowhere.map(with_current_desired).collect();
     // Each kept unit counts as placed here when the others are checked. So a follower is kept only
     // with the unit that it follows.
     let asks = |(name, one): (&UnitName, &Wanted)| (name.clone(), one.content.asks.clone());

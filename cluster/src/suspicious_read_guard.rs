@@ -45,7 +45,7 @@ impl Missing {
         let goal = guarded(goal);
         let next = agent::goal(after, me, &goal);
         let gone = goal.keys().filter(|name| !next.contains_key(*name));
-        let units = gone.filter(|name| !is_told_of(after, me, name)).cloned().collect();
+        let units = gone.filter(|name| !shows_whether_here(after, me, name)).cloned().collect();
         Missing { units, ran: goal.len() }
     }
 
@@ -70,11 +70,11 @@ pub fn hear(units: &mut BTreeSet<UnitName>, keys: &Keys, changes: &[Change]) {
 
 /// Returns the units withheld before that a later reading still does not mention.
 pub fn still(before: &Snapshot, after: &Snapshot, me: &MachineId) -> BTreeSet<UnitName> {
-    before.withheld.iter().filter(|name| !is_told_of(after, me, name)).cloned().collect()
+    before.withheld.iter().filter(|name| !shows_whether_here(after, me, name)).cloned().collect()
 }
 
 /// Returns true if the snapshot shows whether the unit belongs here.
-fn is_told_of(snapshot: &Snapshot, me: &MachineId, name: &UnitName) -> bool {
+fn shows_whether_here(snapshot: &Snapshot, me: &MachineId, name: &UnitName) -> bool {
     let Some(kept) = snapshot.units.get(name) else { return false };
     if snapshot.desired_of(name) != Desired::Launched {
         return snapshot.desired.contains_key(name);

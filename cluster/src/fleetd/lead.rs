@@ -329,7 +329,7 @@ impl Term {
                 },
                 () = renewals.tick() => {
                     let before = self.renewed;
-                    self.show_life().await?;
+                    self.renew_lease().await?;
                     if self.renewed == before {
                         renewals.reset_after(AGAIN);
                     } else if store.turn() != turn {
@@ -351,7 +351,7 @@ impl Term {
     }
 
     /// Renews the lease.
-    async fn show_life(&mut self) -> Result<(), Over> {
+    async fn renew_lease(&mut self) -> Result<(), Over> {
         let began = self.clock.now();
         match self.cache.store().keep_alive(self.lease).await {
             Ok(true) => {

@@ -83,13 +83,13 @@ impl Snapshot {
         }
         let machine = self.keys.of(&Subject::Machine(id.clone()));
         let machine = self.set_aside.get_key_value(&machine).map(|(key, _)| key);
-        let laid_over = self.keys.of(&Subject::Metadata(id.clone(), String::new()));
+        let override_prefix = self.keys.of(&Subject::Metadata(id.clone(), String::new()));
         let is_known = |key: &str| {
-            let name = key.strip_prefix(&laid_over).unwrap_or_default();
+            let name = key.strip_prefix(&override_prefix).unwrap_or_default();
             self.metadata.get(id).is_some_and(|over| over.contains_key(name))
         };
-        let over = self.set_aside.range(laid_over.clone()..).map(|(key, _)| key);
-        let mut over = over.take_while(|key| key.starts_with(&laid_over));
+        let over = self.set_aside.range(override_prefix.clone()..).map(|(key, _)| key);
+        let mut over = over.take_while(|key| key.starts_with(&override_prefix));
         let machine = machine.filter(|_| !self.machines.contains_key(id));
         machine.or_else(|| over.find(|key| !is_known(key))).map(String::as_str)
     }

@@ -64,7 +64,7 @@ fn many_units_that_disappear_without_a_reason_are_withheld() {
 fn units_that_disappear_with_a_reason_are_not_withheld() {
     type Fact = fn(&mut Cluster, &str);
     let facts: [(&str, Fact); 3] = [
-        ("unwished", |cluster, own| {
+        ("inactive", |cluster, own| {
             let write = registry::set_desired(&cluster.snapshot(), &name(own), Desired::Inactive);
             cluster.commit(&write.unwrap());
         }),
@@ -136,7 +136,7 @@ fn running_unit_without_a_place_keeps_running_until_it_is_placed_elsewhere() {
 fn running_unit_without_a_place_stops_for_each_reason_against_it() {
     type Fact = fn(&mut Cluster);
     let facts: [(&str, Fact); 6] = [
-        ("unwished", |cluster| {
+        ("inactive", |cluster| {
             let write =
                 registry::set_desired(&cluster.snapshot(), &name("a.service"), Desired::Inactive);
             cluster.commit(&write.unwrap());

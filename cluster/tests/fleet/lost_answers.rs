@@ -105,12 +105,12 @@ async fn api(store: Store) -> ApiState {
 }
 
 /// Returns the answer to a write with unknown result on an existing unit, and the state after it.
-fn told(asked: Between, done: bool, between: Option<Between>) -> (u16, String) {
-    told_of(true, asked, done, between)
+fn result_for_existing(asked: Between, done: bool, between: Option<Between>) -> (u16, String) {
+    result_for(true, asked, done, between)
 }
 
-/// Like [`told`], for a unit that may not exist.
-fn told_of(there: bool, asked: Between, done: bool, between: Option<Between>) -> (u16, String) {
+/// Like [`result_for_existing`], for a unit that may not exist.
+fn result_for(there: bool, asked: Between, done: bool, between: Option<Between>) -> (u16, String) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let memory = Store::memory();
@@ -141,31 +141,31 @@ fn told_of(there: bool, asked: Between, done: bool, between: Option<Between>) ->
 #[test]
 fn write_with_a_lost_answer_takes_effect_once() {
     for done in [true, false] {
-        assert_eq!(told(("PUT", WISH), done, None), (204, "loaded".to_string()));
-        assert_eq!(told(("PUT", OTHER), done, None), (201, "inactive".to_string()));
-        assert_eq!(told(("DELETE", ""), done, None), (204, "gone".to_string()));
+        assert_eq!(result_for_existing(("PUT", WISH), done, None), (204, "loaded".to_string()));
+        assert_eq!(result_for_existing(("PUT", OTHER), done, None), (201, "inactive".to_string()));
+        assert_eq!(result_for_existing(("DELETE", ""), done, None), (204, "gone".to_string()));
     }
 }
 
 #[test]
 fn unit_created_and_destroyed_by_others_since_is_not_recreated() {
     for done in [true, false] {
-        assert_eq!(told_of(false, ("PUT", OTHER), done, None), (201, "inactive".to_string()));
+        assert_eq!(result_for(false, ("PUT", OTHER), done, None), (201, "inactive".to_string()));
     }
     let gone = Some(("DELETE", ""));
-    assert_eq!(told_of(false, ("PUT", OTHER), true, gone), (503, "gone".to_string()));
+    assert_eq!(result_for(false, ("PUT", OTHER), true, gone), (503, "gone".to_string()));
 }
 
 #[test]
 fn write_undone_by_another_client_is_reported_as_unknown() {
     let gone = Some(("DELETE", ""));
     for done in [true, false] {
-        assert_eq!(told(("PUT", WISH), done, gone), (503, "gone".to_string()));
-        assert_eq!(told(("PUT", OTHER), done, gone), (503, "gone".to_string()));
+        assert_eq!(result_for_existing(("PUT", WISH), done, gone), (503, "gone".to_string()));
+        assert_eq!(result_for_existing(("PUT", OTHER), done, gone), (503, "gone".to_string()));
     }
     // An equal write of another client counts too.
     for done in [true, false] {
         let between = if done { None } else { gone };
-        assert_eq!(told(("DELETE", ""), done, between), (204, "gone".to_string()));
+        assert_eq!(result_for_existing(("DELETE", ""), done, between), (204, "gone".to_string()));
     }
 }

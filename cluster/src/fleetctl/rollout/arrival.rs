@@ -41,7 +41,7 @@ enum Look {
 #[derive(Default)]
 pub(super) struct Seen {
     /// True once fleetctl has printed that the unit was stopped.
-    unwished: bool,
+    is_stop_reported: bool,
     /// Machines on which the new file was active.
     pub(super) up: BTreeSet<String>,
     /// Registered machines that do not report the unit, with the start of their silence.
@@ -79,7 +79,7 @@ impl Rolling<'_> {
         match arrival {
             Arrival::Up => {}
             Arrival::Stopped => {
-                if !std::mem::replace(&mut self.seen.unwished, true) {
+                if !std::mem::replace(&mut self.seen.is_stop_reported, true) {
                     say(&format!("Unit {name} was stopped in the meantime; not waiting for it"));
                 }
             }
@@ -130,7 +130,7 @@ impl Rolling<'_> {
         name: &str,
         machines: Option<&[String]>,
     ) -> Result<Arrival, Trouble> {
-        let unit = match self.as_wished(name).await? {
+        let unit = match self.launched_unit(name).await? {
             Ok(unit) => unit,
             Err(arrival) => return Ok(arrival),
         };
@@ -153,7 +153,7 @@ impl Rolling<'_> {
                 continue;
             };
             // The unit may be inactive because its desired state has changed.
-            if let Err(arrival) = self.as_wished(name).await? {
+            if let Err(arrival) = self.launched_unit(name).await? {
                 return Ok(arrival);
             }
             let id = &state.machine_id;
@@ -164,7 +164,7 @@ impl Rolling<'_> {
 
     async fn look_at(&mut self, name: &str, machines: Option<&[String]>) -> Result<Look, Trouble> {
         let hash = self.file.hash();
-        let unit = match self.as_wished(name).await? {
+        let unit = match self.launched_unit(name).await? {
             Ok(unit) => unit,
             Err(arrival) => return Ok(Look::There(arrival)),
         };
@@ -179,7 +179,7 @@ impl Rolling<'_> {
         let new = own.iter().filter(|state| state.hash == hash);
         if let Some(failed) = new.clone().find(|state| state.systemd_active_state == "failed") {
             // The unit may have failed because it was stopped.
-            if let Err(arrival) = self.as_wished(name).await? {
+            if let Err(arrival) = self.launched_unit(name).await? {
                 return Ok(Look::There(arrival));
             }
             let (id, sub) = (&failed.machine_id, &failed.systemd_sub_state);
@@ -208,7 +208,7 @@ impl Rolling<'_> {
     ///
     /// # Errors
     /// The unit's file has changed.
-    async fn as_wished(&mut self, name: &str) -> Result<Result<Unit, Arrival>, Trouble> {
+    async fn launched_unit(&mut self, name: &str) -> Result<Result<Unit, Arrival>, Trouble> {
         let Some(unit) = self.session.client.unit(name).await? else {
             return Ok(Err(Arrival::Gone));
         };

@@ -30,7 +30,7 @@ impl Term {
         while let Some(task) = tasks.next() {
             if self.clock.since(self.renewed) > self.ttl / RENEWALS {
                 // Thousands of writes may take longer than the leader lease.
-                self.show_life().await?;
+                self.renew_lease().await?;
             }
             let landed = self.cache.store().commit(&task.transaction).await;
             if let Ok(Some(revision)) = landed {

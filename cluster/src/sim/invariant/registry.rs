@@ -68,8 +68,8 @@ pub(super) fn c12_states(world: &World, moment: &Moment<'_>) -> Verdict {
             Ok(())
         }
         Moment::Put { added, .. } => {
-            let unwished = added.iter().find(|name| !ever(name));
-            must(unwished.is_none(), || format!("{unwished:?} is launched without a request"))
+            let unrequested = added.iter().find(|name| !ever(name));
+            must(unrequested.is_none(), || format!("{unrequested:?} is launched without a request"))
         }
         Moment::Answered(asked) => {
             let template = asked.unit.as_ref().is_some_and(UnitName::is_template);
