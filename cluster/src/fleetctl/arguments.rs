@@ -24,7 +24,7 @@ pub(super) fn read(arguments: Vec<OsString>) -> Result<Line, clap::Error> {
     });
     let arguments = switches(&command, arguments);
     let line = Line::from_arg_matches(&command.try_get_matches_from(arguments)?)?;
-    Ok(Line { globals: line.globals.renewed(), ..line })
+    Ok(Line { globals: line.globals.with_deprecated_flags(), ..line })
 }
 
 /// Normalizes switches as in Go's flag package: `--no-block=true` becomes `--no-block`, and
@@ -163,12 +163,12 @@ pub(super) struct Globals {
     #[arg(long, global = true, env = "FLEETCTL_JSON", value_parser = clap::builder::FalseyValueParser::new())]
     pub(super) json: bool,
     #[command(flatten)]
-    pub(super) former: Former,
+    pub(super) deprecated: DeprecatedFlags,
 }
 
 /// Flags that were already deprecated in fleet 1.0.
 #[derive(Clone, Debug, Args)]
-pub(super) struct Former {
+pub(super) struct DeprecatedFlags {
     #[arg(long, global = true, hide = true, env = "FLEETCTL_ETCD_KEYFILE")]
     etcd_keyfile: Option<PathBuf>,
     #[arg(long, global = true, hide = true, env = "FLEETCTL_ETCD_CERTFILE")]
@@ -190,8 +190,9 @@ pub(super) struct Former {
 
 impl Globals {
     /// Takes values from deprecated flags where the new ones are not set.
-    fn renewed(mut self) -> Globals {
-        let Former { etcd_keyfile, etcd_certfile, etcd_cafile, experimental_api } = &self.former;
+    fn with_deprecated_flags(mut self) -> Globals {
+        let DeprecatedFlags { etcd_keyfile, etcd_certfile, etcd_cafile, experimental_api } =
+            &self.deprecated;
         if *experimental_api == Some(false) {
             self.driver = "etcd".to_string();
         }

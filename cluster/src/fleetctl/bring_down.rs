@@ -30,13 +30,13 @@ pub(super) async fn known(session: &mut Session, named: &[String]) -> Result<Vec
             }
         }
     }
-    tell_absent(&absent, found.is_empty());
+    warn_of_unknown(&absent, found.is_empty());
     Ok(found)
 }
 
 /// Warns about unknown units. If other units of the command exist, the warning names each unknown
 /// one, because its name may be a typing error.
-fn tell_absent(absent: &[String], none_is_there: bool) {
+fn warn_of_unknown(absent: &[String], none_is_there: bool) {
     if none_is_there {
         warn("Units not found in registry");
         return;
@@ -68,7 +68,7 @@ pub(super) async fn stop(session: &mut Session, what: &Down) -> Result<u8, Troub
             }
         }
         if !is_global(unit) || unit.desired_state == "launched" {
-            session.client.wish(&unit.name, Desired::Loaded).await?;
+            session.client.set_desired(&unit.name, Desired::Loaded).await?;
         }
         stopping.push(unit);
     }
@@ -80,7 +80,7 @@ pub(super) async fn unload(session: &mut Session, what: &Down) -> Result<u8, Tro
     let known = known(session, &what.units).await?;
     let mut unloading = Vec::new();
     for unit in known.iter().filter(|unit| unit.desired_state != "inactive") {
-        session.client.wish(&unit.name, Desired::Inactive).await?;
+        session.client.set_desired(&unit.name, Desired::Inactive).await?;
         unloading.push(unit);
     }
     finish(session, what, &unloading, Desired::Inactive, "unload").await?;
@@ -121,7 +121,7 @@ pub(super) async fn destroy(session: &mut Session, what: &Down) -> Result<u8, Tr
         }
     }
     if !absent.is_empty() {
-        tell_absent(&absent, absent.len() == what.units.len());
+        warn_of_unknown(&absent, absent.len() == what.units.len());
     }
     match faults.is_empty() {
         true => Ok(0),

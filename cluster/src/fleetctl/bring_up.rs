@@ -60,7 +60,7 @@ async fn bring(
         let unit = unit.ok_or_else(|| Trouble::new(format!("unit {name} was destroyed")))?;
         let wished_already = unit.desired_state == wished.as_str();
         if !wished_already {
-            session.client.wish(&name, wished).await?;
+            session.client.set_desired(&name, wished).await?;
         }
         let arrived = unit.current_state == wished.as_str() || super::session::is_global(&unit);
         if !wished_already || !arrived {

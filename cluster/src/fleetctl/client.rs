@@ -139,7 +139,7 @@ impl Client {
         self.find(&format!("/why/{}", escape(name))).await
     }
 
-    async fn ask_put(&mut self, unit: &Unit) -> Result<Reply, Trouble> {
+    async fn send_put(&mut self, unit: &Unit) -> Result<Reply, Trouble> {
         let body = serde_json::to_vec(unit)
             .map_err(|error| Trouble::new(format!("cannot encode the request: {error}")))?;
         let path = format!("{ROOT}/units/{}", escape(&unit.name));
@@ -151,24 +151,24 @@ impl Client {
     /// with unknown result; only then can our request have stored it.
     async fn put_instead(&mut self, unit: &Unit, lost: &mut bool) -> Result<bool, Trouble> {
         let was_lost = std::mem::replace(lost, true);
-        let reply = self.ask_put(unit).await?;
+        let reply = self.send_put(unit).await?;
         match reply.status {
             200..300 => Ok(true),
             412 => {
                 *lost = was_lost || reply.repeated;
-                Ok(*lost && self.is_there(unit).await?)
+                Ok(*lost && self.is_stored(unit).await?)
             }
             _ => Err(refusal(&reply)),
         }
     }
 
-    async fn is_there(&mut self, unit: &Unit) -> Result<bool, Trouble> {
+    async fn is_stored(&mut self, unit: &Unit) -> Result<bool, Trouble> {
         Ok(self.unit(&unit.name).await?.is_some_and(|there| hash_of(&there) == hash_of(unit)))
     }
 
     /// Puts a file, its signature, a desired state, or some of these.
     pub(super) async fn put(&mut self, unit: &Unit) -> Result<(), Trouble> {
-        let reply = self.ask_put(unit).await?;
+        let reply = self.send_put(unit).await?;
         if (200..300).contains(&reply.status) || self.is_done_already(&reply, unit).await? {
             return Ok(());
         }
@@ -181,7 +181,7 @@ impl Client {
         if reply.status != 409 || !reply.repeated || unit.options.is_empty() {
             return Ok(false);
         }
-        self.is_there(unit).await
+        self.is_stored(unit).await
     }
 
     /// Signs a file under a name. The serial is newer than that of our key's last signature, so
@@ -276,7 +276,7 @@ impl Client {
     /// # Errors
     /// The old file would need a new signature, because the new file has a newer serial, and our
     /// key must not sign it.
-    pub(super) fn may_go_back(&self, old: &Unit, new_is_signed: bool) -> Result<(), Trouble> {
+    pub(super) fn may_restore(&self, old: &Unit, new_is_signed: bool) -> Result<(), Trouble> {
         if !new_is_signed || old.signature.is_none() || self.own_serial(old).is_some() {
             return Ok(());
         }
@@ -307,7 +307,11 @@ impl Client {
         self.put_instead(&unit, &mut false).await
     }
 
-    pub(super) async fn wish(&mut self, name: &str, desired: Desired) -> Result<(), Trouble> {
+    pub(super) async fn set_desired(
+        &mut self,
+        name: &str,
+        desired: Desired,
+    ) -> Result<(), Trouble> {
         let (name, desired_state) = (name.to_string(), desired.to_string());
         self.put(&Unit { name, desired_state, ..Unit::default() }).await
     }

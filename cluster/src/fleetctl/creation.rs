@@ -8,7 +8,7 @@ use super::trouble::Trouble;
 use super::waiting::{self, Patience};
 use crate::desired::Desired;
 use crate::native_unit;
-use crate::requirement::{Requirement, doubts};
+use crate::requirement::{Requirement, warnings};
 use crate::unit_file::UnitFile;
 use crate::unit_name::{UnitName, mangle};
 use crate::wire::Unit;
@@ -224,7 +224,7 @@ async fn from_template(
 
 /// Applies the server's checks before the request.
 pub(super) fn check(name: &UnitName, file: &UnitFile) -> Result<(), Trouble> {
-    for doubt in doubts(file) {
+    for doubt in warnings(file) {
         warn(&format!("{name}: {doubt}"));
     }
     let fault = |words: String| Trouble::new(format!("Error creating units: {name}: {words}"));

@@ -19,8 +19,8 @@ const FIRST: [(&str, &str); 5] = [
     ("fleetctl list-units", "show where units run"),
     ("fleetctl start web.service", "place a unit on a machine and start it"),
     ("fleetctl why web.service", "explain why a unit runs there, or nowhere"),
-    ("fleetctl rollout web.service", "replace a unit by its new file"),
-    ("fleetctl drain --wait 282f949f", "empty a machine before its maintenance"),
+    ("fleetctl rollout web.service", "replace the file of a unit"),
+    ("fleetctl drain --wait 282f949f", "move units off a machine and wait"),
 ];
 
 const VARIABLES: &str =

@@ -4,7 +4,7 @@ use super::bring_down::name_of;
 use super::output::{say, say_json, write};
 use super::session::Session;
 use super::trouble::Trouble;
-use super::waiting::told_reasons;
+use super::waiting::text_with_reasons;
 use crate::native_unit;
 use crate::unit_file::UnitFile;
 use crate::wire::Why;
@@ -38,7 +38,7 @@ pub(super) async fn why(session: &mut Session, unit: &str) -> Result<u8, Trouble
 
 /// Formats the explanation of a unit's place.
 pub(super) fn explained(name: &str, why: &Why) -> String {
-    format!("{name}: {}", told_reasons(why))
+    format!("{name}: {}", text_with_reasons(why))
 }
 
 /// Returns the machine id with this prefix, if it is unique.

@@ -35,8 +35,8 @@ pub(super) async fn restart(session: &mut Session, what: &Down) -> Result<u8, Tr
         let down = go_down(session, &unit, patience).await;
         // Launches the unit even if the first step failed or was not observed.
         let client = &mut session.client;
-        let wish = async || client.wish(&name, Desired::Launched).await;
-        match down.and(waiting::answered(patience.limit(), wish).await) {
+        let set_desired = async || client.set_desired(&name, Desired::Launched).await;
+        match down.and(waiting::answered(patience.limit(), set_desired).await) {
             Ok(()) => restarted.push(name),
             Err(trouble) => faults.push(trouble.message),
         }
@@ -57,8 +57,8 @@ async fn go_down(session: &mut Session, unit: &Unit, patience: Patience) -> Resu
         return Ok(());
     }
     let (name, client) = (&unit.name, &mut session.client);
-    let wish = async || client.wish(name, Desired::Loaded).await;
-    waiting::answered(patience.limit(), wish).await?;
+    let set_desired = async || client.set_desired(name, Desired::Loaded).await;
+    waiting::answered(patience.limit(), set_desired).await?;
     match is_global(unit) {
         true => wait_for_no_active(session, name, patience).await,
         false => {

@@ -18,7 +18,7 @@ use crate::unit_file::UnitFile;
 use crate::unit_name::UnitName;
 use crate::wire::Unit;
 use arrival::{Arrival, Runs, Seen};
-use rollback::as_before;
+use rollback::unit_before_rollout;
 use std::time::Duration;
 
 /// A unit that has, or may have, the new file.
@@ -68,7 +68,7 @@ pub(super) async fn rollout(session: &mut Session, what: &Rollout) -> Result<u8,
 ///
 /// # Errors
 /// The desired state cannot be read.
-fn readable(unit: &Unit) -> Result<(), Trouble> {
+fn check_desired_is_readable(unit: &Unit) -> Result<(), Trouble> {
     if !unit.desired_state.is_empty() {
         return Ok(());
     }
@@ -89,13 +89,13 @@ fn check_restorable(
     for unit in targets.iter().filter(|_| !what.no_rollback) {
         match hash_of(unit) == file.hash() {
             true => {
-                let old = as_before(unit).unwrap_or_default();
-                session.client.may_go_back(&old, unit.signature.is_some())?;
+                let old = unit_before_rollout(unit).unwrap_or_default();
+                session.client.may_restore(&old, unit.signature.is_some())?;
             }
             false => {
                 // In an unfinished rollout a unit has two files, and both must be restorable.
-                for old in std::iter::once(unit.clone()).chain(as_before(unit)) {
-                    session.client.may_go_back(&old, session.client.signs.is_some())?;
+                for old in std::iter::once(unit.clone()).chain(unit_before_rollout(unit)) {
+                    session.client.may_restore(&old, session.client.signs.is_some())?;
                 }
             }
         }
@@ -113,7 +113,7 @@ impl Rolling<'_> {
     }
 
     /// Returns the machines that run a global unit.
-    async fn on(&mut self, unit: &Unit) -> Result<Vec<String>, Trouble> {
+    async fn machines_of(&mut self, unit: &Unit) -> Result<Vec<String>, Trouble> {
         let (limit, client) = (self.patience(), &mut self.session.client);
         let states = answered(limit, async || client.states().await).await?;
         let own = states.into_iter().filter(|state| state.name == unit.name);
@@ -127,7 +127,7 @@ impl Rolling<'_> {
         for batch in targets.chunks(self.batch()) {
             let mut launched = Vec::new();
             for unit in batch {
-                let Some(now) = self.as_it_is(unit).await? else { continue };
+                let Some(now) = self.current_unit(unit).await? else { continue };
                 say(&format!("Replacing {}", unit.name));
                 if let Some(now) = self.replace(now, None).await? {
                     launched.extend((now.desired_state == "launched").then_some(now.name));
@@ -153,7 +153,7 @@ impl Rolling<'_> {
     ///
     /// # Errors
     /// The unit's file has changed.
-    async fn as_it_is(&mut self, listed: &Unit) -> Result<Option<Unit>, Trouble> {
+    async fn current_unit(&mut self, listed: &Unit) -> Result<Option<Unit>, Trouble> {
         let (name, limit) = (&listed.name, self.patience());
         let client = &mut self.session.client;
         let Some(now) = answered(limit, async || client.unit(name).await).await? else {
@@ -166,7 +166,7 @@ impl Rolling<'_> {
             return Ok(None);
         }
         if hash == hash_of(listed) {
-            readable(&now)?;
+            check_desired_is_readable(&now)?;
             return Ok(Some(now));
         }
         Err(Trouble::new(format!("the file of unit {name} has changed")))
@@ -175,14 +175,14 @@ impl Rolling<'_> {
     /// Replaces global units one after the other; a template may have several.
     async fn on_all_machines(&mut self, targets: &[Unit]) -> Result<(), Trouble> {
         for listed in targets {
-            let Some(unit) = self.as_it_is(listed).await? else { continue };
+            let Some(unit) = self.current_unit(listed).await? else { continue };
             self.seen = Seen::default();
             let running = match unit.desired_state.as_str() {
-                "launched" => self.on(&unit).await?,
+                "launched" => self.machines_of(&unit).await?,
                 _ => Vec::new(),
             };
             if hash_of(&unit) == self.file.hash() {
-                if let Some(old) = as_before(&unit) {
+                if let Some(old) = unit_before_rollout(&unit) {
                     self.done.push(Done { old, made: None });
                     self.note_creation(&unit.name).await?;
                 }
@@ -203,7 +203,7 @@ impl Rolling<'_> {
         let first = rest.next().unwrap_or_default();
         say(&format!("Replacing {} on {}", unit.name, first.join(" ")));
         let Some(unit) = self.replace(unit, Some(first)).await? else { return Ok(()) };
-        if self.is_gone(&unit, Some(first)).await? {
+        if self.destroyed_before_healthy(&unit, Some(first)).await? {
             return Ok(());
         }
         self.spread_to(&unit, first.to_vec(), rest).await
@@ -215,7 +215,7 @@ impl Rolling<'_> {
         let named = unit.machines.as_deref().unwrap_or_default();
         let have = |machine: &String| named.contains(machine);
         let (done, left): (Vec<String>, Vec<String>) = running.iter().cloned().partition(have);
-        if !done.is_empty() && self.is_gone(unit, Some(&done)).await? {
+        if !done.is_empty() && self.destroyed_before_healthy(unit, Some(&done)).await? {
             return Ok(());
         }
         self.spread_to(unit, done, left.chunks(self.batch())).await
@@ -230,14 +230,16 @@ impl Rolling<'_> {
         batches: std::slice::Chunks<'_, String>,
     ) -> Result<(), Trouble> {
         for batch in batches {
-            let on = self.on(unit).await?;
+            let on = self.machines_of(unit).await?;
             let batch: Vec<String> = batch.iter().filter(|id| on.contains(id)).cloned().collect();
             if batch.is_empty() {
                 continue;
             }
             say(&format!("Replacing {} on {}", unit.name, batch.join(" ")));
             done.extend(batch);
-            if !self.spread(&unit.name, &done).await? || self.is_gone(unit, Some(&done)).await? {
+            if !self.spread(&unit.name, &done).await?
+                || self.destroyed_before_healthy(unit, Some(&done)).await?
+            {
                 return Ok(());
             }
         }
@@ -256,7 +258,11 @@ impl Rolling<'_> {
 
     /// Waits until a global unit is active on the machines and stays so. Returns true if the unit
     /// was destroyed.
-    async fn is_gone(&mut self, unit: &Unit, on: Option<&[String]>) -> Result<bool, Trouble> {
+    async fn destroyed_before_healthy(
+        &mut self,
+        unit: &Unit,
+        on: Option<&[String]>,
+    ) -> Result<bool, Trouble> {
         let arrival = self.wait(&unit.name, on).await?;
         if arrival == Arrival::Up {
             self.stay_healthy(vec![unit.name.clone()], on).await?;
@@ -282,7 +288,7 @@ impl Rolling<'_> {
                 return Ok(Some(unit));
             }
             self.done.pop();
-            let Some(now) = self.as_it_is(&unit).await? else { return Ok(None) };
+            let Some(now) = self.current_unit(&unit).await? else { return Ok(None) };
             unit = now;
         }
     }
@@ -338,7 +344,7 @@ async fn targets(
         return Err(Trouble::new(format!("Unit {name} does not exist: start it first")));
     }
     for unit in &found {
-        readable(unit)?;
+        check_desired_is_readable(unit)?;
         let own = UnitName::new(&unit.name).ok();
         if Requirement::of(file, own.as_ref()).global != is_global(unit) {
             let (is, says) = if is_global(unit) { ("", "not ") } else { ("not ", "") };

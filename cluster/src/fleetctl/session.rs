@@ -42,7 +42,7 @@ impl Session {
     }
 
     /// Returns ` on 282f949f.../10.0.0.1`, or nothing.
-    pub(super) async fn whereabouts(&mut self, unit: &Unit) -> String {
+    pub(super) async fn place_suffix(&mut self, unit: &Unit) -> String {
         if unit.machine_id.is_empty() {
             return String::new();
         }

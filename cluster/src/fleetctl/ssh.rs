@@ -94,7 +94,7 @@ impl SshOptions {
             }
         }
         if let Some(jump) = &self.jump {
-            words.extend(["-o".to_string(), format!("ProxyCommand={}", jump.passing_on())]);
+            words.extend(["-o".to_string(), format!("ProxyCommand={}", jump.proxy_command())]);
         }
         if self.forward_agent {
             words.push("-A".to_string());
@@ -108,7 +108,7 @@ impl SshOptions {
 
     /// Returns the ProxyCommand that reaches hosts behind this one. With `-J`, ssh would look up
     /// this host in the user's own known hosts instead of ours.
-    fn passing_on(&self) -> String {
+    fn proxy_command(&self) -> String {
         let mut words = self.words();
         let host = words.pop().unwrap_or_default();
         let words: Vec<String> = words.iter().chain([&host]).map(|word| quoted(word)).collect();

@@ -107,14 +107,14 @@ pub(super) async fn until(
         if is_global(&unit) {
             say(&format!("Triggered global unit {name} {word}"));
             if word == "start" {
-                tell_refusals(session, name).await;
+                warn_of_refusals(session, name).await;
             }
         } else if patience == Patience::None {
             say(&format!("Triggered unit {name} {word}"));
         } else {
             match arrive_by(session, name, wished, (patience, began), word == "start").await {
                 Ok(unit) => {
-                    let place = session.whereabouts(&unit).await;
+                    let place = session.place_suffix(&unit).await;
                     say(&format!("Unit {name} {}{place}", unit.current_state));
                 }
                 Err(trouble) => failed.push(trouble.message),
@@ -129,14 +129,14 @@ pub(super) async fn until(
 
 /// Warns on how many machines a global unit cannot run, with reasons. Prints nothing if the server
 /// does not answer.
-async fn tell_refusals(session: &mut Session, name: &str) {
+async fn warn_of_refusals(session: &mut Session, name: &str) {
     if let Ok(Some(why)) = session.client.why(name).await
         && why.refusals > 0
     {
         warn(&format!(
             "Unit {name} cannot run on {} machines: {}",
             why.refusals,
-            told_reasons(&why)
+            text_with_reasons(&why)
         ));
     }
 }
@@ -254,11 +254,11 @@ async fn look_at(
         return Ok(Look::Arrived(Box::new(unit)));
     }
     let hopeless = hopeless(session, &unit, wished, there).await?;
-    Ok(Look::OnItsWay { hopeless, is: told_state(&unit, state.as_ref()) })
+    Ok(Look::OnItsWay { hopeless, is: state_text(&unit, state.as_ref()) })
 }
 
 /// Formats a state such as `launched on 01234567... (activating auto-restart)`.
-fn told_state(unit: &Unit, state: Option<&UnitState>) -> String {
+fn state_text(unit: &Unit, state: Option<&UnitState>) -> String {
     let on = match unit.machine_id.as_str() {
         "" => String::new(),
         id => format!(" on {}", short(id)),
@@ -281,7 +281,7 @@ async fn hopeless(
     if unit.machine_id.is_empty() {
         let why = if there { None } else { session.client.why(&unit.name).await? };
         let why = why.filter(|why| why.unplaceable);
-        return Ok(why.map(|why| format!("cannot be placed: {}", told_reasons(&why))));
+        return Ok(why.map(|why| format!("cannot be placed: {}", text_with_reasons(&why))));
     }
     let Some(state) = session.client.state(&unit.name).await? else { return Ok(None) };
     let failed = state.systemd_active_state == "failed" || state.ended == "failed";
@@ -290,7 +290,7 @@ async fn hopeless(
         return Ok(None);
     }
     let why = session.client.why(&unit.name).await?;
-    Ok(Some(format!("has failed: {}", why.map(|why| told_reasons(&why)).unwrap_or_default())))
+    Ok(Some(format!("has failed: {}", why.map(|why| text_with_reasons(&why)).unwrap_or_default())))
 }
 
 fn is_running(state: &UnitState) -> bool {
@@ -308,12 +308,12 @@ async fn reason(session: &mut Session, name: &str) -> String {
     let state = session.client.state(name).await.ok().flatten();
     let doing =
         state.map(|state| format!(" ({} {})", state.systemd_active_state, state.systemd_sub_state));
-    let why = why.map(|why| format!(": {}", told_reasons(&why))).unwrap_or_default();
+    let why = why.map(|why| format!(": {}", text_with_reasons(&why))).unwrap_or_default();
     format!("{why}{}", doing.unwrap_or_default())
 }
 
 /// Returns the sentence and each machine's reason below it.
-pub(super) fn told_reasons(why: &Why) -> String {
+pub(super) fn text_with_reasons(why: &Why) -> String {
     let machines = why.machines.iter().map(|(id, words)| format!("\n  {id}: {words}"));
     format!("{}{}", why.text, machines.collect::<String>())
 }

@@ -4,7 +4,7 @@ use super::super::client::hash_of;
 use super::super::output::say;
 use super::super::session::is_global;
 use super::super::trouble::Trouble;
-use super::super::waiting::{Outage, has_run, told_reasons};
+use super::super::waiting::{Outage, has_run, text_with_reasons};
 use super::Rolling;
 use crate::wire::{Unit, UnitState};
 use std::collections::{BTreeMap, BTreeSet};
@@ -191,7 +191,7 @@ impl Rolling<'_> {
         let says = |id: &String| own.iter().any(|state| state.machine_id == *id);
         let silent = machines.into_iter().flatten().filter(|id| !says(id)).cloned().collect();
         self.seen.up.extend(up.iter().cloned());
-        if let Some(due) = self.due(name, silent).await? {
+        if let Some(due) = self.awaited_machine(name, silent).await? {
             return Ok(Look::Lacks(due));
         }
         // A global unit may be on no machine now.
@@ -199,7 +199,7 @@ impl Rolling<'_> {
             return Ok(Look::There(Arrival::Up));
         }
         Ok(Look::Lacks(match self.session.client.why(name).await? {
-            Some(why) if why.unplaceable => told_reasons(&why),
+            Some(why) if why.unplaceable => text_with_reasons(&why),
             _ => format!("{} of {} run the new file", up.len(), own.len()),
         }))
     }
@@ -221,7 +221,11 @@ impl Rolling<'_> {
     /// Returns one of the silent machines that fleetctl still waits for, and why it does not
     /// report. fleetctl also waits for a machine that disappeared before the new file was active
     /// there: the file may have brought the machine down.
-    async fn due(&mut self, name: &str, silent: Vec<String>) -> Result<Option<String>, Trouble> {
+    async fn awaited_machine(
+        &mut self,
+        name: &str,
+        silent: Vec<String>,
+    ) -> Result<Option<String>, Trouble> {
         self.seen.silent.retain(|id, _| silent.contains(id));
         self.seen.off.retain(|id| silent.contains(id));
         if silent.iter().all(|id| self.seen.off.contains(id)) {

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Returns the unit before the rollout in progress, or `None` if its old file is not stored.
-pub(super) fn as_before(unit: &Unit) -> Option<Unit> {
+pub(super) fn unit_before_rollout(unit: &Unit) -> Option<Unit> {
     let Before { options, signature } = unit.before.clone()?;
     Some(Unit { options, signature, machines: None, before: None, ..unit.clone() })
 }
@@ -44,13 +44,13 @@ impl Rolling<'_> {
         let (limit, mut new) = (self.patience(), self.file.hash());
         if let Some((older, machines)) = self.unfinished_rollout(old, &new).await? {
             let client = &mut self.session.client;
-            let give = async || give_back(client, &older, machines.clone(), &new, *made).await;
+            let give = async || restore_file(client, &older, machines.clone(), &new, *made).await;
             answered(limit, give).await?;
             self.wait_for_older_file(&older, old.machines.as_deref().unwrap_or_default()).await?;
             new = hash_of(&older);
         }
         let client = &mut self.session.client;
-        let give = async || give_back(client, old, old.machines.clone(), &new, *made).await;
+        let give = async || restore_file(client, old, old.machines.clone(), &new, *made).await;
         answered(limit, give).await
     }
 
@@ -62,7 +62,9 @@ impl Rolling<'_> {
         old: &Unit,
         new: &str,
     ) -> Result<Option<(Unit, Option<Vec<String>>)>, Trouble> {
-        let (Some(named), Some(older)) = (&old.machines, as_before(old)) else { return Ok(None) };
+        let (Some(named), Some(older)) = (&old.machines, unit_before_rollout(old)) else {
+            return Ok(None);
+        };
         let (limit, client) = (self.patience(), &mut self.session.client);
         let there = answered(limit, async || client.unit(&old.name).await).await?;
         let Some(there) = there.filter(|there| hash_of(there) == new) else { return Ok(None) };
@@ -101,7 +103,7 @@ impl Rolling<'_> {
 /// Restores the old file on `machines`, or on all if `None`. The unit must have been created at
 /// `made` and have the file with hash `new`. Other machines keep their file. Returns false if the
 /// unit already has the old file.
-async fn give_back(
+async fn restore_file(
     client: &mut Client,
     old: &Unit,
     machines: Option<Vec<String>>,
