@@ -107,9 +107,9 @@ pub fn complaint<'a>(
     all.get(&Shape::of(name, wanted).file).map(String::as_str)
 }
 
-/// Returns true if init no longer has the file with which this unit ran under a claim: each file
-/// under one of the unit's names at init belongs to another of our units. A new file of the unit
-/// itself counts as a file of another unit if it is not exclusive.
+/// Returns true if init no longer has the file with which this unit ran under a claim. Then each
+/// file under one of the unit's names at init belongs to another of our units. A new file of the
+/// unit itself counts as a file of another unit if it is not exclusive.
 pub fn is_file_of_another(put: &SourceSet, goal: &Goal, name: &UnitName) -> bool {
     let own = files(name);
     let runs = goal.iter().filter(|(_, one)| one.refusal.is_none());
@@ -155,7 +155,7 @@ pub fn goal(snapshot: &Snapshot, me: &MachineId, before: &Goal) -> Goal {
             // The rollout has not released the new file to this machine yet.
             let own = || before.get(name).map(|one| Wanted { desired, ..one.clone() });
             if let Some(one) =
-                waits.then(|| own().or_else(|| before_it(name, &told.record))).flatten()
+                waits.then(|| own().or_else(|| file_before_rollout(name, &told.record))).flatten()
             {
                 return Some((name.clone(), one));
             }
@@ -181,7 +181,7 @@ pub fn goal(snapshot: &Snapshot, me: &MachineId, before: &Goal) -> Goal {
 
 /// Returns the file that all machines had before the current rollout of a global unit. A machine
 /// that booted during the rollout starts with this file.
-fn before_it(name: &UnitName, told: &ScheduleRecord) -> Option<Wanted> {
+fn file_before_rollout(name: &UnitName, told: &ScheduleRecord) -> Option<Wanted> {
     let UnitRecord { options, signature } = told.before.clone()?;
     options.check().ok()?;
     let content = Content::of(name, options).signed(signature);
@@ -369,7 +369,7 @@ fn misnamed(wanted: &Wanted, stem: &str) -> Option<String> {
 
 /// Returns the state to publish while init does not answer or rejects the source: the state
 /// published `last`, and `why` it may be stale.
-pub fn state_unseen(wanted: &Wanted, last: Option<&StateRecord>, why: &str) -> StateRecord {
+pub fn last_state(wanted: &Wanted, last: Option<&StateRecord>, why: &str) -> StateRecord {
     let never = || StateRecord {
         hash: wanted.content.hash.clone(),
         load: "not-found".to_string(),

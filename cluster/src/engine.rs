@@ -51,7 +51,7 @@ pub struct Engine {
     /// conditions.
     most: usize,
     /// Units whose place and schedule disagreed in the last reading.
-    astray: BTreeSet<UnitName>,
+    misplaced: BTreeSet<UnitName>,
 }
 
 impl Engine {
@@ -67,7 +67,7 @@ impl Engine {
             flap_damping: FlapDamping::default(),
             room: MOST_OPERATIONS,
             most: MOST_OPERATIONS,
-            astray: BTreeSet::new(),
+            misplaced: BTreeSet::new(),
         };
         engine.replace(snapshot, now);
         engine
@@ -127,7 +127,7 @@ impl Engine {
                     self.scheduler.set_unit(&name, self.snapshot.scheduler_unit(&name));
                 }
                 Subject::Machine(id) => {
-                    self.flap_damping.went(&id, now);
+                    self.flap_damping.record_departure(&id, now);
                     self.look_at(&id, now);
                 }
                 Subject::Metadata(id, _) | Subject::Drain(id) => self.look_at(&id, now),
@@ -150,7 +150,7 @@ impl Engine {
 
     /// Keeps the units of all silent machines until `until`. A long silence of etcd may have
     /// expired the leases of live machines, which will register again.
-    pub fn none_is_gone_until(&mut self, until: Duration, now: Duration) {
+    pub fn keep_units_until(&mut self, until: Duration, now: Duration) {
         if until <= self.silence {
             return;
         }
@@ -179,7 +179,7 @@ impl Engine {
             }
         }
         let mut tasks = Vec::new();
-        for name in std::mem::take(&mut self.astray) {
+        for name in std::mem::take(&mut self.misplaced) {
             let told = registry::align(&self.snapshot, epoch, &name);
             let units = vec![name];
             tasks.extend(told.map(|transaction| Task { moves: Vec::new(), units, transaction }));
@@ -223,7 +223,7 @@ impl Engine {
         } else if whole {
             let nowhere = group.iter().filter(|step| step.from.is_none());
             for name in nowhere.map(|step| step.unit.clone()) {
-                let told = registry::set_aside(&self.snapshot, epoch, &name, self.most);
+                let told = registry::explain_too_large(&self.snapshot, epoch, &name, self.most);
                 tasks.extend(told.map(|transaction| Task {
                     moves: Vec::new(),
                     units: vec![name],
@@ -238,7 +238,7 @@ impl Engine {
 
     /// Halves the transaction size after etcd rejected a write as too large. Returns false if it is
     /// already at the minimum.
-    pub fn write_less(&mut self) -> bool {
+    pub fn halve_transactions(&mut self) -> bool {
         let less = (self.most / 2).max(FEWEST_OPERATIONS);
         let could = less < self.most;
         (self.most, self.room) = (less, self.room.min(less));
@@ -260,7 +260,7 @@ impl Engine {
         let old = std::mem::replace(&mut self.snapshot, snapshot);
         self.flap_damping.forget(now);
         for id in old.machines.keys().filter(|id| !self.snapshot.machines.contains_key(*id)) {
-            self.flap_damping.went(id, now);
+            self.flap_damping.record_departure(id, now);
         }
         let machines: BTreeSet<MachineId> =
             old.machines.keys().chain(self.snapshot.machines.keys()).cloned().collect();
@@ -273,7 +273,7 @@ impl Engine {
         for name in names {
             self.scheduler.set_unit(&name, self.snapshot.scheduler_unit(&name));
         }
-        self.astray = self.snapshot.astray();
+        self.misplaced = self.snapshot.misplaced();
     }
 
     /// Updates a machine in the scheduler. A machine that is gone stays there until its grace has
@@ -285,10 +285,10 @@ impl Engine {
             self.scheduler.set_machine(id, Some(machine));
             return;
         }
-        let restless = self.flap_damping.patience(id, now);
-        let restless = if planted(Mutant::NeverTired) { Duration::ZERO } else { restless };
+        let damping = self.flap_damping.patience(id, now);
+        let damping = if planted(Mutant::NeverTired) { Duration::ZERO } else { damping };
         let silence = self.silence.saturating_sub(now);
-        let patience = self.grace.saturating_add(restless).max(silence);
+        let patience = self.grace.saturating_add(damping).max(silence);
         let host = self.scheduler.hosts().get(id);
         let draining = self.snapshot.drains.contains_key(id);
         if let Some(key) = self.snapshot.unreadable_key(id) {

@@ -27,7 +27,7 @@ const AGAIN: Duration = Duration::from_millis(250);
 const PULSE: Duration = Duration::from_secs(1);
 /// Minimum interval between full readings when etcd's revision advances without events. Other
 /// programs may write to etcd too.
-const PROOF: Duration = Duration::from_secs(30);
+const FULL_READING: Duration = Duration::from_secs(30);
 /// Number of batches a listener may lag behind.
 const BACKLOG: usize = 1024;
 /// Number of attempts for one write.
@@ -346,8 +346,8 @@ impl Follower {
     async fn until_lost(&mut self) -> Result<(), Fault> {
         let (mut watch, turn) = self.begin().await?;
         let root = self.keys.root();
-        let proved = self.clock.now();
-        let mut ahead: Option<i64> = None;
+        let last_reading = self.clock.now();
+        let mut newer: Option<i64> = None;
         self.contact();
         let _ = self.news.send(Arc::new(Vec::new()));
         let mut pulse = self.clock.every(PULSE);
@@ -363,11 +363,12 @@ impl Follower {
                         return Ok(());
                     }
                     let here = self.snapshot.borrow().revision;
-                    let silent = ahead.is_some_and(|ahead| ahead > here);
-                    if silent && !planted(Mutant::SilenceBelieved) && self.clock.since(proved) > PROOF {
+                    let silent = newer.is_some_and(|newer| newer > here);
+                    let is_due = self.clock.since(last_reading) > FULL_READING;
+                    if silent && is_due && !planted(Mutant::SilenceBelieved) {
                         return Ok(());
                     }
-                    ahead = ahead.filter(|_| silent).or((there > here).then_some(there));
+                    newer = newer.filter(|_| silent).or((there > here).then_some(there));
                     continue;
                 }
             };

@@ -2,8 +2,8 @@
 //! Such a unit runs only while its machine holds a claim bound to the machine's lease, and stops
 //! before that lease can expire. [`crate::registry`] and the unit runner handle claims.
 //! Assumptions: etcd restarts every lease when it elects a leader (lease checkpoints are off), and
-//! clocks drift by less than 1%. The same limits decide when a rebooted machine may succeed its
-//! previous run ([`crate::store::Remainder`]). Pure.
+//! clocks drift by less than 1%. The same limits decide when a rebooted machine may take over the
+//! key of its previous run ([`crate::store::Remainder`]). Pure.
 
 use crate::native_unit::Native;
 use crate::snapshot::Content;
@@ -31,15 +31,15 @@ pub fn patience(ttl: Duration) -> Duration {
     ttl - ttl / 3
 }
 
-/// Time after its last proof in which the lease cannot expire by any machine's clock. Two clocks
-/// may drift apart by 2%.
+/// Time after the last proof of a lease in which that lease cannot expire by any machine's clock.
+/// Two clocks may drift apart by 2%.
 pub fn life(ttl: Duration) -> Duration {
     ttl - ttl / 50
 }
 
-/// Time after the last proof of the lease at which a rebooted machine may take over the key. It
-/// waits for [`patience`] by etcd's clock, which may run faster than ours.
-pub fn could_be_succeeded(ttl: Duration) -> Duration {
+/// Time after the last proof of the lease at which the rebooted machine may take over the key. The
+/// rebooted machine waits for [`patience`] by etcd's clock, which may run faster than ours.
+pub fn may_be_taken_over(ttl: Duration) -> Duration {
     patience(ttl) - ttl / 50
 }
 
@@ -110,7 +110,7 @@ pub fn give_up_without_answer(ttl: Duration) -> Duration {
 /// Returns the watchdog interval of fleetd at init, so that a hanging fleetd is killed by the time
 /// its exclusive units must stop. The next fleetd gives them up at once. Returns `None` if `left`
 /// has passed.
-pub fn watched(ttl: Duration, left: Option<Duration>) -> Option<Duration> {
+pub fn watchdog_interval(ttl: Duration, left: Option<Duration>) -> Option<Duration> {
     let watch = ttl / WATCHES;
     left.map_or(Some(watch), |left| Some(left.min(watch)).filter(|watch| !watch.is_zero()))
 }
@@ -134,11 +134,11 @@ pub fn longest_stop(ttl: Duration) -> Duration {
 /// # Errors
 /// Why the unit is not run: its stop may outlast the lease or leave processes behind.
 pub fn stops_in_time(content: &Content, ttl: Duration) -> Result<(), String> {
-    let said = Said { file: &content.file, native: content.native() };
+    let said = StopSettings { file: &content.file, native: content.native() };
     let longest = longest_stop(ttl);
     let because = |why: String| format!("it is exclusive, and {why}");
     said.is_a_service().map_err(because)?;
-    said.leaves_nothing().map_err(because)?;
+    said.leaves_no_process().map_err(because)?;
     said.is_prompt().map_err(because)?;
     for (key, stop) in said.spans() {
         if matches!(stop, Ok(stop) if stop <= longest) {
@@ -154,7 +154,7 @@ pub fn stops_in_time(content: &Content, ttl: Duration) -> Result<(), String> {
 }
 
 /// The settings about stopping in a unit file of either kind.
-struct Said<'a> {
+struct StopSettings<'a> {
     file: &'a UnitFile,
     /// The parsed native unit, if it is one.
     native: Option<&'a Native>,
@@ -163,7 +163,7 @@ struct Said<'a> {
 /// The duration of a stop, or words for a duration that is unknown here.
 type Span = Result<Duration, &'static str>;
 
-impl Said<'_> {
+impl StopSettings<'_> {
     /// Returns the key's name in this kind of file and all its values, in any section: this check
     /// does not know which section counts.
     fn all(&self, native: &'static str, option: &'static str) -> (&'static str, Vec<String>) {
@@ -188,7 +188,7 @@ impl Said<'_> {
     }
 
     /// Requires that init waits for all processes before the unit counts as stopped.
-    fn leaves_nothing(&self) -> Result<(), String> {
+    fn leaves_no_process(&self) -> Result<(), String> {
         let native = self.native.is_some();
         let group = if native { "group" } else { "control-group" };
         let whole = |word: &str| word == group || word == "mixed";
@@ -328,10 +328,10 @@ mod tests {
     #[test]
     fn watchdog_of_fleetd_ends_when_exclusive_units_must_be_given_up() {
         let seconds = Duration::from_secs;
-        assert_eq!(watched(TTL, None), Some(seconds(10)));
-        assert_eq!(watched(TTL, Some(seconds(22))), Some(seconds(10)));
-        assert_eq!(watched(TTL, Some(seconds(3))), Some(seconds(3)));
-        assert_eq!(watched(TTL, Some(Duration::ZERO)), None);
+        assert_eq!(watchdog_interval(TTL, None), Some(seconds(10)));
+        assert_eq!(watchdog_interval(TTL, Some(seconds(22))), Some(seconds(10)));
+        assert_eq!(watchdog_interval(TTL, Some(seconds(3))), Some(seconds(3)));
+        assert_eq!(watchdog_interval(TTL, Some(Duration::ZERO)), None);
         assert!(give_up_without_answer(TTL) + longest_stop(TTL) + MARGIN <= TTL);
     }
 

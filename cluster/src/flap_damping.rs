@@ -37,7 +37,7 @@ impl Level {
 
 impl FlapDamping {
     /// Records that a machine left.
-    pub fn went(&mut self, id: &MachineId, now: Duration) {
+    pub fn record_departure(&mut self, id: &MachineId, now: Duration) {
         let before = self.height(id, now);
         let height = before.saturating_add(ONE).min(MOST);
         self.of.insert(id.clone(), Level { height, at: now });
@@ -69,7 +69,7 @@ mod tests {
         let (mut flap_damping, mut waited) = (FlapDamping::default(), Vec::new());
         for turn in 0..20 {
             let now = second * 5 * turn;
-            flap_damping.went(&id, now);
+            flap_damping.record_departure(&id, now);
             waited.push(flap_damping.patience(&id, now).as_secs());
         }
         assert_eq!(waited[..4], [0; 4], "the first departures cause no delay");

@@ -83,7 +83,7 @@ impl From<MachineId> for String {
     }
 }
 
-/// A machine's published record: its own metadata merged with the operators' overrides.
+/// A machine as the scheduler sees it: its own metadata merged with the operators' overrides.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// The address for other machines; empty if unknown.

@@ -246,8 +246,8 @@ pub const ALL: &[Mutant] = &[
 #[cfg(feature = "sim")]
 const TRIES: u64 = 400;
 
-/// Mutants that need more schedules. The limit is about ten times the number that hunts needed: the
-/// average of several hunts, or the result of one.
+/// Mutants that need more schedules. Each limit is about ten times the number of schedules that a
+/// search needed, or the average of several searches.
 #[cfg(feature = "sim")]
 const RARER: &[(Mutant, u64)] = &[
     (Mutant::EpochKept, 4_000),

@@ -35,7 +35,7 @@ impl Unit {
 /// A machine and the units on it.
 #[derive(Clone, Debug, Default)]
 pub struct Host {
-    /// The machine's published record.
+    /// The machine.
     pub machine: Machine,
     /// Units that the engine placed there.
     pub scheduled: BTreeMap<UnitName, Arc<Requirement>>,

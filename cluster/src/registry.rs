@@ -7,7 +7,7 @@ mod as_read;
 mod own;
 mod reason;
 
-pub use own::{Twin, claim, is_own_claim, register, release, succeed};
+pub use own::{Twin, claim, is_own_claim, register, register_after_reboot, release};
 
 use crate::desired::Desired;
 use crate::key::{Keys, Subject};
@@ -25,11 +25,11 @@ use crate::transaction::{Condition, Transaction};
 use crate::unit_file::UnitFile;
 use crate::unit_name::UnitName;
 use as_read::{as_read, cause_as_read, key_as_read, machine_as_read, peers_as_read};
-pub use reason::{explain, set_aside};
+pub use reason::{explain, explain_too_large};
 use std::collections::BTreeSet;
 
 /// The right to decide: the revision that last wrote the key `leader`. An engine's write fails once
-/// another engine leads, and so does a write sent before [`renew`].
+/// another engine leads, and so does a write sent before [`start_epoch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Epoch(pub i64);
 
@@ -61,7 +61,7 @@ pub fn create_signed(
 ) -> Transaction {
     let keys = snapshot.keys();
     let of = |subject| keys.of(&subject);
-    let mut transaction = off_the_machines(snapshot, name);
+    let mut transaction = without_placement(snapshot, name);
     let record = UnitRecord { options: file.clone(), signature: signature.cloned() };
     let asks = Requirement::of(file, Some(name));
     if !asks.replaces.is_empty() && !planted(Mutant::RingLetIn) {
@@ -126,7 +126,7 @@ pub fn set_desired(snapshot: &Snapshot, name: &UnitName, desired: Desired) -> Op
     let (first, before) = told.map(|told| (told.first, told.before)).unwrap_or_default();
     let schedule = ScheduleRecord { desired, hash: content.hash.clone(), first, before };
     if desired == Desired::Inactive {
-        return Some(off_the_machines(snapshot, name).put(wish.0, wish.1));
+        return Some(without_placement(snapshot, name).put(wish.0, wish.1));
     }
     let mut transaction = as_read(snapshot, name).put(wish.0, wish.1);
     let told = if content.asks.global {
@@ -152,7 +152,7 @@ pub fn destroy(snapshot: &Snapshot, name: &UnitName) -> Option<Transaction> {
     if !unread && !snapshot.units.contains_key(name) {
         return None;
     }
-    let gone = off_the_machines(snapshot, name)
+    let gone = without_placement(snapshot, name)
         .delete(keys.of(&Subject::Unit(name.clone())))
         .delete(keys.of(&Subject::Desired(name.clone())));
     Some(gone)
@@ -269,7 +269,7 @@ pub fn lead_after(
 
 /// Starts a new epoch of the same leader, after which earlier writes with unknown result can no
 /// longer land.
-pub fn renew(keys: &Keys, machine: &MachineId, lease: i64, epoch: Epoch) -> Transaction {
+pub fn start_epoch(keys: &Keys, machine: &MachineId, lease: i64, epoch: Epoch) -> Transaction {
     let record = Leader { machine: machine.clone() };
     let key = keys.of(&Subject::Leader);
     fenced(keys, epoch).put_bound(key, encode(&record), lease)
@@ -332,7 +332,7 @@ fn fenced(keys: &Keys, epoch: Epoch) -> Transaction {
 }
 
 /// Removes the unit's place, schedules and reason.
-fn off_the_machines(snapshot: &Snapshot, name: &UnitName) -> Transaction {
+fn without_placement(snapshot: &Snapshot, name: &UnitName) -> Transaction {
     let keys = snapshot.keys();
     let of = |subject| keys.of(&subject);
     let mut transaction = as_read(snapshot, name);

@@ -192,9 +192,9 @@ impl Requirement {
     }
 }
 
-/// Returns the meaningless parts of the section, one per line. A typing error there would place the
-/// unit on the wrong machine.
-pub fn doubts(file: &UnitFile) -> BTreeSet<String> {
+/// Returns a warning for each part of the section that has no effect. A typing error there would
+/// place the unit on the wrong machine.
+pub fn warnings(file: &UnitFile) -> BTreeSet<String> {
     let own = |section: &str| {
         section.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase()
     };
@@ -203,10 +203,10 @@ pub fn doubts(file: &UnitFile) -> BTreeSet<String> {
     let sections =
         others.map(|other| format!("section [{other}] has no effect (did you mean [{SECTION}]?)"));
     let in_section = file.options.iter().filter(|option| option.section == SECTION);
-    sections.chain(in_section.flat_map(|option| doubts_of(&option.name, &option.value))).collect()
+    sections.chain(in_section.flat_map(|option| warnings_of(&option.name, &option.value))).collect()
 }
 
-fn doubts_of(key: &str, value: &str) -> Vec<String> {
+fn warnings_of(key: &str, value: &str) -> Vec<String> {
     match key {
         "MachineMetadata" | "X-ConditionMachineMetadata" => {
             let words = words(value).into_iter().filter(|word| pair(word).is_none());
@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn option_without_effect_is_reported_with_a_hint() {
         let told = |text: &str| -> String {
-            let found = doubts(&UnitFile::parse(text).unwrap());
+            let found = warnings(&UnitFile::parse(text).unwrap());
             found.into_iter().collect::<Vec<_>>().join("\n")
         };
         for (text, hint) in [
@@ -377,7 +377,7 @@ mod tests {
             assert_ne!(said, Requirement::default(), "{former}");
             assert_eq!(said, read(new, "a.service"), "{former}");
             let file = UnitFile::parse(&format!("[X-Fleet]\n{former}\n")).unwrap();
-            assert!(doubts(&file).is_empty(), "{former}");
+            assert!(warnings(&file).is_empty(), "{former}");
         }
         let both =
             read("X-ConditionMachineOf=a\nMachineOf=b\nX-Conflicts=c\nConflicts=d", "e.service");
@@ -455,6 +455,6 @@ mod tests {
     #[test]
     fn unknown_keys_are_reported() {
         let file = UnitFile::parse("[X-Fleet]\nX-Peers=a\nglobal=1\nGlobal=1\n").unwrap();
-        assert_eq!(doubts(&file).len(), 2, "{:?}", doubts(&file));
+        assert_eq!(warnings(&file).len(), 2, "{:?}", warnings(&file));
     }
 }

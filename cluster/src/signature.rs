@@ -92,7 +92,7 @@ impl SigningKey {
 
     /// Returns true if this key made the signature for the file, name and cluster.
     pub fn has_signed(&self, name: &UnitName, file: &UnitFile, signature: &Signature) -> bool {
-        vouches(self.pair.public_key().as_ref(), &self.cluster, name, file, signature)
+        verifies(self.pair.public_key().as_ref(), &self.cluster, name, file, signature)
     }
 }
 
@@ -130,18 +130,18 @@ impl TrustedKeys {
     }
 
     /// Returns true if one of the keys made the signature.
-    pub fn vouch_for(
+    pub fn verify(
         &self,
         cluster: &str,
         name: &UnitName,
         file: &UnitFile,
         signature: &Signature,
     ) -> bool {
-        self.keys.iter().any(|key| vouches(key, cluster, name, file, signature))
+        self.keys.iter().any(|key| verifies(key, cluster, name, file, signature))
     }
 }
 
-fn vouches(
+fn verifies(
     key: &[u8],
     cluster: &str,
     name: &UnitName,
@@ -176,7 +176,7 @@ mod tests {
         let trusted = TrustedKeys::of(&[OTHER, PUBLIC].concat()).unwrap();
         let says =
             |keys: &TrustedKeys, cluster: &str, unit: &str, file: &UnitFile, of: &Signature| {
-                keys.vouch_for(cluster, &name(unit), file, of)
+                keys.verify(cluster, &name(unit), file, of)
             };
         assert!(says(&trusted, "prod", "a.service", &file, &good));
         assert!(!says(&trusted, "prod", "a.service", &other, &good), "another file");

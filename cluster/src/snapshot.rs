@@ -301,7 +301,7 @@ impl Snapshot {
     }
 
     /// Returns units whose place and schedules disagree; no write of the cluster causes that.
-    pub fn astray(&self) -> BTreeSet<UnitName> {
+    pub fn misplaced(&self) -> BTreeSet<UnitName> {
         let told = self.schedules.iter().flat_map(|(machine, told)| {
             told.keys().filter(move |name| self.place_of(name) != Some(machine))
         });

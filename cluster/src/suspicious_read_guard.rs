@@ -56,7 +56,7 @@ impl Missing {
 }
 
 /// Removes the units that the changes report on.
-pub fn hear(units: &mut BTreeSet<UnitName>, keys: &Keys, changes: &[Change]) {
+pub fn remove_reported(units: &mut BTreeSet<UnitName>, keys: &Keys, changes: &[Change]) {
     for change in changes {
         let key = match change {
             Change::Put(entry) => &entry.key,
@@ -69,7 +69,7 @@ pub fn hear(units: &mut BTreeSet<UnitName>, keys: &Keys, changes: &[Change]) {
 }
 
 /// Returns the units withheld before that a later reading still does not mention.
-pub fn still(before: &Snapshot, after: &Snapshot, me: &MachineId) -> BTreeSet<UnitName> {
+pub fn still_withheld(before: &Snapshot, after: &Snapshot, me: &MachineId) -> BTreeSet<UnitName> {
     before.withheld.iter().filter(|name| !shows_whether_here(after, me, name)).cloned().collect()
 }
 

@@ -79,20 +79,20 @@ pub struct Trust {
     keys: Arc<TrustedKeys>,
     serials: Serials,
     /// Checked units, and whether a trusted key signed them.
-    looked_at: BTreeMap<UnitName, (Arc<Content>, bool)>,
+    checked: BTreeMap<UnitName, (Arc<Content>, bool)>,
 }
 
 impl Trust {
     /// Creates the trust of a cluster with saved serials.
     pub fn new(cluster: &str, keys: Arc<TrustedKeys>, serials: Serials) -> Trust {
-        Trust { cluster: cluster.to_string(), keys, serials, looked_at: BTreeMap::new() }
+        Trust { cluster: cluster.to_string(), keys, serials, checked: BTreeMap::new() }
     }
 
     /// Replaces the trusted keys.
     pub fn set_keys(&mut self, keys: Arc<TrustedKeys>) {
         if keys != self.keys {
             self.keys = keys;
-            self.looked_at.clear();
+            self.checked.clear();
         }
     }
 
@@ -104,12 +104,11 @@ impl Trust {
     /// Records the serials of all signed units. The caller saves the returned new ones before it
     /// acts on them.
     pub fn observe(&mut self, snapshot: &Snapshot) -> Vec<(UnitName, u64)> {
-        self.looked_at.retain(|name, _| snapshot.units.contains_key(name));
+        self.checked.retain(|name, _| snapshot.units.contains_key(name));
         let mut news = Vec::new();
         for (name, kept) in &snapshot.units {
             let Some(signature) = &kept.record.signature else { continue };
-            if self.is_vouched_for(name, &kept.record) && self.serials.raise(name, signature.serial)
-            {
+            if self.is_verified(name, &kept.record) && self.serials.raise(name, signature.serial) {
                 news.push((name.clone(), signature.serial));
             }
         }
@@ -121,11 +120,11 @@ impl Trust {
     ///
     /// # Errors
     /// Why the unit is not run here.
-    pub fn vouch_for(&mut self, name: &UnitName, content: &Arc<Content>) -> Result<u64, String> {
+    pub fn verify(&mut self, name: &UnitName, content: &Arc<Content>) -> Result<u64, String> {
         let Some(signature) = &content.signature else {
             return Err("it is not signed, and this machine runs only signed units".to_string());
         };
-        if !self.is_vouched_for(name, content) {
+        if !self.is_verified(name, content) {
             return Err(
                 "its signature is not by a key trusted here, or is for another file, name, \
                         serial or cluster"
@@ -140,7 +139,7 @@ impl Trust {
     /// # Errors
     /// Why the unit is not run here.
     pub fn judge(&mut self, name: &UnitName, content: &Arc<Content>) -> Result<(), String> {
-        let (serial, least) = (self.vouch_for(name, content)?, self.serials.least(name));
+        let (serial, least) = (self.verify(name, content)?, self.serials.least(name));
         if serial < least && !planted(Mutant::OldSignatureRuns) {
             return Err(format!(
                 "its signature is outdated: serial {serial} is older than {least}, seen before"
@@ -149,15 +148,15 @@ impl Trust {
         Ok(())
     }
 
-    fn is_vouched_for(&mut self, name: &UnitName, content: &Arc<Content>) -> bool {
+    fn is_verified(&mut self, name: &UnitName, content: &Arc<Content>) -> bool {
         let Some(signature) = &content.signature else { return false };
-        if let Some((seen, good)) = self.looked_at.get(name)
+        if let Some((seen, good)) = self.checked.get(name)
             && Arc::ptr_eq(seen, content)
         {
             return *good;
         }
-        let good = self.keys.vouch_for(&self.cluster, name, &content.file, signature);
-        self.looked_at.insert(name.clone(), (content.clone(), good));
+        let good = self.keys.verify(&self.cluster, name, &content.file, signature);
+        self.checked.insert(name.clone(), (content.clone(), good));
         good
     }
 }

@@ -196,7 +196,7 @@ fn changes_through_several_daemons_are_explained_by_some_order() {
 
 /// While etcd is silent, requests are answered in time with 503 and Retry-After. A GET with
 /// `may_be_known` may be answered from the cache.
-async fn is_told(api: &ApiState, deed: Deed, may_be_known: bool) {
+async fn is_answered_in_time(api: &ApiState, deed: Deed, may_be_known: bool) {
     let answer = timeout(PATIENCE, api.answer(&request("a.service", deed))).await;
     let answer = answer.unwrap_or_else(|_| panic!("{deed:?} hangs"));
     if may_be_known && deed == Deed::Get && answer.status == 200 {
@@ -230,7 +230,7 @@ fn clients_are_answered_in_time_while_etcd_is_silent() {
             wire.set(hold);
             // The cache reports the fault after the first turn only.
             for known in [false, true] {
-                let told = |deed| is_told(&api, deed, !known);
+                let told = |deed| is_answered_in_time(&api, deed, !known);
                 let changes = [Deed::Put(2, 1), Deed::Wish(2), Deed::Delete];
                 let [put, wish, delete] = changes.map(told);
                 tokio::join!(put, wish, delete, told(Deed::Get));

@@ -193,8 +193,8 @@ fn write_access_of_other_programs_to_etcd_is_detected() {
         let open = Store::etcd(etcd.config()).unwrap();
         when_there(&open).await;
         let standing = open.standing().await.unwrap().unwrap();
-        assert!(standing.may_everything && standing.takes_too_few && !standing.knows_us);
-        assert_eq!((standing.versions.len(), standing.in_clear.len()), (1, 0), "{standing:?}");
+        assert!(standing.has_all_rights && standing.limit_is_too_low && !standing.logs_in);
+        assert_eq!((standing.versions.len(), standing.without_tls.len()), (1, 0), "{standing:?}");
         let mut client = etcd.client().await;
         client.role_add("reader").await.unwrap();
         let all = etcd_client::Permission::read(ROOT).with_prefix();
@@ -223,7 +223,7 @@ fn write_access_of_other_programs_to_etcd_is_detected() {
             let store = Store::etcd(EtcdConfig { user, ..etcd.config() }).unwrap();
             when_there(&store).await;
             let standing = store.standing().await.unwrap().unwrap();
-            assert!(standing.knows_us);
+            assert!(standing.logs_in);
             assert_eq!(standing.insecure().len(), usize::from(is_root), "{standing:?}");
         }
     });
@@ -304,7 +304,7 @@ fn running_etcd_client_uses_renewed_certificates() {
         show(&folder, "server2", "server");
         show(&folder, "client2", "client");
         std::fs::copy(folder.join("other.crt"), folder.join("ca.crt")).unwrap();
-        etcd.again();
+        etcd.restart();
         when_there(&store).await;
         assert!(cache.reached(put(&store, "b").await, PATIENCE).await, "the watch is back too");
     });
@@ -330,7 +330,7 @@ fn running_etcd_client_replaces_expired_certificates() {
             show(&folder, "ended", side);
             // Open connections stay; a restart of the member ends them.
             etcd.kill();
-            etcd.again();
+            etcd.restart();
             if side == "client" {
                 when_there(&other).await;
             }

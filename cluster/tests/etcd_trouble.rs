@@ -60,7 +60,7 @@ async fn fault(cache: &EtcdCache, part: &str) {
     assert_eq!(told, Ok(true), "{part}: {:?}", cache.health().borrow());
 }
 
-fn knows(cache: &EtcdCache) -> usize {
+fn unit_count(cache: &EtcdCache) -> usize {
     cache.snapshot().units.len()
 }
 
@@ -73,21 +73,21 @@ fn etcd_restored_to_an_older_state_is_not_accepted() {
         let (cache, _task) = EtcdCache::start(store.clone(), Keys::under("/fleet"));
         when_made(&cache, 1).await;
         etcd.kill();
-        etcd.keep_disk("old");
-        etcd.again();
+        etcd.save_disk("old");
+        etcd.restart();
         for number in 2..6 {
             when_made(&cache, number).await;
         }
         for past in ["old", "none at all"] {
             etcd.kill();
-            etcd.keep_disk("now");
-            etcd.give_disk(past);
-            etcd.again();
+            etcd.save_disk("now");
+            etcd.restore_disk(past);
+            etcd.restart();
             fault(&cache, "etcd is at revision").await;
-            assert_eq!(knows(&cache), 5, "the cache keeps its contents, disk {past}");
+            assert_eq!(unit_count(&cache), 5, "the cache keeps its contents, disk {past}");
             etcd.kill();
-            etcd.give_disk("now");
-            etcd.again();
+            etcd.restore_disk("now");
+            etcd.restart();
             when_made(&cache, if past == "old" { 6 } else { 7 }).await;
             let _ = std::fs::remove_dir_all(etcd.folder.join("now"));
             // The second turn expects five units again.
@@ -98,7 +98,7 @@ fn etcd_restored_to_an_older_state_is_not_accepted() {
                     .unwrap();
                 assert!(cache.reached(gone, PATIENCE).await);
             }
-            assert_eq!(knows(&cache), 5);
+            assert_eq!(unit_count(&cache), 5);
         }
     });
 }
@@ -127,8 +127,8 @@ fn etcd_member_that_lost_its_disk_removes_no_unit_and_rejoins() {
         });
         // The first member is the one in use.
         members[0].kill();
-        members[0].give_disk("none at all");
-        members[0].again();
+        members[0].restore_disk("none at all");
+        members[0].restart();
         when_made(&cache, 6).await;
         let mut client = members[1].client().await;
         let all = client.member_list().await.unwrap();
@@ -136,9 +136,9 @@ fn etcd_member_that_lost_its_disk_removes_no_unit_and_rejoins() {
         let (id, peers) = (lost.id(), lost.peer_urls().to_vec());
         client.member_remove(id).await.unwrap();
         members[0].kill();
-        members[0].give_disk("none at all");
+        members[0].restore_disk("none at all");
         when_added(&mut client, &peers).await;
-        members[0].again_as_newcomer();
+        members[0].rejoin_as_new_member();
         let back = Store::etcd(members[0].impatient()).unwrap();
         when_there(&back).await;
         when_made(&cache, 9).await;
@@ -164,10 +164,10 @@ fn rolling_restart_of_etcd_members_is_not_noticed() {
         for (number, at) in (1..).step_by(2).zip(0..members.len()) {
             members[at].kill();
             when_made(&cache, number).await;
-            members[at].again();
+            members[at].restart();
             when_there(&Store::etcd(members[at].config()).unwrap()).await;
             when_made(&cache, number + 1).await;
-            assert_eq!(knows(&cache), usize::try_from(number).unwrap() + 2);
+            assert_eq!(unit_count(&cache), usize::try_from(number).unwrap() + 2);
         }
         assert_eq!(cache.read().await.unwrap().units.len(), 7);
     });
@@ -204,7 +204,7 @@ fn full_etcd_refuses_writes_and_keeps_its_contents() {
         }
         assert!(!make(&cache, 2).await, "a full etcd accepted a write");
         assert_eq!(store.keep_alive(lease.id).await, Ok(true), "a renewal needs no space");
-        assert_eq!(knows(&cache), 1);
+        assert_eq!(unit_count(&cache), 1);
         assert_eq!(cache.read().await.unwrap().units.len(), 1, "a full etcd can be read");
         let mut client = etcd.client().await;
         let revision = store.read(ROOT).await.unwrap().revision;
@@ -284,7 +284,7 @@ fn failing_wire_to_etcd_loses_no_change() {
             // Creates a unit while no event arrives.
             when_made(&own, 10 + u32::try_from(turn).unwrap()).await;
             fault(&cache, "did not answer within").await;
-            assert_eq!(knows(&cache), turn + 1, "{failing:?}: the cache keeps its contents");
+            assert_eq!(unit_count(&cache), turn + 1, "{failing:?}: the cache keeps its contents");
             assert!(wire.affected() > affected, "{failing:?} changed no chunk");
             wire.set(wire::Fault::None);
             let seen = snapshots.wait_for(all(turn + 2));
@@ -315,7 +315,7 @@ fn two_addresses_of_one_member_without_a_leader_are_no_majority() {
         let ends = peers.iter().map(|url| ("127.0.0.1:0".parse().unwrap(), target(url)));
         let wire = Wire::open(ends.collect(), None);
         let told = [0, 1, 2].map(|at| format!("http://{}", wire.addresses[at]));
-        let members = Etcd::three_by(1_000, &peers, &told);
+        let members = Etcd::three_advertised_at(1_000, &peers, &told);
         let url = |at: usize| members[at].url.clone();
         let other = |at: usize| format!("{}/", url(at));
         let of = |endpoints: Vec<String>| {

@@ -169,7 +169,7 @@ async fn outlives_being_refused() {
     assert!(timeout(PATIENCE, told).await.is_ok(), "{:?}", machine.fleetd.cache.health().borrow());
     assert!(busy.answered() > 4, "{} calls", busy.answered());
     drop(busy);
-    etcd.again();
+    etcd.restart();
     machine.is_whole(&before, "too many requests").await;
     machine.fleetd.crash();
 }

@@ -17,7 +17,7 @@ pub const LARGEST_BODY: usize = 2 * 1024 * 1024;
 pub const BODY_TIME: Duration = Duration::from_secs(10);
 
 /// Returns true if the answer may depend on the body, which is not read yet.
-pub fn may_matter(request: &Request, resource: &Resource) -> bool {
+pub fn is_needed(request: &Request, resource: &Resource) -> bool {
     let has_one = match resource {
         Resource::Unit(_) => {
             request.method == "PUT" && super::units::check_content_type(request).is_ok()

@@ -27,7 +27,7 @@ pub const STREAMS_OF_ONE: usize = 32;
 /// The limits on streams.
 pub struct StreamSlots {
     all: Arc<Semaphore>,
-    crowd: ConnectionLimits,
+    limits: ConnectionLimits,
 }
 
 /// A slot for one stream, freed on drop.
@@ -40,7 +40,7 @@ impl Default for StreamSlots {
     fn default() -> StreamSlots {
         StreamSlots {
             all: Arc::new(Semaphore::new(STREAMS)),
-            crowd: ConnectionLimits::with(STREAMS_OF_ONE),
+            limits: ConnectionLimits::with(STREAMS_OF_ONE),
         }
     }
 }
@@ -50,7 +50,7 @@ impl StreamSlots {
     /// `peer` is `None` for a request that no listener has received.
     pub fn enter(&self, peer: Option<Peer>) -> Option<StreamSlot> {
         let slot = match peer {
-            Some(peer) => Some(self.crowd.enter(peer)?),
+            Some(peer) => Some(self.limits.enter(peer)?),
             None => None,
         };
         Some(StreamSlot {
@@ -71,9 +71,9 @@ pub fn stream(
     let first = tokio_stream::once(Ok(Arc::new(Vec::new())));
     let events = first.chain(batches).filter_map(move |batch| {
         let _held = &slot;
-        let told = batch_of(&keys, &caller, batch);
-        let data = serde_json::to_string(&told).unwrap_or_default();
-        (!told.is_empty()).then(|| Ok(sse::Event::default().data(data)))
+        let events = batch_of(&keys, &caller, batch);
+        let data = serde_json::to_string(&events).unwrap_or_default();
+        (!events.is_empty()).then(|| Ok(sse::Event::default().data(data)))
     });
     Sse::new(events).keep_alive(KeepAlive::new().interval(PULSE))
 }
@@ -91,15 +91,15 @@ fn batch_of(
                 event.text = caller.conceal(&event.text);
                 event
             };
-            let told = changes.iter().filter_map(|change| told(keys, change));
-            told.filter(seen).map(unnamed).collect()
+            let events = changes.iter().filter_map(|change| event_of(keys, change));
+            events.filter(seen).map(unnamed).collect()
         }
         Ok(_) | Err(BroadcastStreamRecvError::Lagged(_)) => resync(),
     }
 }
 
 /// Returns a change as clients see it, or `None` if it is not for clients.
-pub fn told(keys: &Keys, change: &Change) -> Option<wire::Event> {
+pub fn event_of(keys: &Keys, change: &Change) -> Option<wire::Event> {
     let (key, revision, value) = match change {
         Change::Put(entry) => (&entry.key, entry.modified, Some(&entry.value)),
         Change::Delete { key, revision } => (key, *revision, None),

@@ -43,7 +43,7 @@ pub struct ConnectionLimits {
 /// A connection, counted until it is dropped.
 #[derive(Debug)]
 pub struct ConnectionSlot {
-    crowd: ConnectionLimits,
+    limits: ConnectionLimits,
     peer: Peer,
 }
 
@@ -61,13 +61,13 @@ impl ConnectionLimits {
             return None;
         }
         *count += 1;
-        Some(ConnectionSlot { crowd: self.clone(), peer })
+        Some(ConnectionSlot { limits: self.clone(), peer })
     }
 }
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        let mut by = self.crowd.by.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by = self.limits.by.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = by.get_mut(&self.peer) {
             *count -= 1;
             if *count == 0 {
@@ -83,15 +83,15 @@ mod tests {
 
     #[test]
     fn one_peer_cannot_use_the_connections_of_another() {
-        let crowd = ConnectionLimits::with(MOST_OF_ONE);
+        let limits = ConnectionLimits::with(MOST_OF_ONE);
         let (near, far) = (Peer::User(1), Peer::Address([10, 0, 0, 1].into()));
-        let mut slots: Vec<_> = std::iter::from_fn(|| crowd.enter(near)).collect();
+        let mut slots: Vec<_> = std::iter::from_fn(|| limits.enter(near)).collect();
         assert_eq!(slots.len(), MOST_OF_ONE);
-        assert!(crowd.enter(far).is_some());
+        assert!(limits.enter(far).is_some());
         slots.pop();
-        assert!(crowd.enter(near).is_some());
+        assert!(limits.enter(near).is_some());
         drop(slots);
-        assert!(crowd.by.lock().unwrap().is_empty(), "no peer is remembered");
+        assert!(limits.by.lock().unwrap().is_empty(), "no peer is remembered");
     }
 
     #[test]

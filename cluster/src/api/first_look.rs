@@ -50,7 +50,7 @@ impl FirstLook {
         since.remove(unit);
         let stops = before == Desired::Launched
             && answer.status == 204
-            && super::units::wished(&request.body) == Some(Desired::Loaded);
+            && super::units::desired_in(&request.body) == Some(Desired::Loaded);
         if request.is_original && stops && since.len() < MOST {
             since.insert(unit.to_string(), now);
         }

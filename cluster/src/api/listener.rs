@@ -5,7 +5,7 @@
 use super::caller::Caller;
 use super::connection_limits::{ConnectionLimits, MOST_CONNECTIONS, MOST_OF_ONE, Peer};
 use super::handshakes::Handshakes;
-use super::peer_session::Door;
+use super::peer_session::TlsAccess;
 use super::server::{ApiState, router};
 use super::tls::ServerFiles;
 use super::write_timeout::WriteTimeout;
@@ -62,7 +62,7 @@ pub struct Security {
 /// A listening socket.
 pub struct Listener {
     socket: Socket,
-    gate: Gate,
+    gate: AccessControl,
 }
 
 enum Socket {
@@ -73,13 +73,13 @@ enum Socket {
 
 /// Access control of a socket.
 #[derive(Clone)]
-enum Gate {
+enum AccessControl {
     /// The mode of the socket file.
     File,
     /// Any local user.
     Loopback,
     /// A client certificate.
-    Tls(Arc<Door>),
+    Tls(Arc<TlsAccess>),
 }
 
 /// Parses `listen`: a comma-separated list.
@@ -115,10 +115,14 @@ impl Security {
         }
     }
 
-    fn gate(&self, address: SocketAddr) -> Result<Gate, String> {
+    fn gate(&self, address: SocketAddr) -> Result<AccessControl, String> {
         match &self.tls {
-            Some(files) => Ok(Gate::Tls(Arc::new(Door::of(files, self.roles_file.as_ref())?))),
-            None if self.insecure_loopback_only && address.ip().is_loopback() => Ok(Gate::Loopback),
+            Some(files) => {
+                Ok(AccessControl::Tls(Arc::new(TlsAccess::of(files, self.roles_file.as_ref())?)))
+            }
+            None if self.insecure_loopback_only && address.ip().is_loopback() => {
+                Ok(AccessControl::Loopback)
+            }
             None => Err(format!(
                 "listen: tcp://{address} needs tls_cert_file, tls_key_file and \
                  tls_client_ca_file: any client of this port could run anything on every machine"
@@ -135,7 +139,7 @@ impl Listener {
     pub async fn bind(at: &ListenAddress, security: &Security) -> Result<Listener, String> {
         match at {
             ListenAddress::Unix(path) => {
-                Ok(Listener { socket: bind_unix(path)?, gate: Gate::File })
+                Ok(Listener { socket: bind_unix(path)?, gate: AccessControl::File })
             }
             ListenAddress::Tcp(address) => {
                 let gate = security.gate(*address)?;
@@ -160,7 +164,7 @@ impl Listener {
                 let own = unix.try_clone().map_err(bad)?;
                 kept.push(OwnedFd::from(unix));
                 let socket = watched(own).map_err(bad)?;
-                listeners.push(Listener { socket, gate: Gate::File });
+                listeners.push(Listener { socket, gate: AccessControl::File });
             } else if let Some(tcp) = passed.take_tcp_listener(at).map_err(bad)? {
                 let gate = security.gate(tcp.local_addr().map_err(bad)?)?;
                 tcp.set_nonblocking(true).map_err(bad)?;
@@ -185,7 +189,7 @@ impl Listener {
     /// gracefully.
     pub async fn serve(self, state: ApiState, stop: watch::Receiver<bool>) {
         let free = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-        let crowd = ConnectionLimits::with(MOST_OF_ONE);
+        let limits = ConnectionLimits::with(MOST_OF_ONE);
         let handshakes = Handshakes::default();
         let mut stopped = stop.clone();
         loop {
@@ -200,7 +204,7 @@ impl Listener {
             };
             // Drops a connection beyond the peer's limit without an answer.
             let Some(peer) = connection.peer() else { continue };
-            let Some(slot) = crowd.enter(peer) else { continue };
+            let Some(slot) = limits.enter(peer) else { continue };
             let (state, gate, stop) = (state.clone(), self.gate.clone(), stop.clone());
             let handshakes = handshakes.clone();
             tokio::spawn(async move {
@@ -257,13 +261,13 @@ pub struct Origin {
 async fn serve_tcp(
     (stream, peer): (tokio::net::TcpStream, Peer),
     state: ApiState,
-    (gate, handshakes): (Gate, Handshakes),
+    (gate, handshakes): (AccessControl, Handshakes),
     stop: watch::Receiver<bool>,
 ) {
     let _ = stream.set_nodelay(true);
     match gate {
-        Gate::Tls(door) => {
-            let identity = door.identity();
+        AccessControl::Tls(access) => {
+            let identity = access.identity();
             let acceptor = TlsAcceptor::from(identity.config.clone());
             let mut handshake = handshakes.begin(peer);
             let agreed = tokio::select! {
@@ -274,14 +278,14 @@ async fn serve_tcp(
             let Ok(Ok(stream)) = agreed else { return };
             let names = identity.names.clone();
             let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
-            let session = door.session(shown);
+            let session = access.session(shown);
             let from = Origin { caller: session.caller.clone(), peer };
             tokio::select! {
                 () = serve_connection(stream, state, from, Some(names), stop) => {}
-                () = session.until_invalid(door) => {}
+                () = session.until_invalid(access) => {}
             }
         }
-        Gate::File | Gate::Loopback => {
+        AccessControl::File | AccessControl::Loopback => {
             let from = Origin { caller: Caller::local(), peer };
             serve_connection(stream, state, from, Some(Arc::default()), stop).await;
         }
@@ -454,7 +458,7 @@ mod tests {
         let folder = std::env::temp_dir();
         let at = folder.join(format!("gs-fleetd-{}", std::process::id()));
         let from = folder.join("x".repeat(108 - folder.as_os_str().len() - 1));
-        let listener = Listener { socket: bind_unix(&at).unwrap(), gate: Gate::File };
+        let listener = Listener { socket: bind_unix(&at).unwrap(), gate: AccessControl::File };
         let mut perl = std::process::Command::new("perl");
         let perl = perl.args(["-MSocket", "-e", FROM_THE_LONGEST_PATH]).args([&from, &at]).spawn();
         let connection = listener.accept().await.unwrap();

@@ -97,7 +97,7 @@ async fn read(
     let logs =
         logs.ok_or_else(|| refused("reading logs is not enabled in this fleetd".to_string()))?;
     let name = UnitName::new(name).map_err(|error| Answer::refusal(400, error.to_string()))?;
-    let (machine, listen) = whereabouts(logs, cache, request, &name)?;
+    let (machine, listen) = machine_and_address(logs, cache, request, &name)?;
     if machine == logs.machine {
         let kept = cache.snapshot();
         let native = |kept: &crate::snapshot::Kept<Arc<crate::snapshot::Content>>| {
@@ -137,7 +137,7 @@ async fn read(
 }
 
 /// Returns the unit's machine and its published address.
-fn whereabouts(
+fn machine_and_address(
     logs: &Logs,
     cache: &EtcdCache,
     request: &Request,
@@ -213,12 +213,14 @@ async fn local(
     };
     match first {
         // init has no logs of a unit that it never accepted; the unit's state has the reason.
-        Some(Told::Refused(failure)) if explained && failure.kind == Failure::UNKNOWN_TARGET => {
+        Some(LogObject::Refused(failure))
+            if explained && failure.kind == Failure::UNKNOWN_TARGET =>
+        {
             let line = format!("fleetd: {}\n", failure.message);
             Ok(into_response(Answer::with(TEXT, line.into_bytes())))
         }
-        Some(Told::Refused(failure)) => Err(refused(&failure)),
-        Some(Told::Broken(why)) => Err(silent(&why)),
+        Some(LogObject::Refused(failure)) => Err(refused(&failure)),
+        Some(LogObject::Broken(why)) => Err(silent(&why)),
         first => Ok(streamed(objects, first)),
     }
 }
@@ -246,7 +248,10 @@ fn refused(failure: &Failure) -> Answer {
 
 /// Streams the logger's lines as text. A failing stream is aborted, so that the client notices that
 /// it is incomplete.
-fn streamed(mut objects: Lines<BufReader<UnixStream>>, mut first: Option<Told>) -> Response<Body> {
+fn streamed(
+    mut objects: Lines<BufReader<UnixStream>>,
+    mut first: Option<LogObject>,
+) -> Response<Body> {
     let (sender, receiver) = mpsc::channel::<Result<Bytes, std::io::Error>>(BACKLOG);
     tokio::spawn(async move {
         loop {
@@ -260,11 +265,11 @@ fn streamed(mut objects: Lines<BufReader<UnixStream>>, mut first: Option<Told>) 
                 },
             };
             let (text, why) = match object {
-                Told::Line(text) => (text, None),
-                Told::Refused(Failure { message: why, .. }) | Told::Broken(why) => {
+                LogObject::Line(text) => (text, None),
+                LogObject::Refused(Failure { message: why, .. }) | LogObject::Broken(why) => {
                     (format!("fleetd: {why}"), Some(why))
                 }
-                Told::End => break,
+                LogObject::End => break,
             };
             let is_gone = sender.send(Ok(Bytes::from(format!("{text}\n")))).await.is_err();
             if let Some(why) = why {
@@ -283,7 +288,7 @@ fn streamed(mut objects: Lines<BufReader<UnixStream>>, mut first: Option<Told>) 
 
 /// An object of the logger's stream.
 #[derive(Debug, PartialEq)]
-enum Told {
+enum LogObject {
     Line(String),
     /// The logger refused; the stream ends.
     Refused(Failure),
@@ -292,7 +297,7 @@ enum Told {
     End,
 }
 
-fn parsed(object: std::io::Result<Option<String>>) -> Told {
+fn parsed(object: std::io::Result<Option<String>>) -> LogObject {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Piece {
@@ -301,14 +306,14 @@ fn parsed(object: std::io::Result<Option<String>>) -> Told {
     }
     let object = match object {
         Ok(Some(object)) => object,
-        Ok(None) => return Told::Broken("the logger ended the stream".to_string()),
-        Err(error) => return Told::Broken(format!("the logger: {error}")),
+        Ok(None) => return LogObject::Broken("the logger ended the stream".to_string()),
+        Err(error) => return LogObject::Broken(format!("the logger: {error}")),
     };
     match serde_json::from_str::<Line<Piece>>(&object) {
-        Ok(Line { error: Some(failure), .. }) => Told::Refused(failure),
-        Ok(Line { ok: Some(Piece::Line(shown)), .. }) => Told::Line(shown.line),
-        Ok(Line { ok: Some(Piece::End(End { .. })) | None, .. }) => Told::End,
-        Err(error) => Told::Broken(format!("the logger's answer cannot be read: {error}")),
+        Ok(Line { error: Some(failure), .. }) => LogObject::Refused(failure),
+        Ok(Line { ok: Some(Piece::Line(shown)), .. }) => LogObject::Line(shown.line),
+        Ok(Line { ok: Some(Piece::End(End { .. })) | None, .. }) => LogObject::End,
+        Err(error) => LogObject::Broken(format!("the logger's answer cannot be read: {error}")),
     }
 }
 
@@ -340,7 +345,7 @@ async fn forward(
         .map_err(|error| text_of(&error))?;
     let response = sender.send_request(question).await.map_err(|error| text_of(&error))?;
     let (head, body) = response.into_parts();
-    handed_on(head.status, Body::new(body))
+    relayed(head.status, Body::new(body))
 }
 
 /// Passes on another machine's answer under our own headers: an attacker who controls that machine
@@ -348,7 +353,7 @@ async fn forward(
 ///
 /// # Errors
 /// The status is not one of a log answer.
-fn handed_on(theirs: StatusCode, body: Body) -> Result<Response<Body>, String> {
+fn relayed(theirs: StatusCode, body: Body) -> Result<Response<Body>, String> {
     let known = [200, 403, 404, 409, 503].contains(&theirs.as_u16());
     if !known {
         return Err(format!("unexpected status {}", theirs.as_u16()));
@@ -370,13 +375,13 @@ mod tests {
         let stored = LogLine::parse(b"2026-11-21T05:12:26.123Z 7 hello").unwrap();
         let shown = Line::ok(1, ShownLine::new("a", &stored));
         let of = |object: Result<String, serde_json::Error>| parsed(Ok(Some(object.unwrap())));
-        assert_eq!(of(serde_json::to_string(&shown)), Told::Line("hello".to_string()));
-        assert_eq!(of(serde_json::to_string(&Line::ok(1, End { end: true }))), Told::End);
+        assert_eq!(of(serde_json::to_string(&shown)), LogObject::Line("hello".to_string()));
+        assert_eq!(of(serde_json::to_string(&Line::ok(1, End { end: true }))), LogObject::End);
         let failure = Failure::new(Failure::DENIED, "no", "ask for it");
         let refused = Line::<End>::error(1, failure.clone());
-        assert_eq!(of(serde_json::to_string(&refused)), Told::Refused(failure));
+        assert_eq!(of(serde_json::to_string(&refused)), LogObject::Refused(failure));
         for broken in [Ok(Some("[]".to_string())), Ok(None), Err(std::io::Error::other("x"))] {
-            assert!(matches!(parsed(broken), Told::Broken(_)), "the stream has ended");
+            assert!(matches!(parsed(broken), LogObject::Broken(_)), "the stream has ended");
         }
     }
 
@@ -392,7 +397,7 @@ mod tests {
     fn answer_of_another_machine_is_passed_on_as_plain_text() {
         for (theirs, ours) in [(200, 200), (403, 403), (404, 404), (409, 409), (503, 503)] {
             let theirs = StatusCode::from_u16(theirs).unwrap();
-            let response = handed_on(theirs, Body::empty()).unwrap();
+            let response = relayed(theirs, Body::empty()).unwrap();
             assert_eq!(response.status().as_u16(), ours);
             let said: Vec<_> = response.headers().iter().collect();
             let name = header::CONTENT_TYPE;
@@ -400,7 +405,7 @@ mod tests {
         }
         for theirs in [101, 204, 301, 401, 500] {
             let theirs = StatusCode::from_u16(theirs).unwrap();
-            assert!(handed_on(theirs, Body::empty()).is_err(), "{theirs}");
+            assert!(relayed(theirs, Body::empty()).is_err(), "{theirs}");
         }
     }
 }

@@ -34,7 +34,7 @@ pub enum Start {
     /// After this number of pages.
     Counted(u16),
     /// After an item of an earlier page.
-    Behind {
+    After {
         /// Revision of the list.
         revision: i64,
         /// Number of pages before.
@@ -94,7 +94,7 @@ impl Pages {
         let of_this = |(list, _): &(&u8, &[u8])| **list == self.list as u8;
         let (_, last) = rest.split_first().filter(of_this).ok_or(INVALID)?;
         let last = String::from_utf8(last.to_vec()).map_err(|_| INVALID)?;
-        Ok(Start::Behind { revision: i64::from_le_bytes(*revision), page, last })
+        Ok(Start::After { revision: i64::from_le_bytes(*revision), page, last })
     }
 
     /// Cuts a page from items in the order of their keys.
@@ -105,12 +105,12 @@ impl Pages {
         revision: i64,
     ) -> Page<T> {
         let most = usize::from(self.limit);
-        let (behind, counted, page) = match start {
+        let (after, counted, page) = match start {
             Start::First => (None, 0, 0),
             Start::Counted(page) => (None, most * usize::from(*page), *page),
-            Start::Behind { page, last, .. } => (Some(last), 0, *page),
+            Start::After { page, last, .. } => (Some(last), 0, *page),
         };
-        let rest = items.filter(|(key, _)| behind.is_none_or(|last| key > last)).skip(counted);
+        let rest = items.filter(|(key, _)| after.is_none_or(|last| key > last)).skip(counted);
         let mut taken: Vec<(String, T)> = rest.take(most + 1).collect();
         let more = taken.len() > most;
         taken.truncate(most);
@@ -222,7 +222,7 @@ mod tests {
                     break;
                 }
                 from = units(60).start(&[page.next]).unwrap();
-                assert!(matches!(from, Start::Behind { revision: 7, .. }));
+                assert!(matches!(from, Start::After { revision: 7, .. }));
             }
             assert_eq!(seen, (0..total).collect::<Vec<_>>());
             assert_eq!(pages, total.div_ceil(60).max(1));

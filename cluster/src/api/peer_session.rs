@@ -13,9 +13,9 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Certificates and roles of a listener, reloaded when their files change.
-pub struct Door {
+pub struct TlsAccess {
     identity: ReloadedFiles<Identity>,
-    /// Without roles no name has rights.
+    /// `None` if `api_roles_file` is not set; then no name has rights.
     roles: Option<ReloadedFiles<Arc<Roles>>>,
 }
 
@@ -26,12 +26,12 @@ pub struct PeerSession {
     chain: Vec<CertificateDer<'static>>,
 }
 
-impl Door {
+impl TlsAccess {
     /// Reads the files.
     ///
     /// # Errors
     /// A file cannot be read or is invalid.
-    pub fn of(files: &ServerFiles, roles_file: Option<&PathBuf>) -> Result<Door, String> {
+    pub fn of(files: &ServerFiles, roles_file: Option<&PathBuf>) -> Result<TlsAccess, String> {
         let roles = match roles_file {
             Some(path) => {
                 let own = path.clone();
@@ -39,7 +39,7 @@ impl Door {
             }
             None => None,
         };
-        Ok(Door { identity: Identity::follow(files)?, roles })
+        Ok(TlsAccess { identity: Identity::follow(files)?, roles })
     }
 
     /// The current server identity.
@@ -62,14 +62,14 @@ impl Door {
 
 impl PeerSession {
     /// Completes when the peer may no longer stay.
-    pub async fn until_invalid(self, door: Arc<Door>) {
+    pub async fn until_invalid(self, access: Arc<TlsAccess>) {
         loop {
             tokio::time::sleep(LOOK).await;
             // The certificate may have expired, or the files may have changed.
-            if !door.identity().admits(&self.chain) {
+            if !access.identity().admits(&self.chain) {
                 return;
             }
-            if door.caller(&self.chain) != self.caller {
+            if access.caller(&self.chain) != self.caller {
                 return;
             }
         }

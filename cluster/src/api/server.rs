@@ -96,13 +96,13 @@ impl ApiState {
         View { now, then, limit: self.inner.settings.token_limit, insecure }
     }
 
-    /// Returns the answer while this daemon cannot speak for the cluster.
-    fn absence(&self) -> Option<Answer> {
-        self.turned_away().or_else(|| (!self.is_healthy()).then(|| self.away()))
+    /// Returns the answer while this daemon cannot answer for the cluster.
+    fn inability(&self) -> Option<Answer> {
+        self.turned_away().or_else(|| (!self.is_healthy()).then(|| self.unavailable()))
     }
 
     /// 503; with a hint if etcd's contents are not accepted.
-    fn away(&self) -> Answer {
+    fn unavailable(&self) -> Answer {
         let health = self.inner.cache.health();
         match health.borrow().doubt() {
             Some(doubt) => Answer {
@@ -132,7 +132,7 @@ impl ApiState {
             limit: self.inner.settings.token_limit,
         };
         let start = pages.start(&request.values("nextPageToken")).ok()?;
-        let Start::Behind { revision, .. } = start else { return None };
+        let Start::After { revision, .. } = start else { return None };
         let pins = self.inner.pins.lock().unwrap_or_else(PoisonError::into_inner);
         pins.iter()
             .find(|(_, snapshot)| snapshot.revision == revision)
@@ -159,7 +159,7 @@ impl ApiState {
     }
 
     /// Like [`ApiState::answer`], with the workaround for fleetctl 1.0.
-    async fn shown(&self, request: &Request, resource: &Resource) -> Answer {
+    async fn answer_for_client(&self, request: &Request, resource: &Resource) -> Answer {
         let Resource::Unit(name) = resource else { return self.answer(request).await };
         let wished = |snapshot: &Snapshot| {
             snapshot
@@ -175,8 +175,8 @@ impl ApiState {
 
     /// Answers a request from the registry.
     pub async fn answer(&self, request: &Request) -> Answer {
-        if let Some(absence) = self.absence() {
-            return absence;
+        if let Some(answer) = self.inability() {
+            return answer;
         }
         let Ok(latest) = self.inner.seen.latest(&self.inner.cache).await else {
             return Answer::no_registry();
@@ -196,7 +196,7 @@ impl ApiState {
             let then = self.pinned(request);
             let view = self.view(&snapshot, then.as_deref());
             let (transaction, answer) = match route::decide(request, &view) {
-                Outcome::Answer(answer) if !proved && is_settled(&answer) => {
+                Outcome::Answer(answer) if !proved && reports_no_change(&answer) => {
                     // The cache may lag behind writes of others.
                     match self.inner.seen.newest(&self.inner.cache).await {
                         Ok(newest) => (next, proved) = (Some(newest), true),
@@ -259,7 +259,7 @@ fn holds_token(request: &Request, answer: &Answer) -> bool {
 
 /// Returns true if the answer says that no change is needed or possible. A lagging cache could make
 /// such an answer wrong.
-fn is_settled(answer: &Answer) -> bool {
+fn reports_no_change(answer: &Answer) -> bool {
     matches!(answer.status, 204 | 404 | 409 | 412)
 }
 
@@ -288,21 +288,21 @@ async fn handle(
         is_original: first_look::is_original(&agent),
     };
     let resource = route::resource(&request.path);
-    let is_read = body::may_matter(&request, &resource) && state.absence().is_none();
+    let is_read = body::is_needed(&request, &resource) && state.inability().is_none();
     // An unread body costs the connection, and the answer tells the client so.
-    let mut is_left = !is_read && !hyper::body::Body::is_end_stream(&body);
+    let mut is_unread = !is_read && !hyper::body::Body::is_end_stream(&body);
     let read = if is_read { body::read(body).await } else { Ok(Vec::new()) };
     let mut response = match read {
         Err(answer) => {
-            is_left = true;
+            is_unread = true;
             into_response(answer)
         }
         Ok(body) => {
             request.body = body;
             let peer = peer.map(|axum::Extension(peer)| peer);
-            match special(&state, &request, &resource, peer).await {
+            match answer_outside_snapshot(&state, &request, &resource, peer).await {
                 Some(response) => response,
-                None => into_response(state.shown(&request, &resource).await),
+                None => into_response(state.answer_for_client(&request, &resource).await),
             }
         }
     };
@@ -313,7 +313,7 @@ async fn handle(
     }
     let is_refused = response.status().as_u16() >= 400;
     let headers = response.headers_mut();
-    if is_left && is_refused {
+    if is_unread && is_refused {
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -324,7 +324,7 @@ async fn handle(
 }
 
 /// Answers resources that do not come from the snapshot.
-async fn special(
+async fn answer_outside_snapshot(
     state: &ApiState,
     request: &Request,
     resource: &Resource,
@@ -354,7 +354,7 @@ async fn special(
         return Some(into_response(answer));
     }
     Some(match resource {
-        Resource::Events if !state.is_healthy() => into_response(state.away()),
+        Resource::Events if !state.is_healthy() => into_response(state.unavailable()),
         Resource::Events => events(state, request, peer),
         Resource::Logs(name) => {
             super::logs::answer(&state.inner.settings.logs, &state.inner.cache, request, name).await
@@ -374,7 +374,7 @@ async fn special(
                 insecure: state.insecure().unwrap_or_default(),
                 ..wire::Health::default()
             };
-            into_response(state.absence().unwrap_or_else(|| Answer::json(&well)))
+            into_response(state.inability().unwrap_or_else(|| Answer::json(&well)))
         }
         Resource::Root
         | Resource::Units

@@ -41,10 +41,10 @@ impl<'p> View<'p> {
     /// The snapshot that the page is cut from.
     pub fn of(&self, start: &Start) -> &'p Snapshot {
         match start {
-            Start::Behind { revision, .. } if *revision != self.now.revision => {
+            Start::After { revision, .. } if *revision != self.now.revision => {
                 self.then.unwrap_or(self.now)
             }
-            Start::First | Start::Counted(_) | Start::Behind { .. } => self.now,
+            Start::First | Start::Counted(_) | Start::After { .. } => self.now,
         }
     }
 }
@@ -119,9 +119,9 @@ fn destroy(name: &str, snapshot: &Snapshot) -> Outcome {
     }
 }
 
-/// The contents of a PUT.
+/// The body of a PUT.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Wish {
+struct PutRequest {
     name: String,
     file: UnitFile,
     desired: String,
@@ -180,7 +180,7 @@ fn checked_put(request: &Request, in_url: &str, snapshot: &Snapshot) -> Result<O
         return Err(Answer::refusal(409, words));
     }
     let unsaid = if makes { Desired::Inactive } else { snapshot.desired_of(&name) };
-    let desired = said(&wish.desired).map_err(bad)?.unwrap_or(unsaid);
+    let desired = desired_state(&wish.desired).map_err(bad)?.unwrap_or(unsaid);
     if name.is_template() && desired != Desired::Inactive {
         return Err(bad(format!("cannot activate template \"{name}\"")));
     }
@@ -215,7 +215,7 @@ fn checked_put(request: &Request, in_url: &str, snapshot: &Snapshot) -> Result<O
 ///
 /// # Errors
 /// The stored ones differ.
-fn check_instead(wish: &Wish, there: Option<&str>, wished: Desired) -> Result<(), Answer> {
+fn check_instead(wish: &PutRequest, there: Option<&str>, wished: Desired) -> Result<(), Answer> {
     if !wish.instead_of.is_empty() && there != Some(&wish.instead_of) {
         return Err(Answer::refusal(412, "the unit's file has changed, or the unit is gone"));
     }
@@ -229,7 +229,7 @@ fn check_instead(wish: &Wish, there: Option<&str>, wished: Desired) -> Result<()
 ///
 /// # Errors
 /// The word is not a desired state.
-fn said(word: &str) -> Result<Option<Desired>, String> {
+fn desired_state(word: &str) -> Result<Option<Desired>, String> {
     match word {
         "" => Ok(None),
         word => {
@@ -338,7 +338,7 @@ pub fn first_value(body: &[u8]) -> Result<Value, String> {
 }
 
 /// Returns the desired state in the body of a PUT, or `None` if it has none or an unknown one.
-pub fn wished(body: &[u8]) -> Option<Desired> {
+pub fn desired_in(body: &[u8]) -> Option<Desired> {
     read(body).ok()?.desired.parse().ok()
 }
 
@@ -350,7 +350,7 @@ pub fn field<'f>(fields: &'f Fields, key: &str) -> Option<&'f Value> {
     fields.get(key).or_else(|| alike().map(|(_, value)| value))
 }
 
-fn read(body: &[u8]) -> Result<Wish, String> {
+fn read(body: &[u8]) -> Result<PutRequest, String> {
     let told = |what: &str| format!("unable to decode body: {what}");
     let value = first_value(body).map_err(|what| told(&what))?;
     let text = |object: &Fields, key: &str| match field(object, key) {
@@ -394,5 +394,5 @@ fn read(body: &[u8]) -> Result<Wish, String> {
     };
     let (name, instead_of) = (text(&fields, "name")?, text(&fields, "insteadOf")?);
     let instead_of_state = text(&fields, "insteadOfState")?;
-    Ok(Wish { name, file, desired, signature, machines, instead_of, instead_of_state })
+    Ok(PutRequest { name, file, desired, signature, machines, instead_of, instead_of_state })
 }

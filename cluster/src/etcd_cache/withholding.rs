@@ -36,7 +36,7 @@ impl Follower {
         let mut goal = goal.clone();
         goal.retain(|name, _| !before.withheld.contains(name) && !refused.contains(name));
         let mut missing = Missing::of(goal, fresh, me);
-        let mut still = suspicious_read_guard::still(&before, fresh, me);
+        let mut still = suspicious_read_guard::still_withheld(&before, fresh, me);
         if !missing.are_many() || planted(Mutant::MassStopBelieved) {
             missing.units.clear();
         }
@@ -51,8 +51,12 @@ impl Follower {
             match self.clock.within(left, watch.next()).await {
                 Some(Ok(Batch::Changes { revision, changes })) => {
                     heard = heard.max(revision);
-                    suspicious_read_guard::hear(&mut missing.units, &self.keys, &changes);
-                    suspicious_read_guard::hear(&mut still, &self.keys, &changes);
+                    suspicious_read_guard::remove_reported(
+                        &mut missing.units,
+                        &self.keys,
+                        &changes,
+                    );
+                    suspicious_read_guard::remove_reported(&mut still, &self.keys, &changes);
                 }
                 Some(Err(fault)) => return Err(fault),
                 // The events are compacted, or no further event arrives.

@@ -4,7 +4,7 @@
 use super::identity::Identity;
 use super::init::Init;
 use super::lead::Candidate;
-use super::machine_lease::{Former, LeaseKeeper, MachineLease};
+use super::machine_lease::{LeaseKeeper, MachineLease, PreviousRun};
 use super::metrics::Metrics;
 use super::saved_state::{Held, Keep, Recalled};
 use super::trusted_keys::TrustKeeper;
@@ -68,7 +68,7 @@ pub struct Daemon {
     /// The lease of the leader key while this machine leads, or of its last term.
     pub leads: watch::Receiver<Option<i64>>,
     /// The latest time to give up exclusive units; `None` if none runs here.
-    pub guarded: watch::Receiver<Option<Duration>>,
+    pub give_up_deadline: watch::Receiver<Option<Duration>>,
     /// Metrics of engine and agent.
     pub metrics: Arc<Metrics>,
     /// Signals an event at init.
@@ -112,7 +112,7 @@ impl Daemon {
             record: records,
             machine_lease: told,
             turned_away: turning_away,
-            former: Former::default(),
+            previous_run: PreviousRun::default(),
         };
         let follower = follower.with_refused(refused).follow();
         let mut tasks: Vec<Task> = vec![Box::pin(follower), Box::pin(keeper.run())];
@@ -133,9 +133,11 @@ impl Daemon {
         let ((leave, asked), (happened, happens)) = (mpsc::channel(1), mpsc::channel(1));
         let runner = UnitRunner::new(cache.clone(), identity, init, ttl, machine_lease.clone());
         let runner = runner.with_trust_keeper(trust_keeper).after(recalled).with_keep(keep);
-        let (guarding, guarded) = watch::channel(None);
-        let runner =
-            runner.with_refusing(refusing).with_metrics(metrics.clone()).with_guarded(guarding);
+        let (deadlines, give_up_deadline) = watch::channel(None);
+        let runner = runner
+            .with_refusing(refusing)
+            .with_metrics(metrics.clone())
+            .with_give_up_deadline(deadlines);
         tasks.push(Box::pin(runner.work(asked, happens)));
         let daemon = Daemon {
             cache,
@@ -143,7 +145,7 @@ impl Daemon {
             machine_lease,
             turned_away,
             leads,
-            guarded,
+            give_up_deadline,
             metrics,
             happened,
             leave,

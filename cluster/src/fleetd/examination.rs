@@ -15,8 +15,8 @@ const MOST_FAULTS: usize = 16;
 /// Delay after a check without an answer.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Runs forever. `told` gets why etcd is insecure, or `None` before the first check.
-pub async fn examine(cache: EtcdCache, told: watch::Sender<Option<Vec<String>>>) {
+/// Runs forever. `insecure` gets why etcd is insecure, or `None` before the first check.
+pub async fn examine(cache: EtcdCache, insecure: watch::Sender<Option<Vec<String>>>) {
     let clock = cache.clock().clone();
     let mut health = cache.health();
     let mut last = Standing::default();
@@ -26,8 +26,8 @@ pub async fn examine(cache: EtcdCache, told: watch::Sender<Option<Vec<String>>>)
         }
         match cache.store().standing().await {
             Ok(Some(standing)) => {
-                tell(&last, &standing);
-                told.send_replace(Some(standing.insecure()));
+                log_findings(&last, &standing);
+                insecure.send_replace(Some(standing.insecure()));
                 last = standing;
                 clock.sleep(AGAIN).await;
             }
@@ -40,7 +40,7 @@ pub async fn examine(cache: EtcdCache, told: watch::Sender<Option<Vec<String>>>)
     }
 }
 
-fn tell(last: &Standing, now: &Standing) {
+fn log_findings(last: &Standing, now: &Standing) {
     if now.versions != last.versions {
         log::info(format_args!("etcd is {}", now.versions.join(", ")));
     }
@@ -57,7 +57,7 @@ fn tell(last: &Standing, now: &Standing) {
 }
 
 /// Logs why etcd does not answer, each reason once until it works again. Runs forever.
-pub async fn tell_faults(cache: EtcdCache) {
+pub async fn log_etcd_faults(cache: EtcdCache) {
     let mut health = cache.health();
     let mut said: BTreeSet<String> = BTreeSet::new();
     // A missing first answer is not reported.

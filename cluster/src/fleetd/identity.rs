@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 /// Interval between checks of the machine's address.
-pub const LOOKED_AT: Duration = Duration::from_secs(60);
+pub const ADDRESS_CHECK: Duration = Duration::from_secs(60);
 /// A random UUID, new at each reading.
 const RANDOM: &str = "/proc/sys/kernel/random/uuid";
 /// The kernel's id of this boot.
@@ -70,7 +70,7 @@ impl Identity {
             given => given.to_string(),
         };
         MachineRecord {
-            listen: config.advertise.clone().or_else(|| reached_at(config, &ip)),
+            listen: config.advertise.clone().or_else(|| api_address(config, &ip)),
             ip,
             metadata: config.metadata.clone(),
             boot: self.boot.clone(),
@@ -81,7 +81,7 @@ impl Identity {
     }
 
     /// Publishes the record if it has changed.
-    pub fn tell(&self, config: &Config, told: &watch::Sender<MachineRecord>) {
+    pub fn publish(&self, config: &Config, told: &watch::Sender<MachineRecord>) {
         let now = self.record(config);
         told.send_if_modified(|told| {
             let is_news = *told != now;
@@ -92,7 +92,7 @@ impl Identity {
 }
 
 /// Returns the address of the API for other machines: only with TLS, and not a loopback address.
-fn reached_at(config: &Config, ip: &str) -> Option<String> {
+fn api_address(config: &Config, ip: &str) -> Option<String> {
     config.tls_cert_file.as_ref()?;
     let reached = |place| match place {
         ListenAddress::Tcp(at) if at.ip().is_loopback() || at.port() == 0 => None,
@@ -185,9 +185,9 @@ mod tests {
         let identity =
             Identity { id, boot: "b".to_string(), instance: "i".to_string(), disk: None };
         let (told, mut heard) = watch::channel(identity.record(&at("192.0.2.1")));
-        identity.tell(&at("192.0.2.1"), &told);
+        identity.publish(&at("192.0.2.1"), &told);
         assert!(!heard.has_changed().unwrap());
-        identity.tell(&at("192.0.2.2"), &told);
+        identity.publish(&at("192.0.2.2"), &told);
         assert!(heard.has_changed().unwrap());
         assert_eq!(heard.borrow_and_update().ip, "192.0.2.2");
     }

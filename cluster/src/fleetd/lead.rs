@@ -38,7 +38,7 @@ const LEASE: u32 = 5;
 /// Renewals per lease.
 const RENEWALS: u32 = 3;
 /// Reconcile intervals between full readings.
-const PROOF: u32 = 15;
+const FULL_READING: u32 = 15;
 
 /// The duration of a leader's lease. It expires before the lease of the leader's machine, so that
 /// the next leader sees that machine disappear and moves its units at once.
@@ -201,7 +201,7 @@ impl Candidate {
         let granted = self.cache.clock().now();
         let lease = store.grant(lease(self.interval, self.ttl)).await?;
         self.leading.send_replace(Some(lease.id));
-        let renewed = registry::renew(&keys, &self.machine, lease.id, Epoch(made.modified));
+        let renewed = registry::start_epoch(&keys, &self.machine, lease.id, Epoch(made.modified));
         match store.commit(&renewed).await {
             Ok(Some(_)) => {}
             Ok(None) => return Err(Over::Lost),
@@ -224,7 +224,7 @@ impl Candidate {
         // months.
         drop(reading);
         let mut engine = engine.with_room_for(self.room);
-        self.etcd_silence().tell(&mut engine, clock.now());
+        self.etcd_silence().inform(&mut engine, clock.now());
         let renewed = clock.now();
         let term = Term {
             cache: self.cache.clone(),
@@ -243,7 +243,7 @@ impl Candidate {
             metrics: self.metrics.clone(),
             spent: None,
         };
-        term.lead(self.interval * PROOF).await
+        term.lead(self.interval * FULL_READING).await
     }
 }
 
@@ -289,7 +289,7 @@ struct Term {
 }
 
 impl Term {
-    async fn lead(mut self, proof: Duration) -> Result<(), Over> {
+    async fn lead(mut self, full_reading: Duration) -> Result<(), Over> {
         let store = self.cache.store().clone();
         let keys = self.cache.keys().clone();
         if self.engine.snapshot().cluster.is_none() {
@@ -303,11 +303,11 @@ impl Term {
         let mut watch = store.watch(keys.root(), self.engine.snapshot().revision).await?;
         let clock = self.clock.clone();
         let mut renewals = clock.every(self.ttl / RENEWALS);
-        let mut proofs = clock.every(proof);
-        proofs.reset();
+        let mut full_readings = clock.every(full_reading);
+        full_readings.reset();
         let mut turn = store.turn();
         loop {
-            if !self.waits() {
+            if !self.awaits_changes() {
                 self.carry_out().await?;
             }
             // While the engine waits for changes, a passed deadline cannot be handled and must not
@@ -315,9 +315,9 @@ impl Term {
             let due = self
                 .engine
                 .next_deadline()
-                .filter(|_| !self.waits() || planted(Mutant::SpinsOnDeadline));
+                .filter(|_| !self.awaits_changes() || planted(Mutant::SpinsOnDeadline));
             let due = due.into_iter().chain(self.again.take()).min();
-            let due = due.unwrap_or_else(|| clock.now() + proof);
+            let due = due.unwrap_or_else(|| clock.now() + full_reading);
             tokio::select! {
                 biased;
                 batch = watch.next() => match batch {
@@ -338,7 +338,7 @@ impl Term {
                         watch = store.watch(keys.root(), self.engine.snapshot().revision).await?;
                     }
                 }
-                () = proofs.tick() => {
+                () = full_readings.tick() => {
                     self.read_again().await?;
                     // A dead watch would delay each result until the next full reading.
                     if !planted(Mutant::DeafForEver) {
@@ -365,14 +365,14 @@ impl Term {
         Ok(())
     }
 
-    /// Returns true if changes are expected that the next decision needs.
-    fn waits(&self) -> bool {
+    /// Returns true if the next decision must wait for changes from the watch.
+    fn awaits_changes(&self) -> bool {
         self.behind || self.engine.snapshot().revision < self.seen
     }
 
     fn take_in(&mut self, changes: &[Change]) -> Result<(), Over> {
         let began = self.clock.now();
-        self.etcd_silence.tell(&mut self.engine, began);
+        self.etcd_silence.inform(&mut self.engine, began);
         self.engine.absorb(changes, began);
         self.spend(began);
         self.behind = false;
@@ -396,7 +396,8 @@ impl Term {
     /// decision.
     async fn start_epoch(&mut self) -> Result<(), Over> {
         if !planted(Mutant::EpochKept) {
-            let renewed = registry::renew(self.cache.keys(), &self.machine, self.lease, self.epoch);
+            let renewed =
+                registry::start_epoch(self.cache.keys(), &self.machine, self.lease, self.epoch);
             match self.cache.store().commit(&renewed).await {
                 Ok(Some(revision)) => self.epoch = Epoch(revision),
                 Ok(None) => return Err(Over::Lost),
@@ -409,7 +410,7 @@ impl Term {
     async fn read_again(&mut self) -> Result<(), Over> {
         let reading = self.cache.store().read(self.cache.keys().root()).await?;
         let began = self.clock.now();
-        self.etcd_silence.tell(&mut self.engine, began);
+        self.etcd_silence.inform(&mut self.engine, began);
         let missed = self.engine.reread(&reading, began);
         self.spend(began);
         if missed {

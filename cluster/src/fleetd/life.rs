@@ -3,7 +3,7 @@
 
 use super::config::Config;
 use super::daemon::{self, Daemon, Wiring};
-use super::examination::{examine, tell_faults};
+use super::examination::{examine, log_etcd_faults};
 use super::identity::{self, Identity};
 use super::init::{self, Init};
 use super::init_socket::InitSocket;
@@ -49,7 +49,7 @@ pub enum End {
 }
 
 /// Status for API clients.
-struct Seen {
+struct ApiStatus {
     /// Why the cluster refuses this machine, if it does.
     turned_away: watch::Receiver<Option<String>>,
     /// Why etcd is insecure; `None` if it was not checked yet.
@@ -90,24 +90,26 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     let (told, insecure) = watch::channel(None);
     let (metrics, clock) = (daemon.metrics.clone(), cache.clock().clone());
     let metrics = Arc::new(move || metrics.text(clock.now()));
-    let seen = Seen { turned_away: daemon.turned_away.clone(), insecure, metrics };
-    let passed = serve(&config, &identity, &cache, &seen, stopped).await?;
+    let status = ApiStatus { turned_away: daemon.turned_away.clone(), insecure, metrics };
+    let passed = serve(&config, &identity, &cache, &status, stopped).await?;
     let tasks: Vec<_> = tasks.into_iter().map(tokio::spawn).collect();
-    let telling = tokio::spawn(tell_faults(cache.clone()));
+    let telling = tokio::spawn(log_etcd_faults(cache.clone()));
     let examining = tokio::spawn(examine(cache.clone(), told));
     let listening = tokio::spawn(init::listen(init.clone(), daemon.happened.clone()));
-    let ready = tokio::spawn(tell_when_ready(daemon.machine_lease.clone()));
+    let ready = tokio::spawn(notify_when_ready(daemon.machine_lease.clone()));
     // The keepalives continue during the stop of the units, which may take long.
-    let life = send_keepalives(cache.clock().clone(), config.agent_ttl, daemon.guarded.clone());
+    let life =
+        send_keepalives(cache.clock().clone(), config.agent_ttl, daemon.give_up_deadline.clone());
     drop(tokio::spawn(life));
     drop(tokio::spawn(memory::give_back_for_ever(cache.clock().clone())));
     let reconfigured =
-        handle_signals(&config, &identity, &cache, &seen, &daemon.record, read).await?;
+        handle_signals(&config, &identity, &cache, &status, &daemon.record, read).await?;
     ready.abort();
     if !reconfigured {
         let _ = sd_notify::notify(&[NotifyState::Stopping]);
     }
-    let fate = if reconfigured { Fate::Restarted } else { Fate::told_by(&init, LAST_WORDS).await };
+    let fate =
+        if reconfigured { Fate::Restarted } else { Fate::from_init(&init, LAST_WORDS).await };
     let leases = if fate == Fate::Over && config.leave_on_stop {
         log::info(format_args!("leaving the cluster: stopping the units of this machine"));
         let down = daemon::stop_units(daemon.leave.clone(), Stops::All).await;
@@ -136,7 +138,7 @@ async fn handle_signals(
     config: &Config,
     identity: &Identity,
     cache: &EtcdCache,
-    seen: &Seen,
+    status: &ApiStatus,
     record: &watch::Sender<MachineRecord>,
     read: impl Fn() -> Option<Config>,
 ) -> Result<bool, String> {
@@ -145,28 +147,28 @@ async fn handle_signals(
     let mut interrupt = on(SignalKind::interrupt())?;
     let mut hangup = on(SignalKind::hangup())?;
     let mut show = on(SignalKind::user_defined1())?;
-    let mut said = config.clone();
-    let mut looks = cache.clock().every(identity::LOOKED_AT);
+    let mut current = config.clone();
+    let mut address_checks = cache.clock().every(identity::ADDRESS_CHECK);
     loop {
         tokio::select! {
             _ = terminate.recv() => return Ok(false),
             _ = interrupt.recv() => return Ok(false),
             // The machine's address may change.
-            () = looks.tick() => identity.tell(&said, record),
+            () = address_checks.tick() => identity.publish(&current, record),
             _ = hangup.recv() => {
                 log::info(format_args!("Reloading configuration"));
                 let Some(fresh) = read() else { continue };
                 log::set_debug(fresh.debug);
-                identity.tell(&fresh, record);
-                said = fresh.clone();
-                let taken = Config {
+                identity.publish(&fresh, record);
+                current = fresh.clone();
+                let applied = Config {
                     metadata: fresh.metadata.clone(),
                     public_ip: fresh.public_ip.clone(),
                     advertise: fresh.advertise.clone(),
                     debug: fresh.debug,
                     ..config.clone()
                 };
-                if taken == fresh {
+                if applied == fresh {
                     continue;
                 }
                 match check_startable(&fresh) {
@@ -184,7 +186,7 @@ async fn handle_signals(
                     "revision": snapshot.revision,
                     "leader": snapshot.leader.as_ref().map(|kept| kept.record.machine.to_string()),
                     "units": units,
-                    "insecure": seen.insecure.borrow().clone(),
+                    "insecure": status.insecure.borrow().clone(),
                     "healthy": cache.health().borrow().fault.is_none(),
                 });
                 use std::io::Write;
@@ -248,7 +250,7 @@ async fn serve(
     config: &Config,
     identity: &Identity,
     cache: &EtcdCache,
-    seen: &Seen,
+    status: &ApiStatus,
     stopped: watch::Receiver<bool>,
 ) -> Result<Vec<OwnedFd>, String> {
     let (security, client) = security(config)?;
@@ -257,9 +259,9 @@ async fn serve(
     let settings = Settings {
         token_limit: config.token_limit,
         logs: Some(logs),
-        turned_away: Some(seen.turned_away.clone()),
-        insecure: Some(seen.insecure.clone()),
-        more_metrics: Some(seen.metrics.clone()),
+        turned_away: Some(status.turned_away.clone()),
+        insecure: Some(status.insecure.clone()),
+        more_metrics: Some(status.metrics.clone()),
         ..Settings::default()
     };
     let state = ApiState::new(cache.clone(), settings);
@@ -276,7 +278,7 @@ async fn serve(
     Ok(passed)
 }
 
-async fn tell_when_ready(mut machine_lease: watch::Receiver<MachineLease>) {
+async fn notify_when_ready(mut machine_lease: watch::Receiver<MachineLease>) {
     if machine_lease.wait_for(|told| told.lease.is_some()).await.is_err() {
         return;
     }
@@ -290,12 +292,12 @@ async fn tell_when_ready(mut machine_lease: watch::Receiver<MachineLease>) {
 async fn send_keepalives(
     clock: Clock,
     ttl: Duration,
-    mut guarded: watch::Receiver<Option<Duration>>,
+    mut give_up_deadline: watch::Receiver<Option<Duration>>,
 ) {
     loop {
-        let last = *guarded.borrow_and_update();
+        let last = *give_up_deadline.borrow_and_update();
         let left = last.map(|at| at.saturating_sub(clock.now()));
-        let pause = match fence::watched(ttl, left) {
+        let pause = match fence::watchdog_interval(ttl, left) {
             Some(watch) => {
                 let micros = u32::try_from(watch.as_micros()).unwrap_or(u32::MAX);
                 let every = NotifyState::WatchdogUsec(micros);
@@ -305,7 +307,7 @@ async fn send_keepalives(
             None => ttl,
         };
         // The sender is dropped when the unit runner ends, shortly before this process exits.
-        if matches!(clock.within(pause, guarded.changed()).await, Some(Err(_))) {
+        if matches!(clock.within(pause, give_up_deadline.changed()).await, Some(Err(_))) {
             clock.sleep(pause).await;
         }
     }

@@ -1,7 +1,7 @@
 //! The machine's key in etcd, bound to a lease that this task keeps alive. Two machines with one id
-//! exclude each other. A rebooted machine takes over its own former key once the lease of that key
-//! has not been renewed for two thirds of its time. When etcd is away for longer than the lease,
-//! the machine registers again by itself; units that run here are not touched.
+//! exclude each other. A rebooted machine takes over the key of its previous run once the lease of
+//! that key has not been renewed for two thirds of its time. When etcd is away for longer than the
+//! lease, the machine registers again by itself; units that run here are not touched.
 
 use super::identity::Identity;
 use crate::etcd_cache::{EtcdCache, WriteFault};
@@ -63,12 +63,12 @@ pub struct LeaseKeeper {
     /// Why the cluster refuses this machine, if it does.
     pub turned_away: watch::Sender<Option<String>>,
     /// The previous run of this machine, which may not be over yet.
-    pub former: Former,
+    pub previous_run: PreviousRun,
 }
 
-/// Observations of the previous run, see [`LeaseKeeper::former`].
+/// Observations of the previous run, see [`LeaseKeeper::previous_run`].
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Former {
+pub struct PreviousRun {
     /// The revision of its key, if its lease was found silent.
     silent: Option<i64>,
     /// The earliest time at which its silence can be long enough, computed from etcd's last answer.
@@ -84,7 +84,7 @@ impl LeaseKeeper {
         let mut said = String::new();
         let clock = self.cache.clock().clone();
         loop {
-            match self.enter().await {
+            match self.register().await {
                 Ok((lease, since)) => {
                     if std::mem::replace(&mut was_in, true) {
                         let now = clock.now();
@@ -93,7 +93,7 @@ impl LeaseKeeper {
                     let id = self.identity.id.clone();
                     log::info(format_args!("machine {id} is registered, lease {lease:x}"));
                     said.clear();
-                    self.stay(lease, since).await;
+                    self.renew_until_lost(lease, since).await;
                     self.machine_lease.send_replace(MachineLease::default());
                     log::error(format_args!("machine {id} is no longer registered"));
                 }
@@ -108,7 +108,7 @@ impl LeaseKeeper {
     }
 
     /// Registers the machine. Returns the lease, and the revision that bound the key to it.
-    async fn enter(&mut self) -> Result<(i64, i64), String> {
+    async fn register(&mut self) -> Result<(i64, i64), String> {
         let store = self.cache.store().clone();
         self.check_registrable().await?;
         let proof = self.cache.clock().now();
@@ -139,13 +139,13 @@ impl LeaseKeeper {
         let read = snapshots.wait_for(|snapshot| snapshot.revision > 0);
         let _ = self.cache.clock().within(AGAIN, read).await;
         let record = self.record.borrow().clone();
-        self.former.silent = None;
+        self.previous_run.silent = None;
         let Err(twin) = registry::register(&self.cache.snapshot(), &self.identity.id, &record, 0)
         else {
             return Ok(());
         };
         if twin.is_of_our_disk && self.is_over(&twin).await {
-            self.former.silent = Some(twin.there.modified);
+            self.previous_run.silent = Some(twin.there.modified);
             return Ok(());
         }
         Err(self.turn_away(&twin))
@@ -156,18 +156,18 @@ impl LeaseKeeper {
     async fn is_over(&mut self, twin: &Twin) -> bool {
         let now = self.cache.clock().now();
         let key = twin.there.modified;
-        let seen = self.former.seen.filter(|(modified, _)| *modified == key);
-        let (_, since) = *self.former.seen.insert(seen.unwrap_or((key, now)));
+        let seen = self.previous_run.seen.filter(|(modified, _)| *modified == key);
+        let (_, since) = *self.previous_run.seen.insert(seen.unwrap_or((key, now)));
         // The machine wrote its key a short time ago, so it may still renew its lease. Its
         // `agent_ttl` sets that time, which may differ from ours.
-        let stirs = |ttl| now.saturating_sub(since) < fence::key_settle_time(ttl);
-        if now < self.former.not_before || stirs(self.ttl) {
+        let wrote_lately = |ttl| now.saturating_sub(since) < fence::key_settle_time(ttl);
+        if now < self.previous_run.not_before || wrote_lately(self.ttl) {
             return false;
         }
         match self.cache.store().remainder(twin.there.lease).await {
             Ok(Some(left)) => {
-                self.former.not_before = now + left.until_silent();
-                left.is_silent() && !stirs(left.granted)
+                self.previous_run.not_before = now + left.until_silent();
+                left.is_silent() && !wrote_lately(left.granted)
             }
             // etcd has deleted the key with its lease, so no take-over is needed.
             Ok(None) => false,
@@ -179,12 +179,12 @@ impl LeaseKeeper {
     }
 
     fn turn_away(&self, twin: &Twin) -> String {
-        let why = self.about(twin);
+        let why = self.refusal_text(twin);
         self.turned_away.send_replace(Some(why.clone()));
         why
     }
 
-    fn about(&self, twin: &Twin) -> String {
+    fn refusal_text(&self, twin: &Twin) -> String {
         let (us, them) = (&self.identity, &twin.there.record);
         let waits = match twin.is_of_our_disk {
             true => {
@@ -202,7 +202,7 @@ impl LeaseKeeper {
 
     async fn write(&mut self, lease: i64) -> Result<i64, WriteFault<Box<Twin>>> {
         let record = self.record.borrow_and_update().clone();
-        let (id, silent) = (self.identity.id.clone(), self.former.silent);
+        let (id, silent) = (self.identity.id.clone(), self.previous_run.silent);
         let key = self.key();
         self.cache
             .write(|snapshot| {
@@ -211,7 +211,7 @@ impl LeaseKeeper {
                 if there.is_some_and(is_so) && snapshot.unread_since(&key).is_none() {
                     return Ok(None);
                 }
-                registry::succeed(snapshot, &id, &record, lease, silent).map(Some)
+                registry::register_after_reboot(snapshot, &id, &record, lease, silent).map(Some)
             })
             .await
     }
@@ -228,10 +228,10 @@ impl LeaseKeeper {
     async fn renew(&self, lease: i64, since: i64) -> Result<Option<Duration>, String> {
         let clock = self.cache.clock();
         let proof = self.machine_lease.borrow().proof.unwrap_or_default();
-        let was_long_silent = clock.since(proof) > fence::could_be_succeeded(self.ttl);
-        let stirs = was_long_silent && !planted(Mutant::RenewalBeforeKey);
+        let was_long_silent = clock.since(proof) > fence::may_be_taken_over(self.ttl);
+        let rewrites = was_long_silent && !planted(Mutant::RenewalBeforeKey);
         let asked = clock.now();
-        if stirs && !self.rewrite_key(lease, since).await? {
+        if rewrites && !self.rewrite_key(lease, since).await? {
             return Ok(None);
         }
         let began = clock.now();
@@ -240,7 +240,7 @@ impl LeaseKeeper {
         // If the renewal took long, a waiting successor may have found the lease silent before it.
         // A second write of the key succeeds only if no successor has taken over, and it makes a
         // waiting one start again.
-        let late = stirs && clock.since(asked) > fence::renew_grace(self.ttl);
+        let late = rewrites && clock.since(asked) > fence::renew_grace(self.ttl);
         let stays = !alive || !late || self.rewrite_key(lease, since).await?;
         Ok((alive && stays).then_some(began))
     }
@@ -270,7 +270,7 @@ impl LeaseKeeper {
 
     /// Renews the lease until it expires. A snapshot older than `since` shows the key before our
     /// registration.
-    async fn stay(&mut self, lease: i64, since: i64) {
+    async fn renew_until_lost(&mut self, lease: i64, since: i64) {
         let clock = self.cache.clock().clone();
         let mut renewals = clock.every(self.ttl / RENEWALS);
         // True if the last write of the record failed.
@@ -366,7 +366,7 @@ mod tests {
             record,
             machine_lease: watch::channel(MachineLease::default()).0,
             turned_away: watch::channel(None).0,
-            former: Former::default(),
+            previous_run: PreviousRun::default(),
         }
     }
 
@@ -431,7 +431,7 @@ mod tests {
                 let (cache, _still) = EtcdCache::new(store, Keys::under("/f"), clock);
                 let mut keeper = keeper(&cache, records.clone());
                 keeper.ttl = Duration::from_secs(6);
-                keeper.former.seen = Some((modified, Duration::from_secs(100)));
+                keeper.previous_run.seen = Some((modified, Duration::from_secs(100)));
                 assert_eq!(keeper.is_over(&twin).await, is_over, "after {seconds} s");
             }
         });

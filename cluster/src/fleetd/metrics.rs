@@ -122,7 +122,7 @@ impl Metrics {
     }
 
     /// Formats the metrics of fleet 1.0.
-    fn former_text(&self, leads: bool, decisions: u64) -> String {
+    fn fleet_text(&self, leads: bool, decisions: u64) -> String {
         let since = if leads { self.led_since.load(Ordering::Relaxed) } else { 0 };
         let start = "fleet_engine_leader_start_time";
         let count = "fleet_engine_reconcile_count_total";
@@ -161,7 +161,7 @@ impl Metrics {
         let _ = writeln!(text, "{name}_sum {sum}\n{name}_count {all}");
         let count = "fleet_agent_reconcile_count_total";
         let _ = writeln!(text, "# TYPE {count} counter\n{count} {}", self.reconciled());
-        text + &self.former_text(leads, all)
+        text + &self.fleet_text(leads, all)
     }
 
     /// Returns the number of decisions, and of those that took longer than `most`. A decision

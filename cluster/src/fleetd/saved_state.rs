@@ -107,7 +107,7 @@ impl Recalled {
     }
 
     /// Returns true if the units, their states and their started files are the same.
-    pub fn ran_the_same(&self, other: &Recalled) -> bool {
+    pub fn has_same_units(&self, other: &Recalled) -> bool {
         let what = |of: &Recalled| {
             let one = |(name, one): (&UnitName, &Wanted)| {
                 (name.clone(), one.desired, one.content.clone())
@@ -202,9 +202,9 @@ impl StateFiles {
         let mut kept = self.recall();
         let mut fault = String::new();
         Box::new(move |next| {
-            let others = !kept.ran_the_same(next) || !fault.is_empty();
-            let claims = kept.held != next.held || !fault.is_empty();
-            let written = self.write(next, others, claims);
+            let units_changed = !kept.has_same_units(next) || !fault.is_empty();
+            let claims_changed = kept.held != next.held || !fault.is_empty();
+            let written = self.write(next, units_changed, claims_changed);
             let said = written.err().map(|error| error.to_string()).unwrap_or_default();
             if !said.is_empty() && said != fault {
                 log::error(format_args!(
@@ -217,9 +217,14 @@ impl StateFiles {
         })
     }
 
-    fn write(&self, recalled: &Recalled, others: bool, claims: bool) -> std::io::Result<()> {
+    fn write(
+        &self,
+        recalled: &Recalled,
+        units_changed: bool,
+        claims_changed: bool,
+    ) -> std::io::Result<()> {
         std::fs::create_dir_all(&self.folder)?;
-        if others {
+        if units_changed {
             let record = |(name, one): (&UnitName, &Wanted)| {
                 let Content { file, signature, .. } = &*one.content;
                 let unit = UnitRecord { options: file.clone(), signature: signature.clone() };
@@ -230,7 +235,7 @@ impl StateFiles {
             let units: BTreeMap<UnitName, RanRecord> = recalled.ran.iter().map(record).collect();
             self.replace(RAN, &serde_json::to_vec(&units)?)?;
         }
-        if claims {
+        if claims_changed {
             let record = HeldRecord { boot: self.boot.clone(), held: recalled.held.clone() };
             self.replace(HELD, &serde_json::to_vec(&record)?)?;
         }

@@ -27,26 +27,26 @@ pub(super) enum Fate {
 impl Fate {
     /// Asks init for the fate of this fleetd. After the time limit the fate is `Over` if no init
     /// exists, and otherwise `Unknown`.
-    pub(super) async fn told_by(init: &InitSocket, within: Duration) -> Fate {
-        let mut untold = Fate::Unknown;
+    pub(super) async fn from_init(init: &InitSocket, within: Duration) -> Fate {
+        let mut without_answer = Fate::Unknown;
         let asking = async {
             let mut absent = 0;
             while absent < ABSENT {
-                untold = Fate::Unknown;
+                without_answer = Fate::Unknown;
                 if let Ok(fate) = ask(init).await {
                     return fate;
                 }
                 let is_absent = init.is_absent().await;
                 absent = if is_absent { absent + 1 } else { 0 };
                 if is_absent {
-                    untold = Fate::Over;
+                    without_answer = Fate::Over;
                 }
                 sleep(AGAIN).await;
             }
             Fate::Over
         };
         let told = timeout(within, asking).await;
-        told.unwrap_or(untold)
+        told.unwrap_or(without_answer)
     }
 }
 
@@ -118,7 +118,7 @@ mod tests {
             ("stranger", vec![r#"{"v":1,"id":1,"ok":{"unit":null}}"#], Fate::Over),
         ] {
             let folder = folder(name);
-            assert_eq!(Fate::told_by(&saying(&folder, &lines), LONG).await, fate, "{name}");
+            assert_eq!(Fate::from_init(&saying(&folder, &lines), LONG).await, fate, "{name}");
             std::fs::remove_dir_all(&folder).unwrap();
         }
     }
@@ -128,14 +128,14 @@ mod tests {
         let folder = folder("silent");
         let within = AGAIN * 3;
         let absent = InitSocket::new(folder.join("absent.sock"));
-        assert_eq!(Fate::told_by(&absent, within).await, Fate::Over);
-        assert_eq!(Fate::told_by(&saying(&folder, &[BUSY, OURS]), within).await, Fate::Unknown);
+        assert_eq!(Fate::from_init(&absent, within).await, Fate::Over);
+        assert_eq!(Fate::from_init(&saying(&folder, &[BUSY, OURS]), within).await, Fate::Unknown);
         // An init that accepts no connection.
         let path = folder.join("hangs.sock");
         let listener = UnixListener::bind(&path).unwrap();
-        assert_eq!(Fate::told_by(&InitSocket::new(path.clone()), within).await, Fate::Unknown);
+        assert_eq!(Fate::from_init(&InitSocket::new(path.clone()), within).await, Fate::Unknown);
         drop(listener);
-        assert_eq!(Fate::told_by(&InitSocket::new(path), within).await, Fate::Over);
+        assert_eq!(Fate::from_init(&InitSocket::new(path), within).await, Fate::Over);
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

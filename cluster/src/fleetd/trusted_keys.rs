@@ -85,15 +85,16 @@ impl TrustKeeper {
             let is_rolled_out =
                 snapshot.globals.get(name).is_some_and(|told| told.record.first.is_some());
             let now = snapshot.units.get(name).map(|kept| &kept.record);
-            let goes_on = is_rolled_out && now.is_none_or(|now| now.hash != wanted.content.hash);
-            if goes_on && self.is_too_old(name, wanted, before) {
+            let keeps_old_file =
+                is_rolled_out && now.is_none_or(|now| now.hash != wanted.content.hash);
+            if keeps_old_file && self.is_too_old(name, wanted, before) {
                 wanted.content = now.unwrap_or(&wanted.content).clone();
-            } else if goes_on {
+            } else if keeps_old_file {
                 // The unit keeps running with its old file until the new one is released for this
                 // machine. The age of its signature was checked when it arrived; the signature
                 // itself is still checked.
                 if wanted.refusal.is_none() && !planted(Mutant::UnsignedRuns) {
-                    wanted.refusal = self.trust.vouch_for(name, &wanted.content).err();
+                    wanted.refusal = self.trust.verify(name, &wanted.content).err();
                 }
                 continue;
             }

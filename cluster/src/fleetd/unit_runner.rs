@@ -77,10 +77,10 @@ pub struct UnitRunner {
     /// Of those, the units whose claim under the present lease was requested with unknown result.
     requested_again: BTreeSet<UnitName>,
     /// The published states, and their lease.
-    told: BTreeMap<UnitName, report::Told>,
-    told_under: Option<i64>,
+    published: BTreeMap<UnitName, report::Published>,
+    published_under: Option<i64>,
     /// The newest revision of our own state writes.
-    told_at: i64,
+    published_at: i64,
     /// Init did not report the unit states at the last request.
     blind: bool,
     /// Units that were given up but may still be at init.
@@ -103,7 +103,7 @@ pub struct UnitRunner {
     /// Init is shutting down and accepts nothing more.
     ending: bool,
     /// Init had no source of ours at the last request.
-    has_none: bool,
+    init_has_no_source: bool,
     proof: Option<Duration>,
     asked_members: Option<Duration>,
     /// Checks signatures; `None` to run all units.
@@ -115,7 +115,7 @@ pub struct UnitRunner {
     /// Publishes wanted units that do not run, for the guard against suspicious readings.
     refusing: watch::Sender<BTreeSet<UnitName>>,
     /// The latest time to give up exclusive units; `None` if none runs here.
-    guarded: watch::Sender<Option<Duration>>,
+    give_up_deadline: watch::Sender<Option<Duration>>,
     /// Saves the state for the next fleetd.
     keep: Option<Keep>,
     /// The last saved state, and when.
@@ -172,9 +172,9 @@ impl UnitRunner {
             held_under: None,
             earlier: BTreeMap::new(),
             requested_again: BTreeSet::new(),
-            told: BTreeMap::new(),
-            told_under: None,
-            told_at: 0,
+            published: BTreeMap::new(),
+            published_under: None,
+            published_at: 0,
             blind: false,
             giving_up: BTreeSet::new(),
             again: false,
@@ -185,14 +185,14 @@ impl UnitRunner {
             refused: None,
             put_off: None,
             ending: false,
-            has_none: false,
+            init_has_no_source: false,
             proof: None,
             asked_members: None,
             trust_keeper: None,
             withheld: BTreeSet::new(),
             ran: None,
             refusing: watch::channel(BTreeSet::new()).0,
-            guarded: watch::channel(None).0,
+            give_up_deadline: watch::channel(None).0,
             keep: None,
             kept: None,
             metrics: Arc::default(),
@@ -213,8 +213,11 @@ impl UnitRunner {
 
     /// Publishes the latest time to give up exclusive units.
     #[must_use]
-    pub fn with_guarded(self, guarded: watch::Sender<Option<Duration>>) -> UnitRunner {
-        UnitRunner { guarded, ..self }
+    pub fn with_give_up_deadline(
+        self,
+        give_up_deadline: watch::Sender<Option<Duration>>,
+    ) -> UnitRunner {
+        UnitRunner { give_up_deadline, ..self }
     }
 
     /// Counts reconciliations in these metrics.
@@ -230,7 +233,7 @@ impl UnitRunner {
         let (mut pulse, mut alarm) = (clock.every(PULSE), clock.alarm());
         loop {
             alarm.set(self.due());
-            self.tell_deadline();
+            self.publish_deadline();
             tokio::select! {
                 // The guard of exclusive units has priority over everything else when a machine
                 // resumes after a pause.
@@ -257,7 +260,7 @@ impl UnitRunner {
                     let now = *self.machine_lease.borrow_and_update();
                     self.take_proof();
                     self.remember_claims();
-                    if now.lease.is_some() && now.lease != self.told_under {
+                    if now.lease.is_some() && now.lease != self.published_under {
                         self.reconcile().await;
                     }
                 }
@@ -310,7 +313,7 @@ impl UnitRunner {
                     | Subject::Place(name),
                 ) => self.goal.contains_key(&name),
                 Some(Subject::State(machine, name)) => {
-                    machine == self.me && !self.has_told(&name, change.revision())
+                    machine == self.me && !self.has_published(&name, change.revision())
                 }
                 _ => false,
             }
@@ -341,7 +344,7 @@ impl UnitRunner {
         let is_ready = self.take_over().await;
         let next = agent::goal(&snapshot, &self.me, &self.goal);
         let before = std::mem::replace(&mut self.goal, next);
-        self.say_withheld(&snapshot);
+        self.log_withheld(&snapshot);
         if let Some(trust_keeper) = &mut self.trust_keeper {
             trust_keeper.judge(&snapshot, &mut self.goal, &before);
         }
@@ -352,7 +355,7 @@ impl UnitRunner {
         if is_ready && self.claim(&snapshot, lease).await {
             self.put().await;
         }
-        self.tell(&snapshot, lease).await;
+        self.publish(&snapshot, lease).await;
     }
 
     /// Returns true if the snapshot shows this machine registered with that lease; only then it

@@ -30,7 +30,7 @@ pub fn register(
     record: &MachineRecord,
     lease: i64,
 ) -> Result<Transaction, Box<Twin>> {
-    succeed(snapshot, id, record, lease, None)
+    register_after_reboot(snapshot, id, record, lease, None)
 }
 
 /// Like [`register`], for a machine that may have rebooted. `silent` is the revision of a key whose
@@ -39,7 +39,7 @@ pub fn register(
 ///
 /// # Errors
 /// Another machine is, or may be, registered under this id.
-pub fn succeed(
+pub fn register_after_reboot(
     snapshot: &Snapshot,
     id: &MachineId,
     record: &MachineRecord,

@@ -36,7 +36,7 @@ pub fn explain(
 
 /// Records that a unit is unplaced because its move and those tied to it exceed one transaction.
 /// Returns `None` if the record is up to date.
-pub fn set_aside(
+pub fn explain_too_large(
     snapshot: &Snapshot,
     epoch: Epoch,
     name: &UnitName,

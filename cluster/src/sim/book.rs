@@ -29,12 +29,12 @@ pub struct Book {
     pub history: BTreeMap<UnitName, Vec<(i64, Shape)>>,
     /// When a key about the machine was last written.
     pub changed: BTreeMap<MachineId, Duration>,
-    /// When anything but a state was last written.
-    pub stirred: Duration,
+    /// When anything but a state or the cluster key was last written.
+    pub last_write: Duration,
     /// When a global unit was last written.
     pub globals: Duration,
     /// When the schedule of a machine was last written, before the current write.
-    pub told_machine: BTreeMap<MachineId, Duration>,
+    pub schedule_written: BTreeMap<MachineId, Duration>,
     /// Since when a machine is not registered.
     pub gone: BTreeMap<MachineId, Duration>,
     /// Departures of machines.
@@ -44,7 +44,7 @@ pub struct Book {
     /// Since when the current engine leads.
     pub led_since: Duration,
     /// The last published metadata of a machine.
-    pub said: BTreeMap<MachineId, BTreeMap<String, String>>,
+    pub last_metadata: BTreeMap<MachineId, BTreeMap<String, String>>,
     /// The last revision at which a unit was not to run on a machine.
     pub unwanted: BTreeMap<(usize, UnitName), i64>,
     /// The last revision at which it became wanted there.
@@ -52,7 +52,7 @@ pub struct Book {
     /// The revision at which it was put there.
     pub put: BTreeMap<(usize, UnitName), i64>,
     /// The roots that the current fleetd of a machine has put.
-    pub told: BTreeMap<usize, BTreeSet<UnitName>>,
+    pub put_roots: BTreeMap<usize, BTreeSet<UnitName>>,
     /// When that fleetd first put a root.
     pub took_over: BTreeMap<usize, Duration>,
     /// When fleetd was back from a downtime, if that was before it had to give up the claims of its
@@ -115,11 +115,11 @@ fn shape(snapshot: &Snapshot, name: &UnitName) -> Shape {
 
 /// Returns true if the unit is to run on the machine.
 pub fn is_launched(snapshot: &Snapshot, id: &MachineId, name: &UnitName) -> bool {
-    is_told(snapshot, id, name, &rules::globals(snapshot, id))
+    is_launched_with(snapshot, id, name, &rules::globals(snapshot, id))
 }
 
-/// Like [`is_launched`], with the `globals` that belong there.
-fn is_told(
+/// Like [`is_launched`], with the global units that belong on the machine.
+fn is_launched_with(
     snapshot: &Snapshot,
     id: &MachineId,
     name: &UnitName,
@@ -158,7 +158,7 @@ impl World {
         self.judge(&Moment::Landed { before: &before, changes, transaction });
         for subject in subjects {
             if let Subject::Schedule(machine, _) = subject {
-                self.book.told_machine.insert(machine, self.now);
+                self.book.schedule_written.insert(machine, self.now);
             }
         }
         before.take(changes);
@@ -240,7 +240,7 @@ impl World {
                 everyone(self)
             }
         };
-        self.book.stirred = now;
+        self.book.last_write = now;
         for id in concerned {
             self.book.changed.insert(id, now);
         }
@@ -249,7 +249,7 @@ impl World {
     fn note_machine(&mut self, id: &MachineId) {
         match self.truth.machines.get(id) {
             Some(kept) => {
-                self.book.said.insert(id.clone(), kept.record.metadata.clone());
+                self.book.last_metadata.insert(id.clone(), kept.record.metadata.clone());
                 self.book.gone.remove(id);
                 self.book.departures.has_come(id, self.truth.revision);
             }
@@ -295,7 +295,7 @@ impl World {
                 let next = self.truth.units.get(name).map(|kept| kept.record.asks.exclusive);
                 let exclusive = text.is_some_and(|file| is_exclusive(file)) || next == Some(true);
                 let claimed = self.truth.claim_of(name, &machine.id).is_some();
-                let wanted = is_told(&self.truth, &machine.id, name, &globals);
+                let wanted = is_launched_with(&self.truth, &machine.id, name, &globals);
                 let wanted = wanted || must_keep_running(self, number, name);
                 !wanted || (exclusive && !claimed)
             };
@@ -328,7 +328,7 @@ impl World {
         }
         self.book.acted.insert(machine, seen);
         self.book.took_over.entry(machine).or_insert(self.now);
-        let told = self.book.told.entry(machine).or_default();
+        let told = self.book.put_roots.entry(machine).or_default();
         told.retain(|name| !dropped.contains(name));
         told.extend(added.iter().cloned());
     }
@@ -346,7 +346,7 @@ impl World {
     /// are at least this new.
     pub fn remember_start(&mut self, machine: usize) {
         let run = self.run_of(machine);
-        self.book.told.remove(&machine);
+        self.book.put_roots.remove(&machine);
         self.book.took_over.remove(&machine);
         self.book.start_revision.insert((machine, run), self.truth.revision);
     }
@@ -362,7 +362,7 @@ impl World {
 /// runs with its current file, the present fleetd has put it, and its requirements are met. A
 /// fleetd that started later does not know the running file.
 pub fn must_keep_running(world: &World, machine: usize, name: &UnitName) -> bool {
-    let known = world.book.told.get(&machine).is_some_and(|told| told.contains(name));
+    let known = world.book.put_roots.get(&machine).is_some_and(|told| told.contains(name));
     known && may_keep_running(world, machine, name)
 }
 

@@ -80,11 +80,11 @@ impl Departures {
         let all = self.of(id);
         let back = all.iter().skip(1).map(|next| Some(next.came));
         let back: Vec<Option<i64>> = back.chain([self.came.get(id).copied()]).collect();
-        let seen = |(going, back): (Departure, Option<i64>)| {
-            let later = late && leads.is_some_and(|(_, heard)| *heard < going.came);
-            let unseen = between(going.came, going.went)
-                || back.is_some_and(|back| between(going.went, back));
-            (!later && !unseen).then_some(going)
+        let seen = |(departure, back): (Departure, Option<i64>)| {
+            let later = late && leads.is_some_and(|(_, heard)| *heard < departure.came);
+            let unseen = between(departure.came, departure.went)
+                || back.is_some_and(|back| between(departure.went, back));
+            (!later && !unseen).then_some(departure)
         };
         all.into_iter().zip(back).filter_map(seen).collect()
     }
@@ -95,7 +95,7 @@ impl Departures {
 pub fn flap_damping(departures: &[Departure], since: Duration) -> Duration {
     let minute = Duration::from_secs(60);
     let (mut height, mut last) = (Duration::ZERO, Duration::ZERO);
-    for at in departures.iter().map(|going| going.at).filter(|at| *at > since) {
+    for at in departures.iter().map(|departure| departure.at).filter(|at| *at > since) {
         let left = height.saturating_sub(at.saturating_sub(last));
         (height, last) = ((left + minute / 2).min(minute * 4), at);
     }

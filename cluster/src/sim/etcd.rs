@@ -39,7 +39,7 @@ pub struct Etcd {
     /// Existing leases: their duration and expiry.
     pub leases: BTreeMap<i64, (Duration, Duration)>,
     /// When each lease was last granted or renewed.
-    pub shown: BTreeMap<i64, Duration>,
+    pub last_renewal: BTreeMap<i64, Duration>,
     /// The last proof of each lease that a machine has received.
     pub proofs: BTreeMap<(usize, i64), LeaseProof>,
     flights: BTreeMap<u64, Flight>,
@@ -67,7 +67,7 @@ impl Default for Etcd {
             foreign: MemoryStore::with_leases_after(FOREIGN_LEASES),
             no_quorum_until: Duration::ZERO,
             leases: BTreeMap::new(),
-            shown: BTreeMap::new(),
+            last_renewal: BTreeMap::new(),
             proofs: BTreeMap::new(),
             flights: BTreeMap::new(),
             watches: BTreeMap::new(),
@@ -257,7 +257,7 @@ impl World {
 
     /// Records a grant or a renewal of a lease.
     fn record_renewal(&mut self, lease: i64, ttl: Duration) {
-        self.etcd.shown.insert(lease, self.now);
+        self.etcd.last_renewal.insert(lease, self.now);
         self.extend(lease, ttl);
     }
 

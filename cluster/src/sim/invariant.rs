@@ -125,5 +125,5 @@ fn all_settled(world: &World) -> bool {
         let machine = &world.machines[number];
         machine.is_clone && machine.fleetd.is_none() || world.is_calm(number, patience)
     });
-    calm && world.book.stirred + patience <= world.now
+    calm && world.book.last_write + patience <= world.now
 }

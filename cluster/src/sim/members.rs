@@ -2,7 +2,7 @@
 //! whether they have one.
 
 use crate::store::driven::Reply;
-use crate::store::membership::{Membership, Word};
+use crate::store::membership::{MemberAnswer, Membership};
 
 /// The ids of the members.
 pub const MEMBERS: [u64; 3] = [1, 2, 3];
@@ -14,6 +14,6 @@ pub const FOREIGN: u64 = 2;
 /// Returns the answers of members of a cluster, each with its leader.
 pub fn members(cluster: u64, said: &[(u64, u64)]) -> Reply {
     let known = Membership { cluster: OURS, voters: MEMBERS.into() };
-    let word = |&(member, leader): &(u64, u64)| Word { cluster, member, leader };
+    let word = |&(member, leader): &(u64, u64)| MemberAnswer { cluster, member, leader };
     Reply::Members(known, said.iter().map(word).collect())
 }

@@ -156,7 +156,8 @@ fn happen(shared: &Shared, event: Event) {
             world.note_partial();
             world.note_signed();
             // An idle world is checked less often.
-            if world.book.stirred + STILL > world.now || world.now.as_secs().is_multiple_of(RARELY)
+            if world.book.last_write + STILL > world.now
+                || world.now.as_secs().is_multiple_of(RARELY)
             {
                 world.judge(&Moment::Tick);
             }

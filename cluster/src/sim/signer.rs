@@ -112,7 +112,7 @@ impl World {
 
     /// Records the serials that machines must have seen by now.
     pub fn note_signed(&mut self) {
-        if !self.plan.signed || self.book.stirred + SEEN > self.now {
+        if !self.plan.signed || self.book.last_write + SEEN > self.now {
             return;
         }
         let units = self.truth.units.iter();

@@ -99,7 +99,7 @@ pub struct Machine {
     pub paused_since: Duration,
     /// End of its last pause.
     pub paused_until: Duration,
-    /// When it last resumed after a pause of a good part of a lease.
+    /// End of its last pause of more than a quarter of its lease.
     pub slept_until: Duration,
     /// fleetd is down until then.
     pub down_until: Duration,

@@ -42,7 +42,7 @@ impl Snapshot {
         let unreadable = self.unreadable_subjects();
         for subject in &unreadable {
             if let Subject::Place(name) = subject {
-                self.stand_in_place(name, &unreadable);
+                self.restore_place(name, &unreadable);
             }
         }
         for subject in &unreadable {
@@ -50,23 +50,23 @@ impl Snapshot {
                 let told = self.globals.get(name).or_else(|| self.schedule_of(name));
                 let desired = told.map(|told| told.record.desired);
                 let desired = desired.or_else(|| self.desired_by_place(name, &unreadable));
-                let stands =
-                    desired.map(|desired| self.replacing(subject, DesiredRecord { desired }));
-                self.desired.extend(stands.map(|stands| (name.clone(), stands)));
+                let substitute =
+                    desired.map(|desired| self.substitute_for(subject, DesiredRecord { desired }));
+                self.desired.extend(substitute.map(|substitute| (name.clone(), substitute)));
             }
         }
         for subject in &unreadable {
             if let Subject::Schedule(machine, name) = subject
                 && self.place_of(name) == Some(machine)
             {
-                let stands = self.with_desired(subject, name);
+                let substitute = self.with_desired(subject, name);
                 let told = self.schedules.entry(machine.clone()).or_default();
-                told.extend(stands.map(|stands| (name.clone(), stands)));
+                told.extend(substitute.map(|substitute| (name.clone(), substitute)));
             } else if let Subject::Global(name) = subject
                 && self.asks_to_be_global(name) == Some(true)
             {
-                let stands = self.with_desired(subject, name);
-                self.globals.extend(stands.map(|stands| (name.clone(), stands)));
+                let substitute = self.with_desired(subject, name);
+                self.globals.extend(substitute.map(|substitute| (name.clone(), substitute)));
             }
         }
     }
@@ -126,7 +126,7 @@ impl Snapshot {
         }
     }
 
-    fn stand_in_place(&mut self, name: &UnitName, unreadable: &[Subject]) {
+    fn restore_place(&mut self, name: &UnitName, unreadable: &[Subject]) {
         let told = self.schedules.iter().find(|(_, told)| told.contains_key(name));
         let mut keys = unreadable.iter();
         let by_key = || {
@@ -138,8 +138,9 @@ impl Snapshot {
         let Some(machine) = told.map(|(machine, _)| machine).or_else(by_key).cloned() else {
             return;
         };
-        let stands = self.replacing(&Subject::Place(name.clone()), PlaceRecord { machine });
-        self.places.insert(name.clone(), stands);
+        let substitute =
+            self.substitute_for(&Subject::Place(name.clone()), PlaceRecord { machine });
+        self.places.insert(name.clone(), substitute);
     }
 
     /// The entry of the unit in its machine's schedule.
@@ -174,10 +175,10 @@ impl Snapshot {
         let desired = self.desired_of(name);
         let hash = self.units.get(name)?.record.hash.clone();
         let is_wished = desired != Desired::Inactive;
-        is_wished.then(|| self.replacing(subject, ScheduleRecord::new(desired, hash)))
+        is_wished.then(|| self.substitute_for(subject, ScheduleRecord::new(desired, hash)))
     }
 
-    fn replacing<T>(&self, subject: &Subject, record: T) -> Kept<T> {
+    fn substitute_for<T>(&self, subject: &Subject, record: T) -> Kept<T> {
         let written = self.unread_since(&self.keys.of(subject)).unwrap_or_default();
         Kept { record, created: written, modified: written, lease: 0 }
     }

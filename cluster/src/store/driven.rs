@@ -1,7 +1,7 @@
 //! A store whose calls another component answers: the simulation, which loses and delays answers
 //! and ends watches. It takes the same calls as etcd.
 
-use super::membership::{Membership, Word};
+use super::membership::{MemberAnswer, Membership};
 use super::{Batch, Fault, Lease, Remainder};
 use crate::transaction::{Reading, Transaction};
 use std::future::Future;
@@ -46,7 +46,7 @@ pub enum Reply {
     /// The lease is gone.
     Revoked,
     /// The members and their answers.
-    Members(Membership, Vec<Word>),
+    Members(Membership, Vec<MemberAnswer>),
 }
 
 /// The component that answers.

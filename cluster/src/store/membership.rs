@@ -16,7 +16,7 @@ pub struct Membership {
 
 /// The answer of one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Word {
+pub struct MemberAnswer {
     /// The cluster id.
     pub cluster: u64,
     /// The member id.
@@ -27,15 +27,17 @@ pub struct Word {
 
 impl Membership {
     /// Returns true if more than half of the voters have no leader, so that no quorum can decide.
-    pub fn is_leaderless(&self, words: &[Word]) -> bool {
+    pub fn is_leaderless(&self, answers: &[MemberAnswer]) -> bool {
         if planted(Mutant::CountsUrls) {
-            return !words.is_empty() && words.iter().all(|word| word.leader == 0);
+            return !answers.is_empty() && answers.iter().all(|answer| answer.leader == 0);
         }
-        let counts = |word: &&Word| {
-            word.leader == 0 && word.cluster == self.cluster && self.voters.contains(&word.member)
+        let counts = |answer: &&MemberAnswer| {
+            answer.leader == 0
+                && answer.cluster == self.cluster
+                && self.voters.contains(&answer.member)
         };
         let leaderless: BTreeSet<u64> =
-            words.iter().filter(counts).map(|word| word.member).collect();
+            answers.iter().filter(counts).map(|answer| answer.member).collect();
         leaderless.len() * 2 > self.voters.len()
     }
 }
@@ -44,29 +46,29 @@ impl Membership {
 mod tests {
     use super::*;
 
-    fn word(member: u64, leader: u64) -> Word {
-        Word { cluster: 7, member, leader }
+    fn answer(member: u64, leader: u64) -> MemberAnswer {
+        MemberAnswer { cluster: 7, member, leader }
     }
 
     #[test]
     fn two_addresses_of_one_member_count_once() {
         let three = Membership { cluster: 7, voters: BTreeSet::from([1, 2, 3]) };
-        let table: [(&[Word], bool); 8] = [
+        let table: [(&[MemberAnswer], bool); 8] = [
             (&[], false),
-            (&[word(1, 0)], false),
-            (&[word(1, 0), word(1, 0), word(1, 0)], false),
-            (&[word(1, 0), word(2, 0)], true),
-            (&[word(1, 0), word(2, 3), word(3, 3)], false),
-            (&[word(1, 0), word(4, 0)], false),
-            (&[word(1, 0), Word { cluster: 8, ..word(2, 0) }], false),
-            (&[word(1, 0), word(1, 0), word(2, 0), word(3, 0)], true),
+            (&[answer(1, 0)], false),
+            (&[answer(1, 0), answer(1, 0), answer(1, 0)], false),
+            (&[answer(1, 0), answer(2, 0)], true),
+            (&[answer(1, 0), answer(2, 3), answer(3, 3)], false),
+            (&[answer(1, 0), answer(4, 0)], false),
+            (&[answer(1, 0), MemberAnswer { cluster: 8, ..answer(2, 0) }], false),
+            (&[answer(1, 0), answer(1, 0), answer(2, 0), answer(3, 0)], true),
         ];
-        for (words, leaderless) in table {
-            assert_eq!(three.is_leaderless(words), leaderless, "{words:?}");
+        for (answers, leaderless) in table {
+            assert_eq!(three.is_leaderless(answers), leaderless, "{answers:?}");
         }
         let two = Membership { cluster: 7, voters: BTreeSet::from([1, 2]) };
-        assert!(!two.is_leaderless(&[word(1, 0), word(1, 0)]));
+        assert!(!two.is_leaderless(&[answer(1, 0), answer(1, 0)]));
         let unknown = Membership::default();
-        assert!(!unknown.is_leaderless(&[word(1, 0)]), "an empty membership tells nothing");
+        assert!(!unknown.is_leaderless(&[answer(1, 0)]), "an empty membership tells nothing");
     }
 }

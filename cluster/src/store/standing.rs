@@ -8,7 +8,7 @@ use std::fmt;
 pub const OLDEST: Version = Version(3, 4, 0);
 /// The first version of each line with the fix for CVE-2026-44283. Before it, a transaction
 /// bypasses the rights of a role by comparing a value before it writes, or by naming a lease.
-pub const KEEPS_RIGHTS: [Version; 3] = [Version(3, 4, 44), Version(3, 5, 30), Version(3, 6, 11)];
+pub const ENFORCES_ROLES: [Version; 3] = [Version(3, 4, 44), Version(3, 5, 30), Version(3, 6, 11)];
 
 /// An etcd version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,11 +29,11 @@ impl Version {
         parts.next().is_none().then_some(version)
     }
 
-    fn keeps_rights(self) -> bool {
+    fn enforces_roles(self) -> bool {
         let Version(major, minor, _) = self;
-        match KEEPS_RIGHTS.iter().find(|first| (first.0, first.1) == (major, minor)) {
+        match ENFORCES_ROLES.iter().find(|first| (first.0, first.1) == (major, minor)) {
             Some(first) => self >= *first,
-            None => KEEPS_RIGHTS.iter().all(|first| self > *first),
+            None => ENFORCES_ROLES.iter().all(|first| self > *first),
         }
     }
 }
@@ -44,13 +44,13 @@ pub struct Standing {
     /// The versions of the members that answered.
     pub versions: Vec<String>,
     /// Members reached over a network without TLS.
-    pub in_clear: Vec<String>,
+    pub without_tls: Vec<String>,
     /// Our etcd user has all rights: authentication is off, or the user is root.
-    pub may_everything: bool,
+    pub has_all_rights: bool,
     /// We log in with user and password.
-    pub knows_us: bool,
+    pub logs_in: bool,
     /// etcd accepts fewer operations per transaction than the cluster sends.
-    pub takes_too_few: bool,
+    pub limit_is_too_low: bool,
 }
 
 impl Standing {
@@ -58,8 +58,8 @@ impl Standing {
     /// every machine. Empty if nothing is known.
     pub fn insecure(&self) -> Vec<String> {
         let mut told = Vec::new();
-        if self.may_everything {
-            told.push(match self.knows_us {
+        if self.has_all_rights {
+            told.push(match self.logs_in {
                 true => "fleetd's etcd user is root: give it a role of its own",
                 false => {
                     "etcd's authentication is off: any client that can reach it can \
@@ -68,8 +68,8 @@ impl Standing {
             });
         }
         let mut told: Vec<String> = told.into_iter().map(str::to_string).collect();
-        if !self.in_clear.is_empty() {
-            let all = self.in_clear.join(" ");
+        if !self.without_tls.is_empty() {
+            let all = self.without_tls.join(" ");
             told.push(format!(
                 "the connection to etcd at {all} is without TLS: anyone on the network can read \
                  and write it; use https:// in etcd_servers"
@@ -84,7 +84,7 @@ impl Standing {
             self.versions.iter().filter_map(|text| fault_of_version(text)).collect();
         told.sort();
         told.dedup();
-        if self.takes_too_few {
+        if self.limit_is_too_low {
             let most = crate::transaction::MOST_OPERATIONS;
             told.push(format!(
                 "etcd takes fewer than {most} operations in one transaction: larger ones fail; its \
@@ -101,10 +101,10 @@ fn fault_of_version(text: &str) -> Option<String> {
         Some(version) if version < OLDEST => {
             Some(format!("etcd is {version}; the oldest supported version is {OLDEST}"))
         }
-        Some(version) if !version.keeps_rights() => Some(format!(
+        Some(version) if !version.enforces_roles() => Some(format!(
             "etcd {version} lets its users bypass the rights of their roles \
              (CVE-2026-44283); {} do not",
-            KEEPS_RIGHTS.map(|first| first.to_string()).join(", ")
+            ENFORCES_ROLES.map(|first| first.to_string()).join(", ")
         )),
         Some(_) => None,
     }
@@ -133,17 +133,17 @@ mod tests {
 
     #[test]
     fn etcd_that_others_may_write_to_is_insecure() {
-        let open = Standing { may_everything: true, ..Standing::default() };
+        let open = Standing { has_all_rights: true, ..Standing::default() };
         assert!(open.insecure()[0].contains("authentication is off"));
-        let root = Standing { knows_us: true, ..open };
+        let root = Standing { logs_in: true, ..open };
         assert!(root.insecure()[0].contains("etcd user is root"));
         let clear =
-            Standing { in_clear: vec!["http://10.0.0.1:2379".into()], ..Standing::default() };
+            Standing { without_tls: vec!["http://10.0.0.1:2379".into()], ..Standing::default() };
         assert!(clear.insecure()[0].contains("http://10.0.0.1:2379 is without TLS"));
         let old =
             Standing { versions: vec!["3.4.1".into(), "3.4.1".into()], ..Standing::default() };
         assert_eq!((old.insecure().len(), old.faults().len()), (0, 1));
-        let few = Standing { takes_too_few: true, ..Standing::default() };
+        let few = Standing { limit_is_too_low: true, ..Standing::default() };
         assert!(few.faults()[0].contains("--max-txn-ops"));
     }
 }

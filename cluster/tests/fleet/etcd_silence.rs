@@ -13,7 +13,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const TTL: Duration = Duration::from_secs(30);
 
 /// Two machines with a unit each; all leases expire at once, and only `m2` is back when it leads.
-fn stood_still() -> (Cluster, Epoch) {
+fn after_silence() -> (Cluster, Epoch) {
     let mut cluster = Cluster::new();
     let leases = [cluster.machine("m1"), cluster.machine("m2")];
     let (epoch, leads) = cluster.lead("m2");
@@ -30,16 +30,16 @@ fn stood_still() -> (Cluster, Epoch) {
     (cluster, epoch)
 }
 
-fn told(cluster: &Cluster) -> Engine {
+fn informed_engine(cluster: &Cluster) -> Engine {
     let mut engine = cluster.engine(Duration::ZERO);
-    engine.none_is_gone_until(cluster.now + TTL / 2, cluster.now);
+    engine.keep_units_until(cluster.now + TTL / 2, cluster.now);
     engine
 }
 
 #[test]
 fn machine_that_lost_its_lease_in_a_silence_of_etcd_keeps_its_units() {
-    let (mut cluster, epoch) = stood_still();
-    let mut engine = told(&cluster);
+    let (mut cluster, epoch) = after_silence();
+    let mut engine = informed_engine(&cluster);
     assert_eq!(cluster.run(&mut engine, epoch), 0, "the machine may still register");
     cluster.now += 10 * SECOND;
     assert_eq!(cluster.run(&mut engine, epoch), 0, "still");
@@ -51,8 +51,8 @@ fn machine_that_lost_its_lease_in_a_silence_of_etcd_keeps_its_units() {
 
 #[test]
 fn machine_that_does_not_return_after_a_silence_of_etcd_loses_its_units() {
-    let (mut cluster, epoch) = stood_still();
-    let mut engine = told(&cluster);
+    let (mut cluster, epoch) = after_silence();
+    let mut engine = informed_engine(&cluster);
     assert_eq!(cluster.run(&mut engine, epoch), 0);
     cluster.now = engine.next_deadline().unwrap();
     assert_eq!(cluster.run(&mut engine, epoch), 1);
@@ -61,7 +61,7 @@ fn machine_that_does_not_return_after_a_silence_of_etcd_loses_its_units() {
 
 #[test]
 fn machine_that_leaves_without_a_silence_of_etcd_loses_its_units_at_once() {
-    let (mut cluster, epoch) = stood_still();
+    let (mut cluster, epoch) = after_silence();
     let mut engine = cluster.engine(Duration::ZERO);
     assert_eq!(cluster.run(&mut engine, epoch), 1);
     assert_eq!((cluster.schedule("m1").len(), cluster.schedule("m2").len()), (0, 2));

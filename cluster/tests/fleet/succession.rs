@@ -22,7 +22,7 @@ fn rebooted_machine_takes_over_only_the_key_of_its_own_silent_run() {
     let snapshot = cluster.snapshot();
     let seen = Some(snapshot.machines[&id("m1")].modified);
     let come = |snapshot: &Snapshot, record: &MachineRecord, silent: Option<i64>| {
-        registry::succeed(snapshot, &id("m1"), record, 0, silent)
+        registry::register_after_reboot(snapshot, &id("m1"), record, 0, silent)
     };
     let of_the_disk = come(&snapshot, &on("d", "second"), None).unwrap_err();
     assert!(of_the_disk.is_of_our_disk, "the key of our disk may belong to a live run");

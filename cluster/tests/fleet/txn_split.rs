@@ -85,7 +85,7 @@ fn etcd_with_a_lower_transaction_limit_gets_smaller_writes() {
     for n in 0..50 {
         cluster.submit(&format!("u{n}.service"), "[Unit]\n", Desired::Launched);
     }
-    while engine.write_less() {}
+    while engine.halve_transactions() {}
     let new = cluster.store.changes_since(engine.snapshot().revision).unwrap();
     let new: Vec<_> = new.into_iter().map(|(_, change)| change).collect();
     engine.absorb(&new, Duration::ZERO);

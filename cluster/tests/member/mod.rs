@@ -68,7 +68,7 @@ impl Etcd {
     /// Starts three members of one etcd, with this election timeout in milliseconds.
     pub(crate) fn three(election: u32) -> [Etcd; 3] {
         let peers = Etcd::urls();
-        Etcd::three_by(election, &peers, &peers)
+        Etcd::three_advertised_at(election, &peers, &peers)
     }
 
     /// Returns free URLs for three members.
@@ -77,9 +77,13 @@ impl Etcd {
     }
 
     /// Like [`three`]; members reach each other at the advertised addresses, not where they listen.
-    pub(crate) fn three_by(election: u32, peers: &[String; 3], told: &[String; 3]) -> [Etcd; 3] {
+    pub(crate) fn three_advertised_at(
+        election: u32,
+        peers: &[String; 3],
+        advertised: &[String; 3],
+    ) -> [Etcd; 3] {
         let clients = Etcd::urls();
-        let named = |at: usize| format!("n{at}={}", told[at]);
+        let named = |at: usize| format!("n{at}={}", advertised[at]);
         let all = [0, 1, 2].map(named).join(",");
         [0, 1, 2].map(|at| {
             let (folder, url) = (folder(), clients[at].clone());
@@ -89,7 +93,7 @@ impl Etcd {
                 ["--listen-client-urls", &url],
                 ["--advertise-client-urls", &url],
                 ["--listen-peer-urls", &peers[at]],
-                ["--initial-advertise-peer-urls", &told[at]],
+                ["--initial-advertise-peer-urls", &advertised[at]],
                 ["--initial-cluster", &all],
                 ["--election-timeout", &election.to_string()],
             ];
@@ -142,23 +146,23 @@ impl Etcd {
     }
 
     /// Restarts it at the same address with its disk.
-    pub(crate) fn again(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.child = spawn(&self.folder, &self.words);
     }
 
     /// Restarts it as a new member of the others.
-    pub(crate) fn again_as_newcomer(&mut self) {
+    pub(crate) fn rejoin_as_new_member(&mut self) {
         self.words.extend(["--initial-cluster-state", "existing"].map(str::to_string));
-        self.again();
+        self.restart();
     }
 
     /// Saves its disk under a name; it must not be running.
-    pub(crate) fn keep_disk(&self, name: &str) {
+    pub(crate) fn save_disk(&self, name: &str) {
         copy(&self.folder.join("data"), &self.folder.join(name));
     }
 
     /// Restores a saved disk, or empties it for an unknown name; it must not be running.
-    pub(crate) fn give_disk(&self, name: &str) {
+    pub(crate) fn restore_disk(&self, name: &str) {
         let _ = std::fs::remove_dir_all(self.folder.join("data"));
         let kept = self.folder.join(name);
         if kept.exists() {
@@ -189,7 +193,7 @@ pub(crate) async fn when_there(store: &Store) -> i64 {
     loop {
         match store.read(ROOT).await {
             Ok(reading) => return reading.revision,
-            Err(fault) => assert!(Instant::now() < end, "in vain: {fault}"),
+            Err(fault) => assert!(Instant::now() < end, "no answer in time: {fault}"),
         }
         tokio::task::yield_now().await;
     }

@@ -128,7 +128,7 @@ fn led(store: &MemoryStore, is_garbage: bool) {
 /// Checks that the API answers any request, and can read what it writes.
 fn asked(store: &mut MemoryStore, touched: &BTreeMap<String, Vec<u8>>, changes: &[Change]) {
     for change in changes {
-        change_stream::told(&keys(), change);
+        change_stream::event_of(&keys(), change);
     }
     let lists = ["units", "state", "machines"].map(|list| format!("/fleet/v1/{list}"));
     let mut paths: BTreeSet<(&str, String)> = lists.into_iter().map(|it| ("GET", it)).collect();

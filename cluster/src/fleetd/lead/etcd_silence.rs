@@ -13,10 +13,10 @@ pub(super) struct EtcdSilence {
 }
 
 impl EtcdSilence {
-    pub(super) fn tell(&self, engine: &mut Engine, now: Duration) {
+    pub(super) fn inform(&self, engine: &mut Engine, now: Duration) {
         let until = self.machine_lease.borrow().none_is_gone_until(self.ttl, now);
         if let Some(until) = until {
-            engine.none_is_gone_until(until, now);
+            engine.keep_units_until(until, now);
         }
     }
 }

@@ -11,7 +11,7 @@ impl Term {
     /// Halves the transaction size after etcd rejected a write; the engine continues.
     fn shrink(&mut self, why: &str) {
         self.again = Some(self.clock.now() + AGAIN);
-        if self.engine.write_less() {
+        if self.engine.halve_transactions() {
             log::error(format_args!("engine: {why}; using smaller transactions from now on"));
         } else if self.refusal != why {
             log::error(format_args!("engine: etcd rejected a write: {why}"));
@@ -36,7 +36,7 @@ impl Term {
             if let Ok(Some(revision)) = landed {
                 self.seen = revision;
                 self.metrics.carried_out(&task);
-                tell(&task);
+                log_moves(&task);
                 continue;
             }
             if planted(Mutant::GoesOnAfterLoss) && landed == Ok(None) {
@@ -63,7 +63,7 @@ impl Term {
     }
 }
 
-fn tell(task: &Task) {
+fn log_moves(task: &Task) {
     for step in &task.moves {
         let to = step.to.as_ref().map_or("no machine".to_string(), ToString::to_string);
         log::info(format_args!("engine: {} to {to}: {}", step.unit, step.cause));

@@ -40,7 +40,7 @@ impl UnitRunner {
         self.release(snapshot, &left).await;
         // The lease may have been renewed during the requests.
         self.take_proof();
-        self.see_claims();
+        self.note_renewed_claims();
         // The next step may take long; the claims are saved first for a possible next fleetd.
         self.remember_claims();
         let overdue = self.held.iter().any(|name| self.is_overdue_for(name));
@@ -91,7 +91,7 @@ impl UnitRunner {
             }
             let us = (&self.me, self.instance.as_str());
             let Some(claim) = registry::claim(snapshot, us, &name, lease) else { continue };
-            self.may_be_rebound(&name);
+            self.note_claim_request(&name);
             match self.in_time(store.commit(&claim)).await {
                 Ok(Some(revision)) => {
                     self.claimed.insert(name.clone(), revision);
@@ -111,7 +111,7 @@ impl UnitRunner {
 
     /// Records that a claim is requested under the present lease. Until the answer, it may be under
     /// either lease and expires with the first. The next fleetd must know that too.
-    fn may_be_rebound(&mut self, name: &UnitName) {
+    fn note_claim_request(&mut self, name: &UnitName) {
         let before = self.validity_of(name);
         if self.earlier.contains_key(name) {
             self.requested_again.insert(name.clone());
@@ -199,8 +199,9 @@ impl UnitRunner {
             && !planted(Mutant::NeverGivesUp)
     }
 
-    /// The snapshot may show a claim under the present lease before its answer arrives.
-    fn see_claims(&mut self) {
+    /// Forgets the earlier lease of each claim that the snapshot shows under the present lease. The
+    /// snapshot may show it before etcd's answer arrives.
+    fn note_renewed_claims(&mut self) {
         let (snapshot, me, lease) = (self.cache.snapshot(), &self.me, self.held_under);
         self.earlier.retain(|name, _| {
             let kept = snapshot.claim_of(name, me);
@@ -260,10 +261,10 @@ impl UnitRunner {
     }
 
     /// Publishes the deadline for init's watchdog, which kills a fleetd that hangs until then.
-    pub(super) fn tell_deadline(&self) {
+    pub(super) fn publish_deadline(&self) {
         let each = self.held.iter().map(|name| self.validity_of(name));
         let last = each.map(|validity| validity.end() + fence::members_timeout(validity.ttl)).min();
-        self.guarded.send_if_modified(|told| std::mem::replace(told, last) != last);
+        self.give_up_deadline.send_if_modified(|told| std::mem::replace(told, last) != last);
     }
 
     /// Gives exclusive units up before their lease can expire, unless most etcd members have no
@@ -315,7 +316,7 @@ impl UnitRunner {
     /// Gives up the units whose lease was last proved longer ago than `part` of its time.
     async fn give_up_after(&mut self, part: fn(Duration) -> Duration) {
         self.take_proof();
-        self.see_claims();
+        self.note_renewed_claims();
         let now = self.cache.clock().now();
         let is_over = |name: &&UnitName| self.validity_of(name).is_past(now, part);
         let mut over: BTreeSet<UnitName> = self.held.iter().filter(is_over).cloned().collect();
@@ -329,7 +330,7 @@ impl UnitRunner {
         ));
         self.held.retain(|name| !over.contains(name));
         self.giving_up.append(&mut over);
-        self.tell_deadline();
+        self.publish_deadline();
         if self.take_over().await {
             self.put().await;
         }
@@ -348,7 +349,7 @@ impl UnitRunner {
         }
         let mut names = std::mem::take(&mut self.giving_up);
         // A unit that waits for a restart, or that another unit needs, may run again.
-        names.retain(|name| !self.all_of(name, agent::stays_down));
+        names.retain(|name| !self.holds_for_all_names(name, agent::stays_down));
         if names.is_empty() {
             return;
         }

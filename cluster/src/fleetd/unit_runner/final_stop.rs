@@ -48,12 +48,12 @@ impl UnitRunner {
                     self.put().await;
                     self.remember_claims();
                 }
-                let told = self.ending || self.has_only_remaining(stops, &leaving);
+                let is_accepted = self.ending || self.has_only_remaining(stops, &leaving);
                 let down = match stops {
                     Stops::All => self.units.values().all(is_down),
                     Stops::Exclusive => leaving.iter().all(|name| self.is_down(name)),
                 };
-                if told && !self.blind && down {
+                if is_accepted && !self.blind && down {
                     return;
                 }
                 if self.blind && self.has_put_nothing() && self.init.is_absent().await {
@@ -92,12 +92,12 @@ impl UnitRunner {
     /// one. If init has no source of ours and rejected the last one, it starts nothing. A put
     /// without an answer may still take effect, so it does not count.
     fn has_only_remaining(&self, stops: Stops, leaving: &BTreeSet<UnitName>) -> bool {
-        if self.put_off.is_some() && self.put.is_none() && self.has_none {
+        if self.put_off.is_some() && self.put.is_none() && self.init_has_no_source {
             return true;
         }
         let gone = |put| leaving.iter().all(|name| !agent::holds(put, name));
-        self.put
-            .as_ref()
-            .is_some_and(|put| is_same(put, &self.set()) || stops == Stops::Exclusive && gone(put))
+        self.put.as_ref().is_some_and(|put| {
+            is_same(put, &self.next_source()) || stops == Stops::Exclusive && gone(put)
+        })
     }
 }

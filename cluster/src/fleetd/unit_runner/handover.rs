@@ -53,7 +53,7 @@ impl UnitRunner {
     }
 
     pub(super) async fn put(&mut self) {
-        let mut set = self.set();
+        let mut set = self.next_source();
         let now = self.cache.clock().now();
         let hash =
             |(name, one): (&UnitName, &agent::Wanted)| (name.clone(), one.content.hash.clone());
@@ -109,7 +109,7 @@ impl UnitRunner {
             }
             Err(fault) => {
                 // Another put came first, or init was restarted.
-                self.lose_sight();
+                self.forget_source();
                 self.failed(&fault);
             }
         }
@@ -131,12 +131,12 @@ impl UnitRunner {
             match self.within_put_timeout(self.init.put(&less)).await {
                 Ok(put) => self.revision = Some(put.revision),
                 Err(fault) => {
-                    let has_said_no = fault.lasting().is_some();
-                    if !has_said_no {
-                        self.lose_sight();
+                    let is_refused = fault.lasting().is_some();
+                    if !is_refused {
+                        self.forget_source();
                     }
                     self.failed(&fault);
-                    return has_said_no;
+                    return is_refused;
                 }
             }
             less.expected = None;
@@ -148,7 +148,7 @@ impl UnitRunner {
     }
 
     /// Records that the contents of init are unknown.
-    fn lose_sight(&mut self) {
+    fn forget_source(&mut self) {
         self.revision = None;
         self.had = self.put.take().or(self.had.take());
         self.put_off = None;
@@ -180,7 +180,7 @@ impl UnitRunner {
                     self.put_off = None;
                 }
                 self.ending = look.ending;
-                self.has_none = look.revision.unwrap_or_default() == 0;
+                self.init_has_no_source = look.revision.unwrap_or_default() == 0;
                 self.blind = false;
                 self.units = by_names(look.units);
                 self.hashes = self.fresh.take().unwrap_or_else(|| std::mem::take(&mut self.hashes));
@@ -189,7 +189,7 @@ impl UnitRunner {
                 if let (Some(revision), Some(now)) = (self.revision, look.revision)
                     && now != revision
                 {
-                    self.lose_sight();
+                    self.forget_source();
                 }
             }
             Err(fault) => {

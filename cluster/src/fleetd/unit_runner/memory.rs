@@ -80,7 +80,7 @@ impl UnitRunner {
         let now = self.cache.clock().now();
         let is_kept = self.kept.as_ref().is_some_and(|(kept, at)| {
             let lately = now.saturating_sub(*at) < PAUSE;
-            let same = kept.ran_the_same(&next) || planted(Mutant::KeptLate);
+            let same = kept.has_same_units(&next) || planted(Mutant::KeptLate);
             same && kept.held == next.held && (kept.known == next.known || lately)
         });
         if !is_kept {

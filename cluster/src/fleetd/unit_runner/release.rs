@@ -11,9 +11,10 @@ use groundstate_units::control::source_set::SourceSet;
 use std::collections::BTreeSet;
 
 impl UnitRunner {
-    /// Returns the set for init. init may keep a process when it gets another file under the same
-    /// name. So a unit that needs no claim is left out until the process with a claim has stopped.
-    pub(super) fn set(&self) -> SourceSet {
+    /// Returns the source for init. init may keep a process when it gets another file under the
+    /// same name. So a unit that needs no claim is left out until the process with a claim has
+    /// stopped.
+    pub(super) fn next_source(&self) -> SourceSet {
         let guarded = self.guarded();
         let put = self.put.as_ref();
         let waits = |(name, one): (&UnitName, &Wanted)| {
@@ -53,8 +54,8 @@ impl UnitRunner {
 
     /// Returns true if init has this file. While the source at init is unknown, returns true if
     /// init's unit was made from the same kind of file. Otherwise, after a restart of fleetd or
-    /// init, the claim would guard both names of the unit, and [`Self::set`] would leave out
-    /// another unit that has the second name.
+    /// init, the claim would guard both names of the unit, and [`Self::next_source`] would leave
+    /// out another unit that has the second name.
     fn init_has(&self, name: &UnitName, wanted: &Wanted) -> bool {
         if let Some(put) = &self.put {
             return agent::is_put(put, name, wanted);
@@ -91,27 +92,32 @@ impl UnitRunner {
         let Some(put) = self.put.as_ref().filter(|_| !self.blind) else { return false };
         let needs_none = |one: &Wanted| !one.content.asks.exclusive;
         if planted(Mutant::GivenBackUntold) && self.goal.get(name).is_some_and(needs_none) {
-            return self.all_of(name, agent::has_given_way);
+            return self.holds_for_all_names(name, agent::has_given_way);
         }
         match agent::holds(put, name) {
             true => {
                 agent::is_file_of_another(put, &self.goal, name)
-                    && self.all_of(name, agent::has_given_way)
+                    && self.holds_for_all_names(name, agent::has_given_way)
             }
             false if agent::has_namesake(&self.goal, name) => {
-                self.all_of(name, agent::has_given_way)
+                self.holds_for_all_names(name, agent::has_given_way)
             }
             false => self.is_down(name),
         }
     }
 
     pub(super) fn is_down(&self, name: &UnitName) -> bool {
-        self.all_of(name, agent::is_down)
+        self.holds_for_all_names(name, agent::is_down)
     }
 
-    /// The unit's file may be unknown, so this checks both names that it can have at init: as a
-    /// fleet unit and as a native one. A unit that has the name only as an alias is another unit.
-    pub(super) fn all_of(&self, name: &UnitName, are: fn(Option<&UnitStatus>) -> bool) -> bool {
+    /// Returns true if `are` holds for both names that the unit can have at init: as a fleet unit
+    /// and as a native one. The unit's file may be unknown. A unit that has the name only as an
+    /// alias is another unit.
+    pub(super) fn holds_for_all_names(
+        &self,
+        name: &UnitName,
+        are: fn(Option<&UnitStatus>) -> bool,
+    ) -> bool {
         let own = |name: &String| self.units.get(name).filter(|unit| unit.unit == *name);
         agent::targets(name).iter().all(|name| are(own(name)))
     }

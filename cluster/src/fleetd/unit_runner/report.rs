@@ -22,36 +22,38 @@ const OLDER: &str = "still running with an older file: init has the new file and
 const STATES_AT_ONCE: usize = 100;
 
 /// The last published state of a unit.
-pub(super) struct Told {
+pub(super) struct Published {
     /// `None` if unknown or not published by this fleetd.
     state: Option<StateRecord>,
     revision: i64,
 }
 
 impl UnitRunner {
-    pub(super) async fn tell(&mut self, snapshot: &Snapshot, lease: i64) {
+    pub(super) async fn publish(&mut self, snapshot: &Snapshot, lease: i64) {
         let now = match &self.put {
             Some(put) => self.states(put, snapshot),
-            None => match self.inability() {
-                Some(why) => self.states_unseen(snapshot, &why),
+            None => match self.why_not_put() {
+                Some(why) => self.last_states(snapshot, &why),
                 None => return,
             },
         };
-        if self.told_under != Some(lease) {
-            self.read_told(snapshot);
-            self.told_under = Some(lease);
+        if self.published_under != Some(lease) {
+            self.read_published(snapshot);
+            self.published_under = Some(lease);
         }
-        self.see_strays(snapshot);
+        self.find_strays(snapshot);
         let left = |name: &&UnitName| !now.contains_key(*name) && !planted(Mutant::StateLeft);
-        let gone = self.told.keys().filter(left).map(|name| (name.clone(), None));
-        let said = |name: &UnitName| self.told.get(name).and_then(|told| told.state.as_ref());
+        let gone = self.published.keys().filter(left).map(|name| (name.clone(), None));
+        let said = |name: &UnitName| {
+            self.published.get(name).and_then(|published| published.state.as_ref())
+        };
         let fresh = now.iter().filter(|(name, state)| said(name) != Some(*state));
         let fresh = fresh.map(|(name, state)| (name.clone(), Some(state.clone())));
         let all: Vec<(UnitName, Option<StateRecord>)> = gone.chain(fresh).collect();
         for part in all.chunks(STATES_AT_ONCE) {
-            if !self.tell_part(part, lease).await {
+            if !self.publish_part(part, lease).await {
                 // The stored revisions are read again before the next write.
-                self.told_under = None;
+                self.published_under = None;
                 self.etcd_failed = true;
                 return;
             }
@@ -79,7 +81,8 @@ impl UnitRunner {
             }
             if wanted.refusal.is_none() {
                 let is_put = agent::is_put(put, name, wanted);
-                let unknown = if is_put { self.unheard() } else { self.inability() };
+                let unknown =
+                    if is_put { self.why_states_are_unknown() } else { self.why_not_put() };
                 state.reason = unknown.or(state.reason);
             }
             if let Some(refusal) = claims::refusal(wanted, self.ttl) {
@@ -96,12 +99,12 @@ impl UnitRunner {
     /// Returns the file hash of a running process next to a newer file, if known; a previous fleetd
     /// may have published it.
     fn running_hash(&self, snapshot: &Snapshot, name: &UnitName) -> Option<String> {
-        let told = snapshot.states.get(name).and_then(|by| by.get(&self.me));
-        self.running.get(name).cloned().or_else(|| told.map(|kept| kept.record.hash.clone()))
+        let published = snapshot.states.get(name).and_then(|by| by.get(&self.me));
+        self.running.get(name).cloned().or_else(|| published.map(|kept| kept.record.hash.clone()))
     }
 
     /// Logs changes of the withheld units.
-    pub(super) fn say_withheld(&mut self, snapshot: &Snapshot) {
+    pub(super) fn log_withheld(&mut self, snapshot: &Snapshot) {
         if self.withheld == snapshot.withheld {
             return;
         }
@@ -114,7 +117,7 @@ impl UnitRunner {
     }
 
     /// Returns why init does not have the current set.
-    pub(super) fn inability(&self) -> Option<String> {
+    pub(super) fn why_not_put(&self) -> Option<String> {
         let of = "the init of this machine does not";
         if self.silent.is_some() {
             return Some(format!("{of} answer: {}", self.fault));
@@ -123,20 +126,21 @@ impl UnitRunner {
     }
 
     /// Returns the last published states, with the reason why they may be stale.
-    fn states_unseen(&self, snapshot: &Snapshot, why: &str) -> BTreeMap<UnitName, StateRecord> {
+    fn last_states(&self, snapshot: &Snapshot, why: &str) -> BTreeMap<UnitName, StateRecord> {
         let state = |(name, wanted): (&UnitName, &Wanted)| {
             let known = snapshot.states.get(name).and_then(|by| by.get(&self.me));
-            (name.clone(), agent::state_unseen(wanted, known.map(|kept| &kept.record), why))
+            (name.clone(), agent::last_state(wanted, known.map(|kept| &kept.record), why))
         };
         self.goal.iter().map(state).collect()
     }
 
     /// States published by an earlier fleetd are not bound to this lease and are published again.
-    fn read_told(&mut self, snapshot: &Snapshot) {
-        self.told.clear();
+    fn read_published(&mut self, snapshot: &Snapshot) {
+        self.published.clear();
         for (name, by) in &snapshot.states {
             if let Some(kept) = by.get(&self.me) {
-                self.told.insert(name.clone(), Told { state: None, revision: kept.modified });
+                self.published
+                    .insert(name.clone(), Published { state: None, revision: kept.modified });
             }
         }
     }
@@ -144,33 +148,33 @@ impl UnitRunner {
     /// Finds states of earlier writes with an unknown result that etcd has applied. Otherwise such
     /// a state would stay after its unit is gone. A snapshot older than our own writes cannot tell;
     /// the check is repeated.
-    fn see_strays(&mut self, snapshot: &Snapshot) {
+    fn find_strays(&mut self, snapshot: &Snapshot) {
         if planted(Mutant::StrayLeft) {
             return;
         }
         for (name, by) in &snapshot.states {
             let Some(kept) = by.get(&self.me) else { continue };
-            if self.has_told(name, kept.modified) {
+            if self.has_published(name, kept.modified) {
                 continue;
             }
-            if snapshot.revision < self.told_at {
+            if snapshot.revision < self.published_at {
                 self.etcd_failed = true;
                 return;
             }
-            let stray = Told { state: None, revision: kept.modified };
-            self.told.insert(name.clone(), stray);
+            let stray = Published { state: None, revision: kept.modified };
+            self.published.insert(name.clone(), stray);
         }
     }
 
     /// Returns true if the state was published by this fleetd.
-    pub(super) fn has_told(&self, name: &UnitName, revision: i64) -> bool {
-        self.told.get(name).is_some_and(|told| told.revision >= revision)
+    pub(super) fn has_published(&self, name: &UnitName, revision: i64) -> bool {
+        self.published.get(name).is_some_and(|published| published.revision >= revision)
     }
 
-    async fn tell_part(&mut self, part: &[(UnitName, Option<StateRecord>)], lease: i64) -> bool {
+    async fn publish_part(&mut self, part: &[(UnitName, Option<StateRecord>)], lease: i64) -> bool {
         let mut transaction = Transaction::default();
         for (name, state) in part {
-            let last = self.told.get(name).map(|told| told.revision);
+            let last = self.published.get(name).map(|published| published.revision);
             let keys = self.cache.keys();
             let one = registry::publish(keys, &self.me, name, state.as_ref(), last, lease);
             transaction = transaction.and(one);
@@ -179,14 +183,15 @@ impl UnitRunner {
         let Ok(Some(revision)) = self.in_time(store.commit(&transaction)).await else {
             return false;
         };
-        self.told_at = revision;
+        self.published_at = revision;
         for (name, state) in part {
             match state {
                 Some(_) => {
-                    self.told.insert(name.clone(), Told { state: state.clone(), revision });
+                    self.published
+                        .insert(name.clone(), Published { state: state.clone(), revision });
                 }
                 None => {
-                    self.told.remove(name);
+                    self.published.remove(name);
                 }
             }
         }

@@ -7,15 +7,15 @@ use crate::fleetd::init_socket::{InitFault, PATIENCE};
 use std::time::Duration;
 
 /// Time after the last reading of init's states until fleetd asks whether init is running.
-const ASKED: Duration = Duration::from_secs(5);
+const PING_AFTER: Duration = Duration::from_secs(5);
 /// How long the last states stay valid: a restarting init is silent for a moment.
-const UNHEARD: Duration = Duration::from_secs(3);
+const UNKNOWN_AFTER: Duration = Duration::from_secs(3);
 
 impl UnitRunner {
-    /// Asks init whether it is running, if the last reading of its states is older than [`ASKED`].
+    /// Asks init whether it is running, if its states were read more than [`PING_AFTER`] ago.
     pub(super) async fn ping_init(&mut self) {
         let clock = self.cache.clock().clone();
-        if self.blind || self.put.is_none() || clock.since(self.asked_init) < ASKED {
+        if self.blind || self.put.is_none() || clock.since(self.asked_init) < PING_AFTER {
             return;
         }
         self.asked_init = clock.now();
@@ -31,7 +31,7 @@ impl UnitRunner {
         &self,
         call: C,
     ) -> impl Future<Output = Result<T, InitFault>> + use<T, C> {
-        self.within(self.at_once(), call)
+        self.within(self.short_timeout(), call)
     }
 
     /// Limits a put, which takes longer with many files, unless init did not answer last time.
@@ -39,14 +39,14 @@ impl UnitRunner {
         &self,
         call: C,
     ) -> impl Future<Output = Result<T, InitFault>> + use<T, C> {
-        self.within(if self.silent.is_some() { self.at_once() } else { PATIENCE }, call)
+        self.within(if self.silent.is_some() { self.short_timeout() } else { PATIENCE }, call)
     }
 
     /// The timeout of a request that a healthy init answers at once. While init answers, it is at
     /// most half of [`fence::patience`]. It grows while init stays silent, because init may be slow
     /// rather than gone.
-    fn at_once(&self) -> Duration {
-        let least = ASKED.min(fence::patience(self.ttl) / 2);
+    fn short_timeout(&self) -> Duration {
+        let least = PING_AFTER.min(fence::patience(self.ttl) / 2);
         let since = |at| self.cache.clock().since(at);
         let silent = self.silent.map_or(Duration::ZERO, since);
         least.max((silent / 2).min(PATIENCE / 2))
@@ -64,8 +64,8 @@ impl UnitRunner {
     }
 
     /// Returns why the unit states are unknown.
-    pub(super) fn unheard(&self) -> Option<String> {
+    pub(super) fn why_states_are_unknown(&self) -> Option<String> {
         let since = self.silent?;
-        (self.cache.clock().since(since) >= UNHEARD).then(|| self.inability()).flatten()
+        (self.cache.clock().since(since) >= UNKNOWN_AFTER).then(|| self.why_not_put()).flatten()
     }
 }

@@ -14,9 +14,9 @@ use std::time::Duration;
 /// Time after a pause in which a machine may not have heard of its lease yet.
 const AFTER_A_PAUSE: Duration = Duration::from_secs(1);
 
-/// An incomplete reading may stop fewer units than this,
+/// An incomplete reading may stop fewer units than this, whatever their share.
 const MANY: usize = 3;
-/// or at most this percentage of those that run.
+/// An incomplete reading may stop at most this percentage of the running units, however many.
 const LARGE_SHARE: usize = 30;
 
 /// Maximum time for two messages to init.

@@ -27,7 +27,7 @@ const PROMPT: Duration = Duration::from_secs(6);
 /// A write lands within this time after its decision, or not at all.
 const MOMENT: Duration = Duration::from_millis(1_500);
 /// Damping that an engine adds for a departure which the invariant does not count.
-const ONE_GOING: Duration = Duration::from_secs(10);
+const ONE_DEPARTURE: Duration = Duration::from_secs(10);
 /// The duration of two leader leases, in reconcile intervals. By then a successor leads and has
 /// made its first reading.
 const TERM: u32 = 10;
@@ -72,7 +72,7 @@ fn globals_are_new(world: &World, name: &UnitName, machine: &MachineId) -> bool 
     let asks = world.truth.units.get(name).map(|kept| &kept.record.asks.peers);
     let is_global = |peer: &String| world.truth.globals.keys().any(|name| name.as_str() == peer);
     let follows = asks.is_some_and(|peers| peers.iter().any(is_global));
-    let told = world.book.told_machine.get(machine).copied().filter(|_| follows);
+    let told = world.book.schedule_written.get(machine).copied().filter(|_| follows);
     told.max(Some(world.book.globals)).is_some_and(|at| at + MOMENT > world.now)
 }
 
@@ -229,19 +229,19 @@ fn is_decided(world: &World) -> bool {
     let Some(leader) = world.leader() else { return false };
     let term = world.plan.interval * TERM + PROMPT;
     let gone = world.book.gone.values().max().copied().unwrap_or_default();
-    let restless = world
+    let damping = world
         .book
         .gone
         .keys()
         .map(|id| flap_damping(&world.book.departures.of(id), Duration::ZERO));
-    let restless = restless.max();
-    let grace = (world.plan.grace + restless.unwrap_or_default()) * 102 / 100 + PROMPT;
+    let damping = damping.max();
+    let grace = (world.plan.grace + damping.unwrap_or_default()) * 102 / 100 + PROMPT;
     // A new leader gives missing machines a grace of its own.
     let away = world.book.gone.keys().any(|id| !world.truth.machines.contains_key(id));
     let waits = away && world.book.led_since + grace > world.now;
     !waits
         && world.is_calm(leader, term)
-        && world.book.stirred + PROMPT <= world.now
+        && world.book.last_write + PROMPT <= world.now
         && (gone.is_zero() || gone + grace <= world.now)
 }
 
@@ -278,8 +278,8 @@ pub(super) fn c08_no_flapping(world: &World, moment: &Moment<'_>) -> Verdict {
             })
         }
         Moment::Quiet => {
-            must(world.book.stirred <= world.healed + super::super::run::SETTLED, || {
-                format!("a write at {:?} without a change", world.book.stirred)
+            must(world.book.last_write <= world.healed + super::super::run::SETTLED, || {
+                format!("a write at {:?} without a change", world.book.last_write)
             })
         }
         _ => Ok(()),
@@ -297,7 +297,7 @@ fn stays_or_has_cause(
         return Ok(());
     }
     // For an unregistered machine, its last metadata counts.
-    let said = world.book.said.get(from);
+    let said = world.book.last_metadata.get(from);
     let refused = |snapshot: &Snapshot| match (snapshot.machines.contains_key(from), said) {
         (false, Some(said)) => rules::away_refused(snapshot, from, name, said),
         _ => rules::stays_refused(snapshot, from, name),
@@ -316,12 +316,12 @@ fn stays_or_has_cause(
         }
         None => world.book.departures.of(from),
     };
-    let restless = flap_damping(&departures, counted).saturating_sub(ONE_GOING);
-    let grace = (world.plan.grace + restless) * 98 / 100;
+    let damping = flap_damping(&departures, counted).saturating_sub(ONE_DEPARTURE);
+    let grace = (world.plan.grace + damping) * 98 / 100;
     let gone = world.book.gone.get(from).copied();
     // If the machine was back only while the leader's watch was broken, the leader counts it as
     // gone all the time.
-    let seen = departures.last().filter(|_| gone.is_some()).map(|going| going.at);
+    let seen = departures.last().filter(|_| gone.is_some()).map(|departure| departure.at);
     let seen = seen.map(|since| since.max(world.book.led_since));
     let over = gone.into_iter().chain(seen).any(|since| since + grace <= world.now);
     // A leader without news does not know that the machine was back briefly.
@@ -346,7 +346,7 @@ pub(super) fn c16_determinism(world: &World, moment: &Moment<'_>) -> Verdict {
         // Without a write since the last check there is nothing new to check.
         Moment::Tick => {
             world.now.as_secs().is_multiple_of(ENGINES_ALIKE)
-                && world.book.stirred + Duration::from_secs(ENGINES_ALIKE) > world.now
+                && world.book.last_write + Duration::from_secs(ENGINES_ALIKE) > world.now
         }
         _ => false,
     };

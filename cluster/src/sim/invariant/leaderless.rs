@@ -10,7 +10,7 @@ fn leader_renews(world: &World) -> Verdict {
     let (Some(number), Some(kept)) = (world.leader(), &world.truth.leader) else { return Ok(()) };
     let Some((ttl, _)) = world.etcd.leases.get(&kept.lease).copied() else { return Ok(()) };
     let machine = &world.machines[number];
-    let shown = world.etcd.shown.get(&kept.lease).copied().unwrap_or_default();
+    let shown = world.etcd.last_renewal.get(&kept.lease).copied().unwrap_or_default();
     // A restarted fleetd does not know its predecessor's leader lease. A machine that was elected
     // with its own lease does not lead yet.
     let restarted = machine.down_until.max(machine.off_until) > shown;

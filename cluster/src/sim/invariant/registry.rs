@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Time for which an evicted machine may act on its last snapshot.
 const NEWS: Duration = Duration::from_secs(5);
 /// Time within which a write to a foreign etcd is answered.
-const ASTRAY: Duration = Duration::from_secs(1);
+const FOREIGN_ANSWER: Duration = Duration::from_secs(1);
 
 /// Returns true if this machine, and not its twin, is registered under its id.
 pub(in crate::sim) fn is_member(world: &World, number: usize) -> bool {
@@ -153,7 +153,7 @@ pub(super) fn c14_api(world: &World, moment: &Moment<'_>) -> Verdict {
     }
     // A write by a fleetd that did not know its cluster yet has no cluster condition, so any etcd
     // accepts it.
-    let misled = world.machines[asked.at.0].foreign_until + ASTRAY >= world.now;
+    let misled = world.machines[asked.at.0].foreign_until + FOREIGN_ANSWER >= world.now;
     if !asked.knew && misled {
         return Ok(());
     }
@@ -225,8 +225,8 @@ fn metadata_is_asked_for(world: &World, changes: &[Change]) -> Verdict {
 
 /// A new run of a machine with the same disk may take over the key. The previous run must not have
 /// renewed for two thirds of its lease.
-fn may_succeed(world: &World, old: &Kept<MachineRecord>, new: &MachineRecord) -> bool {
-    let shown = world.etcd.shown.get(&old.lease);
+fn may_take_over(world: &World, old: &Kept<MachineRecord>, new: &MachineRecord) -> bool {
+    let shown = world.etcd.last_renewal.get(&old.lease);
     let silent = shown.is_none_or(|at| *at + world.plan.ttl * 2 / 3 <= world.now);
     old.record.instance == new.instance || silent && old.record.disk == new.disk
 }
@@ -238,7 +238,7 @@ pub(super) fn c17_identity(world: &World, moment: &Moment<'_>) -> Verdict {
         Moment::Landed { before, .. } => {
             for (id, kept) in &world.truth.machines {
                 let old = before.machines.get(id);
-                let may = old.is_none_or(|old| may_succeed(world, old, &kept.record));
+                let may = old.is_none_or(|old| may_take_over(world, old, &kept.record));
                 must(may, || {
                     format!("{id}: the key of {old:?} is taken over by {}", kept.record.instance)
                 })?;

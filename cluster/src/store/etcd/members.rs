@@ -2,7 +2,7 @@
 //! keepalive gets through. [`crate::store::membership`] evaluates the answers.
 
 use super::{Etcd, tls};
-use crate::store::membership::{Membership, Word};
+use crate::store::membership::{MemberAnswer, Membership};
 use etcd_client::{Client, ConnectOptions, Error};
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -40,22 +40,22 @@ impl Etcd {
                 Some(tls) => options.with_tls(tls),
                 None => options,
             };
-            asked.spawn(async move { timeout(within, word(endpoint, options)).await });
+            asked.spawn(async move { timeout(within, answer(endpoint, options)).await });
         }
-        let mut words = Vec::new();
+        let mut answers = Vec::new();
         while let Some(answer) = asked.join_next().await {
-            if let Ok(Ok(Ok(word))) = answer {
-                words.extend(word);
+            if let Ok(Ok(Ok(answer))) = answer {
+                answers.extend(answer);
             }
         }
-        known.is_leaderless(&words)
+        known.is_leaderless(&answers)
     }
 }
 
-async fn word(endpoint: String, options: ConnectOptions) -> Result<Option<Word>, Error> {
+async fn answer(endpoint: String, options: ConnectOptions) -> Result<Option<MemberAnswer>, Error> {
     let mut client = Client::connect([endpoint], Some(options)).await?;
     let status = client.status().await?;
-    Ok(status.header().map(|header| Word {
+    Ok(status.header().map(|header| MemberAnswer {
         cluster: header.cluster_id(),
         member: header.member_id(),
         leader: status.leader(),

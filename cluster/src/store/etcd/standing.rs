@@ -13,7 +13,7 @@ impl Etcd {
         let Link { client, turn } = self.client().await?;
         // Only an administrator of etcd may list its users.
         let mut auth = client.auth_client();
-        let may_everything = match self.ask(turn, auth.user_list()).await? {
+        let has_all_rights = match self.ask(turn, auth.user_list()).await? {
             Ok(_) => true,
             Err(error) if matches!(why(&error), Why::Refused) => false,
             Err(error) => return Err(refused(&error)),
@@ -22,18 +22,18 @@ impl Etcd {
         let look = || TxnOp::get(key, Some(GetOptions::new().with_keys_only()));
         let full = Txn::new().and_then((0..MOST_OPERATIONS).map(|_| look()).collect::<Vec<_>>());
         let mut kv = client.kv_client();
-        let takes_too_few = match self.ask(turn, kv.txn(full)).await? {
+        let limit_is_too_low = match self.ask(turn, kv.txn(full)).await? {
             Ok(_) => false,
             Err(error) if error.to_string().contains("too many operations") => true,
             Err(error) => return Err(refused(&error)),
         };
-        let in_clear = self.config.endpoints.iter().filter(|at| is_in_clear(at)).cloned();
+        let without_tls = self.config.endpoints.iter().filter(|at| is_without_tls(at)).cloned();
         Ok(Standing {
             versions: self.versions().await,
-            in_clear: in_clear.collect(),
-            may_everything,
-            knows_us: self.config.user.is_some(),
-            takes_too_few,
+            without_tls: without_tls.collect(),
+            has_all_rights,
+            logs_in: self.config.user.is_some(),
+            limit_is_too_low,
         })
     }
 
@@ -57,7 +57,7 @@ impl Etcd {
 }
 
 /// Returns true if the endpoint is remote and without TLS.
-fn is_in_clear(endpoint: &str) -> bool {
+fn is_without_tls(endpoint: &str) -> bool {
     let Some((scheme, rest)) = endpoint.split_once("://") else { return true };
     let authority = rest.split('/').next().unwrap_or_default();
     let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
@@ -73,12 +73,12 @@ mod tests {
     #[test]
     fn loopback_endpoint_needs_no_tls() {
         for clear in ["http://10.0.0.1:2379", "http://etcd", "10.0.0.1:2379", "http://[::2]:1/"] {
-            assert!(is_in_clear(clear), "{clear}");
+            assert!(is_without_tls(clear), "{clear}");
         }
         for fine in
             ["https://etcd:2379", "http://127.0.0.1:1", "http://localhost", "http://[::1]:1"]
         {
-            assert!(!is_in_clear(fine), "{fine}");
+            assert!(!is_without_tls(fine), "{fine}");
         }
     }
 }
