@@ -27,7 +27,7 @@ fn unit_keeps_running_while_etcd_or_fleetd_is_down() {
     node.put("hello.service", &unit);
     node.fleetctl(&["start", "hello.service"]);
     let pid = until("hello runs", || node.pid("hello"));
-    until("its state is told", || {
+    until("its state is published", || {
         let listed = node.fleetctl(&["list-units", "--no-legend"]);
         (listed.contains("active") && listed.contains("running")).then_some(())
     });
@@ -45,7 +45,7 @@ fn unit_keeps_running_while_etcd_or_fleetd_is_down() {
     assert_eq!(node.pid("hello"), Some(pid));
     let _fleetd = node.fleetd();
     node.when_there();
-    until("its state is told again", || {
+    until("its state is published again", || {
         let (_, listed) = node.try_fleetctl(&["list-units", "--no-legend"]);
         listed.contains("running").then_some(())
     });
@@ -321,7 +321,7 @@ fn revoked_lease_is_granted_again() {
         let pid = node.pid("everywhere");
         assert!(end_leases(&node.url()) > 0, "no lease was revoked");
         until("it is registered again", || (registered() > before).then_some(()));
-        until("both are told as running", || {
+        until("both are listed as running", || {
             let (_, listed) = node.try_fleetctl(&["list-units", "--no-legend"]);
             (listed.matches("running").count() == 2).then_some(())
         });

@@ -113,7 +113,7 @@ pub(crate) fn measure() -> Vec<Row> {
         Row::time("engine: one change among them", big, Duration::from_millis(20))
             .promised("< 20 ms", ""),
         Row {
-            what: "memory of that, store and all",
+            what: "memory of that, with the store",
             measured: format!("{} MiB", memory / 1024 / 1024),
             promised: "< 2 GiB",
             fleet: "",

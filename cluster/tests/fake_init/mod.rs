@@ -41,15 +41,15 @@ pub(crate) struct FakeInit {
     /// Maximum number of files it accepts.
     pub(crate) most: watch::Sender<usize>,
     /// Number of puts refused for their size.
-    pub(crate) noes: watch::Sender<u32>,
+    pub(crate) refused_puts: watch::Sender<u32>,
     /// False if it does not know our source.
     pub(crate) knows_us: watch::Sender<bool>,
     /// Number of unanswered revision requests, while none is answered.
-    pub(crate) deaf: watch::Sender<Option<u32>>,
+    pub(crate) unanswered_revisions: watch::Sender<Option<u32>>,
     /// Number of unanswered status requests, while none is answered.
-    pub(crate) mute: watch::Sender<Option<u32>>,
+    pub(crate) unanswered_looks: watch::Sender<Option<u32>>,
     /// Unit states that it reports regardless of its source.
-    pub(crate) says: watch::Sender<Vec<serde_json::Value>>,
+    pub(crate) scripted_states: watch::Sender<Vec<serde_json::Value>>,
     /// Number of status requests.
     pub(crate) looks: watch::Sender<u64>,
     /// Running processes have an older file.
@@ -64,17 +64,17 @@ impl FakeInit {
     pub(crate) fn new() -> Arc<FakeInit> {
         let set = watch::channel((0, SourceSet::default())).0;
         let (unanswered_puts, most) = (watch::channel(None).0, watch::channel(usize::MAX).0);
-        let (noes, stale) = (watch::channel(0).0, watch::channel(false).0);
-        let (says, looks) = (watch::channel(Vec::new()).0, watch::channel(0).0);
+        let (refused_puts, stale) = (watch::channel(0).0, watch::channel(false).0);
+        let (scripted_states, looks) = (watch::channel(Vec::new()).0, watch::channel(0).0);
         Arc::new(FakeInit {
             set,
             unanswered_puts,
             most,
-            noes,
+            refused_puts,
             knows_us: watch::channel(true).0,
-            deaf: watch::channel(None).0,
-            mute: watch::channel(None).0,
-            says,
+            unanswered_revisions: watch::channel(None).0,
+            unanswered_looks: watch::channel(None).0,
+            scripted_states,
             looks,
             stale,
             hangs: watch::channel(false).0,
@@ -104,11 +104,11 @@ impl DrivenInit for FakeInit {
         if *self.hangs.borrow() {
             return Box::pin(std::future::pending());
         }
-        if self.deaf.borrow().is_some() {
-            self.deaf.send_modify(|deaf| *deaf = deaf.map(|count| count + 1));
+        if self.unanswered_revisions.borrow().is_some() {
+            self.unanswered_revisions.send_modify(|count| *count = count.map(|count| count + 1));
             return Box::pin(std::future::pending());
         }
-        if self.mute.borrow().is_some() {
+        if self.unanswered_looks.borrow().is_some() {
             return Box::pin(async { Err(InitFault::Gone("away".to_string())) });
         }
         let revision = self.set.borrow().0;
@@ -121,12 +121,12 @@ impl DrivenInit for FakeInit {
             return Box::pin(async { Err(InitFault::Gone("away".to_string())) });
         }
         if !*self.knows_us.borrow() {
-            self.noes.send_modify(|noes| *noes += 1);
+            self.refused_puts.send_modify(|refused_puts| *refused_puts += 1);
             let failure = Failure::new("unknown-source", "there is no such source", "");
             return Box::pin(async { Err(InitFault::Refused(Box::new(failure))) });
         }
         if set.files.len() > *self.most.borrow() {
-            self.noes.send_modify(|noes| *noes += 1);
+            self.refused_puts.send_modify(|refused_puts| *refused_puts += 1);
             let failure = Failure::new("too-large", "there would be too many units", "");
             return Box::pin(async { Err(InitFault::Refused(Box::new(failure))) });
         }
@@ -143,8 +143,8 @@ impl DrivenInit for FakeInit {
         if *self.hangs.borrow() {
             return Box::pin(std::future::pending());
         }
-        if self.mute.borrow().is_some() {
-            self.mute.send_modify(|count| *count = count.map(|count| count + 1));
+        if self.unanswered_looks.borrow().is_some() {
+            self.unanswered_looks.send_modify(|count| *count = count.map(|count| count + 1));
             return Box::pin(async { Err(InitFault::Gone("away".to_string())) });
         }
         let told = self.set.borrow();
@@ -160,7 +160,7 @@ impl DrivenInit for FakeInit {
             }))
             .unwrap()
         };
-        let said = self.says.borrow();
+        let said = self.scripted_states.borrow();
         let said = said.iter().map(|one| serde_json::from_value(one.clone()).unwrap());
         let said: Vec<UnitStatus> = said.collect();
         let is_told = |unit: &UnitStatus| said.iter().all(|one| one.unit != unit.unit);

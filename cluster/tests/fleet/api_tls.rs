@@ -43,7 +43,7 @@ impl Authority {
 
     /// Runs `openssl ca` as a CA that keeps a database of its certificates, for the revocation
     /// list.
-    fn keeping_books(&self, words: &str) {
+    fn run_ca(&self, words: &str) {
         let config = "[ca]\ndefault_ca=d\n[d]\ndatabase=index.txt\ncrlnumber=crlnumber\n\
                       default_md=sha256\ndefault_crl_days=30\nnew_certs_dir=.\nserial=serial\npolicy=p\n\
                       [p]\ncommonName=supplied\n";
@@ -58,8 +58,8 @@ impl Authority {
     }
 
     fn revoke(&self, name: &str) {
-        self.keeping_books(&format!("-revoke {name}.crt"));
-        self.keeping_books("-gencrl -out fresh");
+        self.run_ca(&format!("-revoke {name}.crt"));
+        self.run_ca("-gencrl -out fresh");
         std::fs::rename(self.path("fresh"), self.path("ca.crl")).unwrap();
     }
 
@@ -70,7 +70,7 @@ impl Authority {
         let end = Command::new("date").arg("-u").args(wanted).output().unwrap().stdout;
         let end = String::from_utf8(end).unwrap();
         let (own, ends) = (format!("-in {name}.csr -out {name}.crt"), end.trim());
-        self.keeping_books(&format!("-notext -extfile {name}.ext -enddate {ends} {own}"));
+        self.run_ca(&format!("-notext -extfile {name}.ext -enddate {ends} {own}"));
     }
 
     fn config(&self, name: &str) -> Arc<ClientConfig> {

@@ -35,7 +35,7 @@ fn stop_and_restart_of_an_inactive_unit_fail() {
     let stopped = stand.fleetctl(&["stop", "ssd"]);
     let words = "Unable to stop unit ssd.service in state inactive\n";
     assert_eq!((code(&stopped), stderr(&stopped)), (1, words.to_string()));
-    assert_eq!(code(&stand.fleetctl(&["unload", "ssd"])), 0, "the wish can be taken back");
+    assert_eq!(code(&stand.fleetctl(&["unload", "ssd"])), 0, "the request can be withdrawn");
     // A missing unit is submitted, and nothing else.
     let restarted = stand.fleetctl(&["restart", "new"]);
     let words = "Unable to restart unit new.service in state inactive\n";

@@ -117,7 +117,7 @@ fn is_stopped_though_the_rest_is_refused(restarts: bool) {
         let mut fleetd = runs(&store, &init).await;
         init.most.send_replace(3);
         fleetd.submit("b.service", "", Desired::Launched).await;
-        init.noes.subscribe().wait_for(|noes| *noes > 0).await.unwrap();
+        init.refused_puts.subscribe().wait_for(|refused_puts| *refused_puts > 0).await.unwrap();
         if restarts {
             fleetd = Fleetd::begin(&store, &init, fleetd.crash());
         } else {
@@ -126,8 +126,8 @@ fn is_stopped_though_the_rest_is_refused(restarts: bool) {
             init.unanswered_puts.subscribe().wait_for(once).await.unwrap();
             init.unanswered_puts.send_replace(None);
         }
-        let noes = *init.noes.borrow();
-        init.noes.subscribe().wait_for(|now| *now > noes).await.unwrap();
+        let refused_puts = *init.refused_puts.borrow();
+        init.refused_puts.subscribe().wait_for(|now| *now > refused_puts).await.unwrap();
         init.most.send_replace(2);
         let name = UnitName::new("x.service").unwrap();
         let write = registry::destroy(&fleetd.cache.snapshot(), &name).unwrap();
@@ -320,10 +320,10 @@ fn renewed_claim_is_saved_before_any_request_to_init() {
     soon(async {
         let (store, init) = (Store::memory(), FakeInit::new());
         let before = runs(&store, &init).await.crash();
-        init.deaf.send_replace(Some(0));
+        init.unanswered_revisions.send_replace(Some(0));
         let fleetd = Fleetd::begin(&store, &init, before.clone());
-        let asked = |deaf: &Option<u32>| deaf.is_some_and(|count| count > 0);
-        init.deaf.subscribe().wait_for(asked).await.unwrap();
+        let asked = |asked: &Option<u32>| asked.is_some_and(|count| count > 0);
+        init.unanswered_revisions.subscribe().wait_for(asked).await.unwrap();
         let kept = fleetd.crash().held;
         assert!(kept.lease != before.held.lease && kept.units == before.held.units, "{kept:?}");
         assert!(kept.earlier.is_empty(), "the next fleetd would use the earlier lease: {kept:?}");

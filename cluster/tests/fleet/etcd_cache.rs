@@ -84,7 +84,7 @@ fn keys_of_an_expired_lease_disappear_from_the_cache() {
         sees(&cache, |snapshot| snapshot.leader.is_some()).await;
         sees(&cache, |snapshot| snapshot.leader.is_none()).await;
         assert!(!store.keep_alive(lease.id).await.unwrap());
-        assert_eq!(store.commit(&lead).await.unwrap(), None, "the lease is no more");
+        assert_eq!(store.commit(&lead).await.unwrap(), None, "the lease has ended");
         task.abort();
     });
 }

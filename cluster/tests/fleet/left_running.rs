@@ -44,7 +44,7 @@ fn unkillable_process_keeps_its_claim_after_its_file_is_removed() {
     soon(async {
         let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = runs(&store, &init).await;
-        init.says.send_replace(vec![ghost(OWN)]);
+        init.scripted_states.send_replace(vec![ghost(OWN)]);
         destroy(&fleetd, &store).await;
         init.has(&["a.service"]).await;
         // fleetd has read init's states since, and acted on them.
@@ -54,7 +54,7 @@ fn unkillable_process_keeps_its_claim_after_its_file_is_removed() {
         init.has(&["a.service", "b.service", "c.service"]).await;
         let claims = |snapshot: &Snapshot| snapshot.claims.len();
         assert_eq!(claims(&fleetd.cache.snapshot()), 1);
-        init.says.send_replace(Vec::new());
+        init.scripted_states.send_replace(Vec::new());
         fleetd.submit("d.service", "", Desired::Launched).await;
         fleetd.cache.changes().wait_for(|snapshot| claims(snapshot) == 0).await.unwrap();
         fleetd.crash();
@@ -66,7 +66,7 @@ fn exclusive_unit_waiting_for_its_retry_is_given_up() {
     soon(async {
         let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = runs(&store, &init).await;
-        init.says.send_replace(vec![waits()]);
+        init.scripted_states.send_replace(vec![waits()]);
         init.unanswered_puts.send_replace(Some(0));
         destroy(&fleetd, &store).await;
         let once = |puts: &Option<u32>| puts.is_some_and(|count| count > 0);
@@ -85,7 +85,7 @@ fn exiting_fleetd_waits_until_init_has_no_exclusive_unit() {
     soon(async {
         let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = runs(&store, &init).await;
-        init.says.send_replace(vec![waits()]);
+        init.scripted_states.send_replace(vec![waits()]);
         // init refuses even a smaller source.
         init.most.send_replace(0);
         let leave = fleetd.leave.clone();
@@ -110,7 +110,7 @@ fn leaving_machine_does_not_wait_for_processes_that_are_not_its_units() {
     soon(async {
         let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = runs(&store, &init).await;
-        init.says.send_replace(vec![ghost("other")]);
+        init.scripted_states.send_replace(vec![ghost("other")]);
         assert!(
             daemon::stop_units(fleetd.leave.clone(), Stops::All).await,
             "all units of the machine are down"
@@ -125,13 +125,13 @@ fn leaving_machine_waits_for_a_claimed_unit_whose_file_was_removed() {
     soon(async {
         let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = runs(&store, &init).await;
-        init.says.send_replace(vec![ghost("other"), ghost(OWN)]);
+        init.scripted_states.send_replace(vec![ghost("other"), ghost(OWN)]);
         destroy(&fleetd, &store).await;
         init.has(&["a.service"]).await;
         let left = tokio::spawn(daemon::stop_units(fleetd.leave.clone(), Stops::All));
         init.is_asked(3).await;
         assert!(!left.is_finished(), "the process would outlive the claim");
-        init.says.send_replace(vec![ghost("other")]);
+        init.scripted_states.send_replace(vec![ghost("other")]);
         assert!(left.await.unwrap(), "it is down");
         fleetd.crash();
     });
@@ -145,7 +145,7 @@ fn exit_does_not_wait_for_an_init_without_our_source_that_refuses_puts() {
         let fleetd = Fleetd::begin(&store, &init, Recalled::default());
         fleetd.cache.changes().wait_for(|snapshot| snapshot.machines.len() == 1).await.unwrap();
         fleetd.submit(OWN, "Exclusive=true", Desired::Launched).await;
-        init.noes.subscribe().wait_for(|noes| *noes > 0).await.unwrap();
+        init.refused_puts.subscribe().wait_for(|refused_puts| *refused_puts > 0).await.unwrap();
         let stopped = daemon::stop_units(fleetd.leave.clone(), Stops::Exclusive).await;
         assert!(stopped, "there is nothing to stop");
         fleetd.crash();
@@ -156,7 +156,7 @@ fn exit_does_not_wait_for_an_init_without_our_source_that_refuses_puts() {
 fn exit_does_not_wait_if_init_is_absent_and_never_accepted_a_source() {
     soon(async {
         let (store, init) = (Store::memory(), FakeInit::new());
-        init.mute.send_replace(Some(0));
+        init.unanswered_looks.send_replace(Some(0));
         init.unanswered_puts.send_replace(Some(0));
         let fleetd = Fleetd::begin(&store, &init, Recalled::default());
         fleetd.cache.changes().wait_for(|snapshot| snapshot.machines.len() == 1).await.unwrap();
@@ -175,13 +175,13 @@ fn exit_waits_for_an_absent_init_that_had_accepted_a_source() {
     soon(async {
         let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = runs(&store, &init).await;
-        init.mute.send_replace(Some(0));
+        init.unanswered_looks.send_replace(Some(0));
         init.unanswered_puts.send_replace(Some(0));
         init.absent.send_replace(true);
         let left = tokio::spawn(daemon::stop_units(fleetd.leave.clone(), Stops::All));
         init.is_asked(3).await;
         assert!(!left.is_finished(), "init may still have the source of this fleetd");
-        init.mute.send_replace(None);
+        init.unanswered_looks.send_replace(None);
         init.unanswered_puts.send_replace(None);
         init.absent.send_replace(false);
         assert!(left.await.unwrap());

@@ -134,7 +134,7 @@ fn new_name_of_a_running_unit_displaces_no_other() {
 }
 
 #[test]
-fn unit_that_now_has_the_name_at_init_is_the_heir() {
+fn unit_that_now_has_the_name_at_init_is_its_namesake() {
     let mut cluster = Cluster::new();
     let native = native_unit::read("web.yaml", "exec-start: /bin/serve\n").unwrap();
     let own = "web.service";

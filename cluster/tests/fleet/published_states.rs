@@ -92,18 +92,18 @@ fn running_unit_is_not_published_with_the_hash_of_a_newer_file() {
     soon(async {
         let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = running(&store, &init).await;
-        init.mute.send_replace(Some(0));
+        init.unanswered_looks.send_replace(Some(0));
         let text = "[Service]\nExecStart=/bin/false\n[X-Fleet]\nMachineID=m1\n";
         let file = UnitFile::parse(text).unwrap();
         fleetd.put("a.service", file.clone(), Desired::Launched).await;
         let has = |set: &(u64, _)| set.0 > 1;
         init.set.subscribe().wait_for(has).await.unwrap();
-        // fleetd has continued since, and has asked init in vain.
+        // fleetd has continued since, but init has not answered it.
         let often = |count: &Option<u32>| count.is_some_and(|count| count > 2);
-        init.mute.subscribe().wait_for(often).await.unwrap();
+        init.unanswered_looks.subscribe().wait_for(often).await.unwrap();
         let said = fleetd.says("a.service", |_| true).await;
         assert_ne!(said.hash, file.hash(), "{said:?}");
-        init.mute.send_replace(None);
+        init.unanswered_looks.send_replace(None);
         fleetd.says("a.service", |state| state.hash == file.hash()).await;
         fleetd.crash();
     });
@@ -114,11 +114,11 @@ fn unit_states_are_published_as_unknown_while_init_is_silent() {
     soon(async {
         let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = running(&store, &init).await;
-        init.mute.send_replace(Some(0));
+        init.unanswered_looks.send_replace(Some(0));
         let said = fleetd.says("a.service", |state| state.reason.is_some()).await;
         assert!(said.reason.is_some_and(|why| why.ends_with("does not answer: away")));
         assert_eq!((said.active.as_str(), said.reached), ("active", Desired::Launched));
-        init.mute.send_replace(None);
+        init.unanswered_looks.send_replace(None);
         fleetd.says("a.service", |state| state.reason.is_none()).await;
         fleetd.crash();
     });
@@ -222,12 +222,12 @@ fn permanently_refused_source_is_put_again_with_growing_delays() {
         let fleetd = running(&store, &init).await;
         init.most.send_replace(1);
         fleetd.submit("b.service", "", Desired::Launched).await;
-        let mut noes = init.noes.subscribe();
-        noes.wait_for(|noes| *noes > 0).await.unwrap();
+        let mut refused_puts = init.refused_puts.subscribe();
+        refused_puts.wait_for(|refused_puts| *refused_puts > 0).await.unwrap();
         let began = std::time::Instant::now();
-        noes.wait_for(|noes| *noes > 2).await.unwrap();
+        refused_puts.wait_for(|refused_puts| *refused_puts > 2).await.unwrap();
         let looked = fleetd.metrics.reconciled();
-        noes.wait_for(|noes| *noes > 3).await.unwrap();
+        refused_puts.wait_for(|refused_puts| *refused_puts > 3).await.unwrap();
         let took = began.elapsed();
         assert!(took > std::time::Duration::from_secs(3), "{took:?}");
         // fleetd does not reconcile everything just to find that a retry is too early.

@@ -10,7 +10,7 @@ use cluster::unit_file::UnitFile;
 use std::collections::BTreeSet;
 use std::io::BufReader;
 
-fn wishes(stand: &Stand) -> String {
+fn desired_states(stand: &Stand) -> String {
     stdout(&stand.fleetctl(&["list-unit-files", "--no-legend", "--fields=unit,dstate"]))
 }
 
@@ -73,7 +73,7 @@ fn unit_destroyed_or_unloaded_during_a_rollout_stays_so() {
     let told = stdout(&rolled);
     assert!(told.contains("Unit web@2.service was destroyed in the meantime"), "{told}");
     assert!(told.contains("Rolled out 2 units"), "{told}");
-    assert_eq!(wishes(&stand), "web@1.service\tlaunched\nweb@3.service\tinactive\n");
+    assert_eq!(desired_states(&stand), "web@1.service\tlaunched\nweb@3.service\tinactive\n");
     assert_eq!(stdout(&stand.fleetctl(&["cat", "web@3"])), new);
 }
 
@@ -114,7 +114,7 @@ fn rollback_does_not_launch_a_unit_unloaded_meanwhile() {
     let rolled = stand.fleetctl(&[&way, "rollout", "--batch=2", "web@.service"]);
     assert_eq!(code(&rolled), 1);
     assert_eq!(stderr(&rolled).matches("restored the old file").count(), 2, "{}", stderr(&rolled));
-    assert_eq!(wishes(&stand), "web@1.service\tlaunched\nweb@2.service\tinactive\n");
+    assert_eq!(desired_states(&stand), "web@1.service\tlaunched\nweb@2.service\tinactive\n");
     assert_eq!(stdout(&stand.fleetctl(&["cat", "web@2"])), HELLO);
 }
 
@@ -152,7 +152,7 @@ fn unit_stopped_or_destroyed_during_the_wait_causes_no_rollback() {
         let said = format!("Unit web@1.service {said}");
         assert_eq!(told.0.matches(&said).count(), 1, "{told:?}");
         let others = "web@2.service\tlaunched\nweb@3.service\tlaunched\n";
-        assert_eq!(wishes(&stand), format!("{left}{others}"));
+        assert_eq!(desired_states(&stand), format!("{left}{others}"));
     }
 }
 
@@ -171,7 +171,7 @@ fn global_unit_stopped_or_destroyed_during_the_wait_causes_no_rollback() {
         let told = (stdout(&rolled), stderr(&rolled));
         assert_eq!((code(&rolled), told.1.as_str()), (0, ""), "{told:?}");
         assert_eq!(told.0.matches(said).count(), 1, "{told:?}");
-        assert_eq!(wishes(&stand), left);
+        assert_eq!(desired_states(&stand), left);
         if !left.is_empty() {
             assert_eq!(stdout(&stand.fleetctl(&["cat", "all"])), new);
             assert!(stand.get("/fleet/v1/units/all.service").json()["machines"].is_null());
@@ -211,7 +211,7 @@ fn unit_destroyed_just_before_its_replacement_is_not_recreated() {
     let told = stdout(&rolled);
     assert!(told.contains("Unit web@2.service was destroyed in the meantime"), "{told}");
     assert!(told.contains("Rolled out 1 units"), "{told}");
-    assert_eq!(wishes(&stand), "web@1.service\tlaunched\n");
+    assert_eq!(desired_states(&stand), "web@1.service\tlaunched\n");
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn unit_destroyed_just_before_its_rollback_is_not_recreated() {
     let rolled = stand.fleetctl(&[&way, "rollout", "a.service"]);
     assert_eq!(code(&rolled), 1);
     assert!(stderr(&rolled).contains("it was destroyed"), "{}", stderr(&rolled));
-    assert_eq!(wishes(&stand), "");
+    assert_eq!(desired_states(&stand), "");
 }
 
 fn unloads(stand: &Stand, name: &'static str) -> impl FnMut() + Send + 'static {
@@ -242,7 +242,7 @@ fn unit_unloaded_just_before_its_replacement_stays_unloaded() {
     let way = just_before(&stand, "units/web%402.service", unloads(&stand, "web@2"));
     let rolled = stand.fleetctl(&[&way, "rollout", "web@.service"]);
     assert_eq!((code(&rolled), stderr(&rolled)), (0, String::new()));
-    assert_eq!(wishes(&stand), "web@1.service\tlaunched\nweb@2.service\tinactive\n");
+    assert_eq!(desired_states(&stand), "web@1.service\tlaunched\nweb@2.service\tinactive\n");
     assert_eq!(stdout(&stand.fleetctl(&["cat", "web@2"])), new);
 }
 
@@ -254,7 +254,7 @@ fn unit_unloaded_just_before_its_rollback_stays_unloaded() {
     let rolled = stand.fleetctl(&[&way, "rollout", "a.service"]);
     assert_eq!(code(&rolled), 1);
     assert!(stderr(&rolled).contains("Unit a.service: restored the old file"));
-    assert_eq!(wishes(&stand), "a.service\tinactive\n");
+    assert_eq!(desired_states(&stand), "a.service\tinactive\n");
     assert_eq!(stdout(&stand.fleetctl(&["cat", "a"])), HELLO);
 }
 

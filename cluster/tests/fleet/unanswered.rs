@@ -22,7 +22,7 @@ fn start_keeps_waiting_through_a_short_etcd_outage() {
     write(&stand, "a.service", &format!("{HELLO}\n[X-Fleet]\nMachineOf=b.service\n"));
     write(&stand, "b.service", HELLO);
     let mut starts = spawn(&stand, &["start", "--block-attempts=60", "a.service"]);
-    stand.until("it is wished", |stand| {
+    stand.until("its desired state is stored", |stand| {
         stdout(&stand.fleetctl(&["list-unit-files", "--no-legend", "--fields=dstate"]))
             == "launched\n"
     });
@@ -56,7 +56,7 @@ fn restart_continues_to_the_start_after_an_etcd_outage() {
     assert!(stdout(&restarted).contains("a.service launched"), "{}", stdout(&restarted));
 }
 
-fn wishes(stand: &Stand) -> String {
+fn desired_states(stand: &Stand) -> String {
     stdout(&stand.fleetctl(&["list-unit-files", "--no-legend", "--fields=unit,dstate"]))
 }
 
@@ -79,7 +79,7 @@ fn restart_that_cannot_observe_the_stop_leaves_no_unit_down() {
     assert!(stderr(&restarted).contains("timed out waiting for unit a.service"));
     // fleetctl restarts the other unit anyway.
     assert!(stdout(&restarted).contains("b.service launched"), "{}", stdout(&restarted));
-    assert_eq!(wishes(&stand), "a.service\tlaunched\nb.service\tlaunched\n");
+    assert_eq!(desired_states(&stand), "a.service\tlaunched\nb.service\tlaunched\n");
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn restart_of_an_unplaceable_unit_names_the_reason_and_keeps_it_launched() {
     let restarted = stand.fleetctl(&["restart", "a.service"]);
     assert_eq!(code(&restarted), 1);
     assert!(stderr(&restarted).contains("cannot be placed"), "{}", stderr(&restarted));
-    assert_eq!(wishes(&stand), "a.service\tlaunched\n");
+    assert_eq!(desired_states(&stand), "a.service\tlaunched\n");
 }
 
 #[test]
@@ -165,6 +165,6 @@ fn unit_recreated_during_its_destruction_is_not_waited_for() {
         assert_eq!((code(&destroyed), stderr(&destroyed)), (0, String::new()));
         let told = stdout(&destroyed);
         assert_eq!(told, "Destroyed a.service; a new unit has the same name\n");
-        assert_eq!(wishes(&stand), "a.service\tloaded\n");
+        assert_eq!(desired_states(&stand), "a.service\tloaded\n");
     }
 }

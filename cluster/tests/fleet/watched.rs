@@ -32,7 +32,7 @@ impl Looking {
         let mut all = Vec::new();
         loop {
             let line = self.1.recv_timeout(Duration::from_secs(30));
-            all.push(line.unwrap_or_else(|_| panic!("in vain after {all:?}")));
+            all.push(line.unwrap_or_else(|_| panic!("timed out after {all:?}")));
             if like(all.last().unwrap()) {
                 return all;
             }

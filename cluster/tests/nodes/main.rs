@@ -18,7 +18,7 @@
 )]
 
 #[path = "../authority/mod.rs"]
-#[allow(dead_code, reason = "wrong certificates are looked at elsewhere")]
+#[allow(dead_code, reason = "other tests use wrong certificates")]
 mod authority;
 #[path = "../browser/mod.rs"]
 mod browser;

@@ -112,7 +112,7 @@ impl Original {
                 return;
             }
         }
-        panic!("it waits for {what} for ever: {:?}", self.asked);
+        panic!("it waited too long for {what}: {:?}", self.asked);
     }
 
     /// Returns a list from all pages, and the number of pages.
@@ -184,7 +184,7 @@ impl Original {
     pub(crate) fn start_global(&mut self, unit: &str, options: &str) {
         assert_eq!(self.unit(unit).status, 404);
         assert_eq!(self.create(unit, options).status, 201);
-        self.looks("it to be wished inactive", |own| {
+        self.looks("its desired state to be inactive", |own| {
             own.unit(unit).json()["desiredState"] == "inactive"
         });
         assert_eq!(self.unit(unit).json()["currentState"], Value::Null);

@@ -27,7 +27,7 @@ pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
         if let Some(answer) = ask() {
             return answer;
         }
-        assert!(Instant::now() < end, "waited {PATIENCE:?} in vain: {what}");
+        assert!(Instant::now() < end, "timed out after {PATIENCE:?}: {what}");
         std::thread::park_timeout(PAUSE);
     }
 }

@@ -148,7 +148,7 @@ impl Stand {
     pub(crate) fn until(&self, what: &str, so: impl Fn(&Stand) -> bool) {
         let began = std::time::Instant::now();
         while !so(self) {
-            assert!(began.elapsed() < Duration::from_secs(30), "in vain: {what}");
+            assert!(began.elapsed() < Duration::from_secs(30), "timed out: {what}");
             std::thread::yield_now();
         }
     }
@@ -313,7 +313,7 @@ async fn drive(
             }
             let snapshot = Snapshot::of(keys.clone(), &reading);
             for (id, lease) in &leases {
-                let states = told(&snapshot, id, failing);
+                let states = published_states(&snapshot, id, failing);
                 let known = snapshot.states.iter().filter(|(_, on)| on.contains_key(id));
                 let known: BTreeSet<&UnitName> = known.map(|(name, _)| name).collect();
                 for name in states.keys().chain(known.iter().copied()) {
@@ -340,7 +340,11 @@ async fn drive(
 }
 
 /// Returns the states that a machine publishes after it has applied its schedule.
-fn told(snapshot: &Snapshot, id: &MachineId, failing: bool) -> BTreeMap<UnitName, StateRecord> {
+fn published_states(
+    snapshot: &Snapshot,
+    id: &MachineId,
+    failing: bool,
+) -> BTreeMap<UnitName, StateRecord> {
     let host = snapshot.host(id);
     let global = snapshot.globals.iter().filter(|(name, _)| host.globals.contains_key(*name));
     let own = snapshot.schedules.get(id).into_iter().flatten();

@@ -43,10 +43,12 @@ fn etcd_with_foreign_contents_stops_nothing_until_confirmed() {
     assert_eq!(pids(), before, "units after the prefix was corrected");
 
     node.etcdctl(&["del", "--prefix", "/_coreos.com/fleet/"]);
-    until("it is told", || {
+    until("fleetd logs it", || {
         node.log("fleetd").contains("all keys of the cluster were deleted from etcd").then_some(())
     });
-    until("and seen", || node.get("/healthz").starts_with("HTTP/1.1 503").then_some(()));
+    until("and /healthz reports it", || {
+        node.get("/healthz").starts_with("HTTP/1.1 503").then_some(())
+    });
     assert_eq!(pids(), before, "units after all keys were deleted");
     holds(&node, &mut fleetd, "", no_cluster);
     assert_eq!(pids(), before, "units after a restart of fleetd");

@@ -155,7 +155,7 @@ fn machine_without_the_right_to_lead_logs_that_once() {
     let _init = node.init();
     let _fleetd = node.fleetd();
     node.when_there();
-    until("it is told", || {
+    until("fleetd logs it", || {
         node.log("fleetd").contains("etcd does not allow this machine to lead").then_some(())
     });
     // fleetd has revoked the lease that it requested to lead: only the machine's lease is left.

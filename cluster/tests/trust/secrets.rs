@@ -114,7 +114,7 @@ fn secrets_appear_in_no_output_and_no_core_dump() {
         node.put("fleet.conf", &bad);
         let before = node.log("fleetd").matches("ERROR").count();
         kill(pid_of(&fleetd), Signal::SIGHUP).unwrap();
-        until("it is told", || {
+        until("fleetd logs it", || {
             (node.log("fleetd").matches("ERROR").count() > before).then_some(())
         });
     }

@@ -278,7 +278,7 @@ fn quorum(cluster: &mut Cluster) {
     for number in [2, 3] {
         cluster.node(number).signal("etcd", "STOP");
     }
-    until("it is told that etcd is away", || {
+    until("fleetctl reports that etcd is away", || {
         let (code, _, said) = cluster.node(1).try_fleetctl(&["list-units"]);
         (code != 0 && said.contains("etcd")).then_some(())
     });

@@ -56,15 +56,15 @@ fn whole(cluster: &mut Cluster, before: &[Option<i64>; 4]) -> [Option<i64>; 4] {
     after
 }
 
-fn says_out(cluster: &Cluster, number: u8) -> usize {
+fn lost_registrations(cluster: &Cluster, number: u8) -> usize {
     cluster.node(number).log("fleetd").matches("is no longer registered").count()
 }
 
 fn slow(cluster: &mut Cluster) {
     let before = begin(cluster);
-    let out = says_out(cluster, 3);
+    let out = lost_registrations(cluster, 3);
     ride_out(cluster, &before, Fault::Slow(Duration::from_millis(75)));
-    assert_eq!(says_out(cluster, 3), out, "a slow machine lost its registration");
+    assert_eq!(lost_registrations(cluster, 3), out, "a slow machine lost its registration");
     assert_eq!(pids(cluster), before);
     // A wire slower than the request timeout has the same effect as no etcd.
     ride_out(cluster, &before, Fault::Slow(TOO_SLOW));
@@ -120,7 +120,7 @@ fn cut_short(cluster: &mut Cluster) {
 
 fn late(cluster: &mut Cluster) {
     let before = begin(cluster);
-    let out = says_out(cluster, 3);
+    let out = lost_registrations(cluster, 3);
     for _ in 0..3 {
         let affected = cluster.wires[2].affected();
         cluster.set_wire(3, Fault::HoldsAll);
@@ -131,7 +131,7 @@ fn late(cluster: &mut Cluster) {
         });
         throughout(LEASE, "all that ran runs", || pids(cluster) == before);
     }
-    assert_eq!(says_out(cluster, 3), out);
+    assert_eq!(lost_registrations(cluster, 3), out);
     cluster.when_active(1, 4);
 }
 

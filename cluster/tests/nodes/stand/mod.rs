@@ -186,7 +186,7 @@ impl Cluster {
             last = self.active(by);
             last.clone().filter(|active| active.values().map(BTreeSet::len).sum::<usize>() == count)
         });
-        found.unwrap_or_else(|| panic!("{count} active units in vain; there are {last:?}"))
+        found.unwrap_or_else(|| panic!("{count} active units were not reached; there are {last:?}"))
     }
 
     /// Waits until a unit is active on exactly one node, and returns it.
@@ -262,7 +262,7 @@ impl Cluster {
         }
         for number in 1..=self.count() {
             until("no unit is anywhere", || self.units(number)?.is_empty().then_some(()));
-            until("init has let go of all units", || {
+            until("init has no unit of fleetd", || {
                 let status = self.node(number).status()?;
                 assert_eq!(status["crashes"], 0, "init of n{number} crashed");
                 let mut ours = status["units"].as_array()?.iter();

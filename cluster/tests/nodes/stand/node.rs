@@ -274,7 +274,7 @@ impl Node {
                 pid.bytes().all(|byte| byte.is_ascii_digit()) && of.is_ok_and(|of| of == inside)
             },
         ));
-        assert!(words.len() > 3, "processes of {} in vain", self.name());
+        assert!(words.len() > 3, "no processes of {} were found", self.name());
         // A process that has just ended is ignored.
         output(&words);
     }
@@ -324,7 +324,7 @@ impl Node {
         let told = |log: &str| log.lines().filter(|line| line.contains("{\"")).count();
         let before = told(&self.log("fleetd"));
         self.signal("fleetd", "USR1");
-        until("fleetd tells of itself", || (told(&self.log("fleetd")) > before).then_some(()));
+        until("fleetd dumps its state", || (told(&self.log("fleetd")) > before).then_some(()));
         let log = self.log("fleetd");
         let last = log.lines().rfind(|line| line.contains("{\"")).unwrap();
         serde_json::from_str(&last[last.find('{').unwrap()..]).unwrap()

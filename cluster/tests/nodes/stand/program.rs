@@ -12,7 +12,7 @@ const PAUSE: Duration = Duration::from_millis(30);
 
 /// Polls until there is an answer.
 pub(crate) fn until<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
-    within(PATIENCE, ask).unwrap_or_else(|| panic!("waited {PATIENCE:?} in vain: {what}"))
+    within(PATIENCE, ask).unwrap_or_else(|| panic!("timed out after {PATIENCE:?}: {what}"))
 }
 
 /// Polls for at most this time.
