@@ -110,9 +110,11 @@ fn absence_as_read(
             || asks(other).is_some_and(|theirs| theirs.conflict_with(name.as_str()).is_some())
     };
     let placed = snapshot.schedules.get(machine).into_iter().flatten().map(|(other, _)| other);
-    let before = snapshot.globals.range(..name.clone()).map(|(other, _)| other);
+    // Of two global units that conflict, the older one stays.
+    let globals = snapshot.globals_by_age().into_iter().map(|(other, _)| other);
+    let older = globals.take_while(|other| *other != name);
     let mut transaction = machine_as_read(snapshot, transaction, machine, own);
-    for other in placed.chain(before).filter(keeps_away).take(KEPT_AWAY_BY) {
+    for other in placed.chain(older).filter(keeps_away).take(KEPT_AWAY_BY) {
         transaction = whereabouts_as_read(snapshot, transaction, other);
     }
     transaction
@@ -160,7 +162,7 @@ mod tests {
     use crate::desired::Desired;
     use crate::key::Keys;
     use crate::memory_store::MemoryStore;
-    use crate::registry::{create, create_signed, set_desired, spread};
+    use crate::registry::{create, create_signed, destroy, set_desired, spread};
     use crate::unit_file::UnitFile;
 
     #[test]
@@ -185,5 +187,25 @@ mod tests {
         assert!(store.commit(&current).is_some());
         let told = &snapshot(&store).globals[&name].record;
         assert_eq!((told.first.clone(), told.before.clone()), (None, None));
+    }
+
+    #[test]
+    fn absent_global_unit_is_kept_away_by_an_older_one_of_any_name() {
+        let (keys, mut store) = (Keys::under("/test"), MemoryStore::default());
+        let snapshot = |store: &MemoryStore| Snapshot::of(keys.clone(), &store.read(keys.root()));
+        let [older, newer] =
+            ["zoo.service", "app.service"].map(|name| UnitName::new(name).unwrap());
+        for (name, line) in [(&older, ""), (&newer, "Conflicts=zoo.service\n")] {
+            let text = format!("[Service]\nExecStart=/x\n[X-Fleet]\nGlobal=true\n{line}");
+            let file = UnitFile::parse(&text).unwrap();
+            let made = create(&snapshot(&store), name, &file, Desired::Launched);
+            store.commit(&made).unwrap();
+        }
+        let machine = MachineId::new("m1").unwrap();
+        let is_absent =
+            absence_as_read(&snapshot(&store), Transaction::default(), &machine, &newer);
+        assert!(store.clone().commit(&is_absent).is_some());
+        store.commit(&destroy(&snapshot(&store), &older).unwrap()).unwrap();
+        assert_eq!(store.commit(&is_absent), None);
     }
 }
