@@ -253,7 +253,7 @@ pub(crate) const UPGRADE_REASON: usize = 1024;
 pub(crate) const UPGRADE_PROBATION: Duration = Duration::from_secs(60);
 /// An image that has run this long has not crashed at startup.
 pub(crate) const STEADY: Duration = Duration::from_millis(250);
-/// Number of crashes in a row after which init becomes a caretaker.
+/// Crashes in a row that init recovers from. After the next one it becomes a caretaker.
 pub(crate) const CRASHES_IN_A_ROW: u32 = 3;
 /// Pause before a watchdog device that could not be opened is retried.
 pub(crate) const WATCHDOG_AGAIN: Duration = Duration::from_millis(250);

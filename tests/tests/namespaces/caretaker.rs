@@ -96,7 +96,7 @@ fn running_services(init: &Init) -> [(&'static str, Process); 2] {
 }
 
 #[test]
-fn three_crashes_in_a_row_make_init_a_caretaker() {
+fn fourth_crash_in_a_row_makes_init_a_caretaker() {
     let mut init = with_bug(two_services(), "each rescue").start("all");
     init.expect_crashes();
     let services = running_services(&init);
