@@ -103,8 +103,8 @@ pub const FAILURES: u32 = 256;
 pub const TRIGGER_VALUES: usize = 64;
 /// Descriptors that init keeps for one unit (`fd-store-max`).
 pub const STORED: u32 = 512;
-/// Concurrent connections of one socket; each has a unit of its own.
-pub const PLACES: u32 = 256;
+/// Concurrent connections of one socket; each has an instance of its own.
+pub const CONNECTION_INSTANCES: u32 = 256;
 /// Connections of one socket accepted within [`FIRING_SPAN`]; after that the socket pauses.
 pub const CONNECTIONS: u32 = 200;
 /// The least time between two firings of one timer, because a span of zero would keep two processes

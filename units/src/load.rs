@@ -91,8 +91,8 @@ pub fn load(files: &dyn Files, options: &Options, in_force: Option<&Generation>)
     loader.tell_unused(&folders, &set);
     set.drafts.extend(options.command.as_ref().and_then(|command| command.draft(&settings)));
     let wanted = wanted(options, &settings, &policy);
-    let most = set.settle(&context, &folders.foreign, &wanted);
-    most.into_iter().for_each(|diagnostic| loader.complain(diagnostic));
+    let exceeded = set.settle(&context, &folders.foreign, &wanted);
+    exceeded.into_iter().for_each(|diagnostic| loader.complain(diagnostic));
     in_force.into_iter().for_each(|generation| set.remember_wishes(generation));
     loader.finish(&overlaid, set, settings.clone(), policy)
 }
@@ -117,8 +117,8 @@ pub fn put(files: &dyn Files, options: &Options, previous: &Generation, source: 
     let folders = silent.folders(&settings);
     sources.iter().for_each(|source| read_source(&context, source, &folders, &before, &mut set));
     let wanted = wanted(options, &settings, &previous.policy);
-    let most = set.settle(&context, &folders.foreign.drop_ins_alone(), &wanted);
-    most.into_iter().for_each(|diagnostic| loader.complain(diagnostic));
+    let exceeded = set.settle(&context, &folders.foreign.drop_ins_alone(), &wanted);
+    exceeded.into_iter().for_each(|diagnostic| loader.complain(diagnostic));
     set.remember_wishes(previous);
     loader.finish(&overlaid, set, settings.clone(), previous.policy.clone())
 }

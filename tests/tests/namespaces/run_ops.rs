@@ -109,7 +109,7 @@ fn status_and_why_name_the_unit_that_a_conflict_keeps_down() {
     let status = init.when_state("apache", "running");
     assert_eq!((status.state("nginx"), status.reason("nginx")), ("failed", "conflict"));
     assert_eq!(status.unit("nginx")["reason"]["target"], "apache");
-    says("it conflicts with apache, which was first");
+    says("it conflicts with apache, which has precedence");
     until("the service handles signals", || {
         init.sandbox.trace("trace").contains(&"ready".to_owned()).then_some(())
     });

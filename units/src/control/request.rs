@@ -203,7 +203,7 @@ verbs! {
     /// Cuts a shutdown in progress short: the remaining processes are killed, and file systems are
     /// synced and unmounted. Refused if no shutdown is in progress.
     Hasten "hasten" Control {
-        /// Skip even that: the kernel ends everything at once.
+        /// Skip these steps too: the kernel ends everything at once.
         #[serde(default)] at_once: bool,
     }
     /// Re-executes init from a binary.

@@ -367,7 +367,7 @@ impl<'a> View<'a> {
                 None => present(self.machine, why, self.facts, pid),
             }),
             next_try: link.unit.and_then(|unit| self.next_try(unit)),
-            gives_up: link.unit.map(|unit| self.machine.gives_up(unit)),
+            gives_up: link.unit.map(|unit| self.machine.has_failed_for_good(unit)),
             file: unit.map(|unit| unit.at.file.to_string()),
             line: unit.map(|unit| unit.at.line),
         }
@@ -383,7 +383,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Returns the status of a target that is masked or has no provider.
+    /// Returns the answer of `why` for a target that is masked or has no provider.
     fn why_no_provider(&self, name: &Name, state: State) -> Why {
         let target = self.machine.generation().find_target(name.as_str());
         let why = target.and_then(|target| self.no_provider(target));

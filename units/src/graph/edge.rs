@@ -300,10 +300,9 @@ fn report_missing(generation: &Generation, missing: Vec<Missing>, faults: &mut V
         let at = Place { file: unit.at.file.clone(), line, column: 1 };
         let message =
             format!("no unit provides `{}`, named in {key} of {}", target.name, unit.name);
-        // A systemd file may name a service that is masked by a link to /dev/null.
         let mut diagnostic = Diagnostic::error("missing-target", at, message);
-        // A unit runs without these. A systemd file may name a service that is masked by a link to
-        // /dev/null.
+        // The unit runs without the units that it only wants, or starts at its end. A systemd file
+        // may activate a service that is masked by a link to /dev/null.
         if kind.map_or(unit.has_synonyms, |kind| {
             kind == DependencyKind::Wants || kind.pulls_in_at_end()
         }) {

@@ -26,7 +26,8 @@ use std::collections::BTreeMap;
 /// The provider of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provider {
-    /// This unit, which may be broken. If several units claim the target, it is the first of them.
+    /// This unit, which may be broken. If several units claim the target and the policy prefers
+    /// none, it is the first of them.
     Unit(UnitId),
     /// The target is masked by the policy and has no provider.
     Masked,
@@ -122,8 +123,8 @@ impl Graph {
         self.providers.get(target.index()).copied().unwrap_or(Provider::NoUnit)
     }
 
-    /// Returns the dependencies of a unit, in the order of its file, with wanted-by edges after
-    /// them.
+    /// Returns the dependencies of a unit, including those that other units' files add to it by
+    /// `before`, `conflicts`, `wanted-by` and `required-by`.
     pub fn edges(&self, unit: UnitId) -> &[Edge] {
         self.out.row(unit)
     }

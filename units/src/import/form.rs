@@ -5,8 +5,8 @@ use super::systemd::UnitName;
 /// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// A unit file of systemd, recognized by its suffix. Unknown files count as such too, and its
-    /// importer reports them.
+    /// A unit file of systemd, recognized by its suffix. A file of unknown format counts as one
+    /// too; the importer of systemd files reports it.
     Systemd,
     /// A service script of OpenRC.
     OpenRc,

@@ -48,7 +48,7 @@ pub struct ImportOutcome {
 /// The share of a file that is honoured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Score {
-    /// Number of directives that became native or have no effect here.
+    /// Number of directives that became native, have no effect here, or are left out on purpose.
     pub honoured: usize,
     /// Number of directives.
     pub all: usize,

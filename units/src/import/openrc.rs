@@ -100,7 +100,7 @@ fn look_at_first_line(unit: &mut Unit, text: &str) {
     let known = ["openrc-run", "runscript"].iter().any(|program| first.ends_with(program));
     if !first.starts_with("#!") || !known {
         let at = unit.start();
-        let message = "its first line does not say that openrc-run is to read it";
+        let message = "the first line does not name openrc-run as the interpreter";
         unit.warn("not-openrc", &at, message.to_string());
     }
 }

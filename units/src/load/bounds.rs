@@ -66,8 +66,8 @@ impl Set {
         }
     }
 
-    /// Breaks the units of the largest files until the rest can be handed over. Units of sources go
-    /// first, so that no source breaks a unit of the machine.
+    /// Breaks the units of the largest files until all units together take `most` bytes or less.
+    /// Units of sources go first, so that no source breaks a unit of the machine.
     pub(super) fn keep_to_size(&mut self, context: &Context<'_>, most: usize) {
         let mut total: usize = self.drafts.iter().map(size).sum();
         if total <= most {

@@ -3,8 +3,8 @@
 //!
 //! `SOURCES/NAME/current` is a link to the directory of the present revision. That directory holds
 //! the files under their own names, and [`STATE`] with the revision and the roots. Only init's
-//! loader writes it. A file of a source is recognized by its text, not by its inode, because each
-//! revision writes all files again.
+//! loader writes it. Each revision writes all files again, so a file counts as unchanged if its
+//! text is the same, whatever its inode.
 
 use crate::control::source_set::SourceSet;
 use crate::limit;

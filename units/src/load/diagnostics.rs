@@ -106,7 +106,7 @@ fn at_each_place(diagnostic: &Diagnostic) -> Vec<Diagnostic> {
 /// Limit of files that are read again only to show one line.
 const EXCERPT_FILES: usize = 64;
 
-/// Adds excerpts to diagnostics between files, and sorts everything by place.
+/// Adds excerpts to the diagnostics without one, and sorts all diagnostics by place.
 pub(crate) fn add_excerpts(files: &dyn Files, records: &[FileRecord], found: &mut Vec<Diagnostic>) {
     let bare = |d: &Diagnostic| d.excerpt.is_empty() && d.at.line > 0;
     let paths: BTreeSet<Arc<str>> =

@@ -40,7 +40,7 @@ fn architecture(machine: &str) -> String {
     .to_string()
 }
 
-/// Returns the value of a line `NAME="value"`.
+/// Returns name and value of a line `NAME="value"`.
 fn field(line: &str) -> Option<(String, String)> {
     let (name, value) = line.trim().split_once('=')?;
     let value = value.trim_matches(|c| c == '"' || c == '\'');

@@ -66,7 +66,8 @@ pub(crate) struct Folders {
 }
 
 /// Lists the directories in order. A missing directory is an error only if `named` says that it was
-/// requested. From an `import` directory, only files of systemd are taken; one may be fstab itself.
+/// requested. `import` has directories from which only files of systemd are taken, and
+/// perhaps /etc/fstab.
 pub(crate) fn list(
     files: &dyn Files,
     directories: &[String],

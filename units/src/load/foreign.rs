@@ -96,9 +96,9 @@ impl Foreign {
         if opt_in && matches!(Suffix::of(entry), Some(Suffix::Slice | Suffix::Scope)) {
             self.seen.insert(entry.to_string());
             let message =
-                "slices and scopes are not units here: its limits do not hold".to_string();
-            let note = Diagnostic::of_file(Severity::Note, "ignored-file", &path, message);
-            return self.diagnostics.push(note.with_hint("give limits to each of its units"));
+                "slices and scopes are not units here: the limits in this file do not apply";
+            let note = Diagnostic::of_file(Severity::Note, "ignored-file", &path, message.to_string());
+            return self.diagnostics.push(note.with_hint("set the limits in each unit of the slice"));
         }
         let stat = match files.stat(&path) {
             Ok(stat) => stat,

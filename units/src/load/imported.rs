@@ -11,7 +11,7 @@ use crate::load::foreign::Foreign;
 use crate::load::imported_file;
 use crate::load::reuse::Before;
 use crate::load::template::{self, Body, Template};
-use crate::load::unit_file::{Context, left_out, mean, placeholder};
+use crate::load::unit_file::{Context, left_out, interpret, placeholder};
 use crate::spec::{DependencyKind, OnChange};
 use crate::text::diagnostic::{Diagnostic, Severity};
 use crate::text::name::Name;
@@ -56,7 +56,7 @@ impl Set {
         wanted.extend(self.templates.defaults());
         wanted.extend(self.roots.iter().flat_map(|(_, roots)| roots).map(Name::to_string));
         wanted.extend(foreign.links.keys().cloned());
-        let most = if self.templates.is_empty() {
+        let exceeded = if self.templates.is_empty() {
             None
         } else {
             self.instances(context, foreign, &wanted)
@@ -69,15 +69,15 @@ impl Set {
             }
         }
         import::set::settle(&mut self.drafts, context.settings);
-        self.settle_places();
+        self.keep_runs_of_connections();
         self.check_patterns(context);
         self.keep_to_size(context, limit::ALL_UNITS);
-        most
+        exceeded
     }
 
     /// Makes the units that take the connections of sockets keep their runs at a reload. A connection
     /// lasts as long as its peers want, so a new definition applies to the next connection.
-    fn settle_places(&mut self) {
+    fn keep_runs_of_connections(&mut self) {
         let edges = self.drafts.iter().flat_map(|draft| &draft.dependencies);
         let accepts = edges.filter(|edge| edge.kind == DependencyKind::Accepts);
         let places: BTreeSet<Name> = accepts.map(|edge| edge.target.clone()).collect();
@@ -146,7 +146,7 @@ impl Set {
         let why = context.files.work_on(&what, &mut || {
             draft = match &template.body {
                 Body::Native(manifest) => template::instance(manifest, name, &self.around.facts)
-                    .and_then(|manifest| mean(context, manifest, None, &mut record)),
+                    .and_then(|manifest| interpret(context, manifest, None, &mut record)),
                 Body::Imported { .. } => {
                     let around = &self.around;
                     imported_file::instance(context, template, name, foreign, around, &mut record)

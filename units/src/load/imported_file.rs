@@ -7,7 +7,7 @@ use crate::import::systemd::{Surroundings, convert, replacement, target_of_link}
 use crate::limit;
 use crate::load::foreign::{Foreign, ForeignFile, Link};
 use crate::load::template::{Body, Template};
-use crate::load::unit_file::{Context, UnitFile, finish, left_out, mean, trusted};
+use crate::load::unit_file::{Context, UnitFile, finish, left_out, interpret, trusted};
 use crate::spec::Kind;
 use crate::text::diagnostic::{Diagnostic, Severity};
 use crate::text::name::Name;
@@ -165,7 +165,7 @@ fn unit(
     for alias in &aliases {
         provide(&mut manifest, alias);
     }
-    let mut draft = mean(context, manifest, None, record)?;
+    let mut draft = interpret(context, manifest, None, record)?;
     for link in link(&mut draft, file, &aliases, foreign) {
         let message = format!("this link: {}", partly::AT_SHUTDOWN);
         let warning = Diagnostic::of_file(Severity::Warning, "dropped", &link.path, message);

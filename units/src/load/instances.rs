@@ -45,34 +45,34 @@ pub fn instances(
     let context = Context { files: &overlaid, settings: &settings, accounts, trust };
     let mut set = Set { around: around(files), ..Set::default() };
     set.carry(previous, |_| true);
-    let mut shelf = Shelf::of(previous);
+    let mut found_templates = FoundTemplates::of(previous);
     for found in &folders.files {
-        if !shelf.may_hold_templates(&found.path) {
+        if !found_templates.may_hold_templates(&found.path) {
             continue;
         }
         let drop_ins = |names: &[&str]| drop_ins_of(&folders, &found.stem, names);
-        shelf.offer(unit_file::load(&context, &found.path, &drop_ins), None, &mut set);
+        found_templates.offer(unit_file::load(&context, &found.path, &drop_ins), None, &mut set);
     }
-    shelf.offer_imported(&context, &folders.foreign, None, &mut set);
+    found_templates.offer_imported(&context, &folders.foreign, None, &mut set);
     for source in &sources {
         let (foreign, native) = listed(&context, source, &folders);
         for found in &native {
-            if !shelf.may_hold_templates(&found.path) {
+            if !found_templates.may_hold_templates(&found.path) {
                 continue;
             }
             let drop_ins = |names: &[&str]| drop_ins_of(&folders, &found.stem, names);
             let file = unit_file::load(&context, &found.path, &drop_ins);
-            shelf.offer(file, Some(&source.name), &mut set);
+            found_templates.offer(file, Some(&source.name), &mut set);
         }
-        shelf.offer_imported(&context, &foreign, Some(&source.name), &mut set);
+        found_templates.offer_imported(&context, &foreign, Some(&source.name), &mut set);
     }
-    set.drafts.retain(|draft| !shelf.made.iter().any(|template| is_made_of(draft, template)));
+    set.drafts.retain(|draft| !found_templates.unchanged.iter().any(|template| is_made_of(draft, template)));
     let wanted = wanted(options, &settings, &previous.policy);
-    if let Some(most) = set.settle(&context, &folders.foreign, &wanted) {
+    if let Some(exceeded) = set.settle(&context, &folders.foreign, &wanted) {
         let hint = "the next reload removes the instances that no unit or request names";
-        return Err(refusal("too-large", most.message, hint));
+        return Err(refusal("too-large", exceeded.message, hint));
     }
-    if let Some(file) = shelf.missed(&set, &wanted) {
+    if let Some(file) = found_templates.missed(&set, &wanted) {
         let message = format!("{file} has changed since it was loaded");
         return Err(refusal("changed", message, "`initctl reload` first"));
     }
@@ -93,20 +93,20 @@ fn is_made_of(draft: &Draft, template: &Template) -> bool {
     line && draft.at.file == *template.file()
 }
 
-/// The templates that were found, and those that may be used.
-struct Shelf<'g> {
+/// The templates in the present files. Only unchanged ones may be used.
+struct FoundTemplates<'g> {
     previous: &'g Generation,
     /// Positions in the generation's records, by path.
     known: BTreeMap<&'g str, usize>,
-    made: Vec<Template>,
+    unchanged: Vec<Template>,
     changed: Vec<Template>,
 }
 
-impl<'g> Shelf<'g> {
-    fn of(previous: &'g Generation) -> Shelf<'g> {
+impl<'g> FoundTemplates<'g> {
+    fn of(previous: &'g Generation) -> FoundTemplates<'g> {
         let records = previous.files.iter().enumerate();
         let known = records.map(|(index, record)| (&*record.path, index)).collect();
-        Shelf { previous, known, made: Vec::new(), changed: Vec::new() }
+        FoundTemplates { previous, known, unchanged: Vec::new(), changed: Vec::new() }
     }
 
     /// Returns true if the file may hold a template. Every load reads a file with a template again;
@@ -154,7 +154,7 @@ impl<'g> Shelf<'g> {
             let template = template.of_source(source);
             if same {
                 set.templates.add(template.clone());
-                self.made.push(template);
+                self.unchanged.push(template);
             } else {
                 self.changed.push(template);
             }

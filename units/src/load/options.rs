@@ -33,7 +33,8 @@ pub struct Options {
     pub group: String,
     /// The accepted owners of files.
     pub trust: Trust,
-    /// Targets that are requested from elsewhere; instances of templates are created for them.
+    /// Targets that are requested from outside the unit files; instances of templates are created
+    /// for them.
     pub wanted: Vec<Name>,
 }
 

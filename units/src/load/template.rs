@@ -47,7 +47,7 @@ pub(crate) enum Body {
 }
 
 impl Template {
-    /// The place of the template.
+    /// Returns the file of the template.
     pub(crate) fn file(&self) -> &Arc<str> {
         match &self.body {
             Body::Native(manifest) => &manifest.file,
@@ -75,10 +75,8 @@ impl Template {
     }
 }
 
-/// Creates an instance of a native template: specifiers in every value are replaced.
-///
-/// # Errors
-/// A specifier cannot be replaced; the manifest is broken then and has the diagnostic.
+/// Creates an instance of a native template: specifiers in every value are replaced. A specifier
+/// that cannot be replaced becomes an error of the manifest. Returns `None` if the name is invalid.
 pub(crate) fn instance(template: &Manifest, name: &UnitName, facts: &Facts) -> Option<Manifest> {
     let mut manifest = template.clone();
     manifest.name = Some(Name::new(&name.to_string()).ok()?);
@@ -178,7 +176,7 @@ impl Templates {
     }
 }
 
-/// Returns targets that units pull in and no unit provides.
+/// Returns names of instances that units pull in or `more` contains, and that no unit provides.
 pub(crate) fn unprovided(drafts: &[Draft], more: &[String]) -> Vec<String> {
     let mut provided: BTreeSet<&str> = BTreeSet::new();
     for draft in drafts {

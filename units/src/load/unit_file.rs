@@ -174,7 +174,7 @@ fn read(
             }
             None => {
                 manifest.tell_specifiers();
-                drafts.extend(mean(context, manifest, broken, &mut record));
+                drafts.extend(interpret(context, manifest, broken, &mut record));
             }
         }
     }
@@ -186,7 +186,7 @@ fn read(
 }
 
 /// Interprets one manifest; its diagnostics go into the record of the file.
-pub(crate) fn mean(
+pub(crate) fn interpret(
     context: &Context<'_>,
     manifest: Manifest,
     broken: Option<Fault>,

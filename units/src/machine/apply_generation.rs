@@ -30,18 +30,19 @@ impl Machine {
     pub(super) fn apply_generation(&mut self, now: Time, mut next: Next, out: &mut Vec<Action>) {
         self.propagate();
         next.no_restart |= self.planted(Mutant::ReloadReplacesNothing);
-        let places = places(&self.generation, &next.generation);
+        let ids_after = ids_after(&self.generation, &next.generation);
         // The next generation may contain a removed unit that is still up; then its run is compared
         // with the new definition too.
-        let back = self.removed_units.iter().map(|name| next.generation.find_unit(name.as_str()));
-        let back: Vec<_> = places.iter().copied().chain(back).collect();
-        for (ix, there) in self.all().into_iter().zip(back) {
+        let returned = self.removed_units.iter();
+        let returned = returned.map(|name| next.generation.find_unit(name.as_str()));
+        let all_after: Vec<_> = ids_after.iter().copied().chain(returned).collect();
+        for (ix, unit_after) in self.all().into_iter().zip(all_after) {
             if self.cell(ix).phase.is_up() {
-                self.write_down(UnitId(ix), there, &next);
+                self.write_down(UnitId(ix), unit_after, &next);
             }
         }
         if !Arc::ptr_eq(&self.generation, &next.generation) {
-            self.carry_over(now, &next, &places, out);
+            self.carry_over(now, &next, &ids_after, out);
             if self.planted(Mutant::ReloadReplacesAll) {
                 let up = self.cells.iter_mut().filter_map(|cell| cell.phase.run_mut());
                 up.for_each(|run| run.changed = true);
@@ -59,15 +60,15 @@ impl Machine {
 
     /// Records the stop order, the held targets and the conflicts of this unit's run if the next
     /// graph changes them. Also records the target that the run loses.
-    fn write_down(&mut self, unit: UnitId, there: Option<UnitId>, next: &Next) {
+    fn write_down(&mut self, unit: UnitId, unit_after: Option<UnitId>, next: &Next) {
         let (old, new) = (&self.generation, &next.generation);
         let order = providers(old, &self.graph, unit);
-        let order_after = there.map(|unit| providers(new, &next.graph, unit));
+        let order_after = unit_after.map(|unit| providers(new, &next.graph, unit));
         let held = selected(old, &self.graph, unit);
-        let held_after = there.map(|unit| selected(new, &next.graph, unit));
+        let held_after = unit_after.map(|unit| selected(new, &next.graph, unit));
         let against = conflicting(old, unit);
-        let against_after = there.map(|unit| conflicting(new, unit));
-        let lost = there.and_then(|there| self.loses(unit, there, next));
+        let against_after = unit_after.map(|unit| conflicting(new, unit));
+        let lost = unit_after.and_then(|after| self.loses(unit, after, next));
         let milestones = self.milestones_lost(unit, next);
         let Some(run) = self.cell_mut(unit.0).phase.run_mut() else { return };
         if run.order.is_none() && order_after.as_ref() != Some(&order) {
@@ -89,7 +90,7 @@ impl Machine {
 
     /// Returns the first depends-on target that the run loses. A target whose provider changes or
     /// disappears is lost. A new depends-on is lost unless its provider is active now.
-    fn loses(&self, unit: UnitId, there: UnitId, next: &Next) -> Option<Name> {
+    fn loses(&self, unit: UnitId, unit_after: UnitId, next: &Next) -> Option<Name> {
         if self.cell(unit.0).phase.is_told() || self.planted(Mutant::NewProviderBinds) {
             return None;
         }
@@ -108,7 +109,7 @@ impl Machine {
                 is_active && !cell.phase.is_over()
             })
         };
-        for edge in next.graph.edges(there).iter().filter(hard) {
+        for edge in next.graph.edges(unit_after).iter().filter(hard) {
             let Some((target, provider)) = names(&next.generation, edge) else { continue };
             let kept = match (before.get(target).copied().flatten(), provider) {
                 (Some(old), Some(new)) => old == new,
@@ -134,8 +135,8 @@ impl Machine {
         lost.sort();
         lost.dedup();
         lost.retain(|target| {
-            let there = next.generation.find_target(target.as_str());
-            there.is_none_or(|target| next.graph.provider(target).unit().is_none())
+            let target_after = next.generation.find_target(target.as_str());
+            target_after.is_none_or(|target| next.graph.provider(target).unit().is_none())
         });
         lost
     }
@@ -146,7 +147,7 @@ impl Machine {
         &mut self,
         now: Time,
         next: &Next,
-        places: &[Option<UnitId>],
+        ids_after: &[Option<UnitId>],
         out: &mut Vec<Action>,
     ) {
         let old = Arc::clone(&self.generation);
@@ -154,23 +155,23 @@ impl Machine {
         let mut before: Vec<Option<(usize, Cell)>> = Vec::new();
         before.resize_with(new.units.len(), || None);
         let mut removed: BTreeMap<Name, Cell> = BTreeMap::new();
-        let of_units = old.units.iter().map(|unit| &unit.name).zip(places.iter().copied());
+        let of_units = old.units.iter().map(|unit| &unit.name).zip(ids_after.iter().copied());
         let removed_before = std::mem::take(&mut self.removed_units);
         let of_removed = removed_before.iter().map(|name| (name, new.find_unit(name.as_str())));
         let cells = std::mem::take(&mut self.cells).into_iter().enumerate();
-        for ((name, there), (place, cell)) in of_units.chain(of_removed).zip(cells) {
-            if place >= old.units.len() && !cell.phase.is_up() {
+        for ((name, unit_after), (index, cell)) in of_units.chain(of_removed).zip(cells) {
+            if index >= old.units.len() && !cell.phase.is_up() {
                 Machine::note_removed(name.clone(), &cell, out);
-            } else if let Some(slot) = there.and_then(|there| before.get_mut(there.index())) {
-                *slot = Some((place, cell));
+            } else if let Some(slot) = unit_after.and_then(|after| before.get_mut(after.index())) {
+                *slot = Some((index, cell));
             } else {
                 removed.insert(name.clone(), cell);
             }
         }
         for (unit, before) in new.units.iter().zip(before) {
             let cell = match before {
-                Some((place, mut cell)) => {
-                    let before = old.units.get(place);
+                Some((index, mut cell)) => {
+                    let before = old.units.get(index);
                     carry(&mut cell, (&old, before), (new, unit), next, now, out);
                     cell
                 }
@@ -253,13 +254,13 @@ impl Machine {
 }
 
 /// Finds each unit in the next generation by name. Both lists are sorted by name.
-fn places(old: &Generation, new: &Generation) -> Vec<Option<UnitId>> {
+fn ids_after(old: &Generation, new: &Generation) -> Vec<Option<UnitId>> {
     let mut rest = new.unit_ids().zip(&new.units).peekable();
-    let place_of = |unit: &Unit| {
-        while rest.next_if(|(_, there)| there.name < unit.name).is_some() {}
-        rest.next_if(|(_, there)| there.name == unit.name).map(|(there, _)| there)
+    let id_after = |unit: &Unit| {
+        while rest.next_if(|(_, other)| other.name < unit.name).is_some() {}
+        rest.next_if(|(_, other)| other.name == unit.name).map(|(id, _)| id)
     };
-    old.units.iter().map(place_of).collect()
+    old.units.iter().map(id_after).collect()
 }
 
 /// Returns the names of the target and the provider of an edge.

@@ -25,7 +25,7 @@ pub struct Goal {
     pub targets: Vec<Name>,
     /// Targets added with `+x`, each until the given time if there is one.
     pub want: Vec<(Name, Option<Time>)>,
-    /// Targets masked with `-y`.
+    /// Targets that the goal leaves out (`-y`).
     pub drop: Vec<Name>,
 }
 
@@ -78,8 +78,8 @@ pub enum Event {
     // --- facts about runs ------------------------------------------------------
     /// The main command's execve succeeded.
     Executed(RunId),
-    /// The run became ready: READY=1, the ready line, the pid file, or the end of a reload by
-    /// notify.
+    /// The run became ready, by the readiness protocol of its unit. Also the end of a reload that
+    /// the run has announced by RELOADING=1.
     Ready(RunId),
     /// RELOADING=1.
     Reloading(RunId),

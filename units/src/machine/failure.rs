@@ -75,7 +75,7 @@ impl Cell {
 
 impl Machine {
     /// Counts the failure of a run that is gone, and decides about the next try.
-    pub(super) fn count(&mut self, now: Time, ix: Ix, failure: Failure) {
+    pub(super) fn count_failure(&mut self, now: Time, ix: Ix, failure: Failure) {
         let Some(live) = self.live(ix) else { return self.set_phase(ix, Phase::Idle) };
         let needs_change = failure.needs_change && !self.planted(Mutant::ExecErrorRetried);
         let is_final = needs_change || !self.is_retried(&live, &failure);
@@ -151,7 +151,7 @@ impl Machine {
 
     /// Forgets the earlier failures if the run was active for `restart-reset`, however the run
     /// ended.
-    pub(super) fn judge(&mut self, ix: Ix) {
+    pub(super) fn reset_old_failures(&mut self, ix: Ix) {
         let long = self.cell(ix).phase.run().is_some_and(|run| {
             run.active_for.is_some_and(|active| active >= run.definition.live.restart_reset)
         });

@@ -20,7 +20,7 @@ pub struct Wish {
     pub goal: Vec<Name>,
     /// Targets added with `+x`, each with the time its wish ends.
     pub want: BTreeMap<Name, Option<Time>>,
-    /// Targets masked with `-y`.
+    /// Targets that the goal leaves out (`-y`).
     pub drop: BTreeSet<Name>,
 }
 
@@ -108,13 +108,13 @@ impl NeededSet {
         for name in wish.roots() {
             number += 1;
             let from = graph.meant(generation, name).unit();
-            need.close(generation, graph, from, number, &stands, &mut late);
+            need.add_root(generation, graph, from, number, &stands, &mut late);
         }
         need.wished = number;
         for target in generation.roots.iter().flat_map(|(_, targets)| targets) {
             number += 1;
             let from = graph.provider(*target).unit();
-            need.close(generation, graph, from, number, &stands, &mut late);
+            need.add_root(generation, graph, from, number, &stands, &mut late);
         }
         let is_provider = |unit: &UnitId| {
             let provides = generation.unit(*unit).into_iter().flat_map(|unit| &unit.provides);
@@ -134,7 +134,7 @@ impl NeededSet {
                     None => break,
                 },
             };
-            need.close(generation, graph, Some(unit), BROUGHT, &stands, &mut late);
+            need.add_root(generation, graph, Some(unit), BROUGHT, &stands, &mut late);
         }
         need.number(graph, number, lasting);
         need
@@ -158,7 +158,7 @@ impl NeededSet {
         }
     }
 
-    fn close(
+    fn add_root(
         &mut self,
         generation: &Generation,
         graph: &Graph,

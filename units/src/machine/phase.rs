@@ -25,7 +25,7 @@ pub(super) enum Phase {
     Stopping(Box<Run>, Stop),
     /// Down until this time.
     Backoff(Time),
-    /// Down; only a wish or a new definition starts the unit again.
+    /// Down; init does not retry it by itself.
     Failed(Reason),
 }
 

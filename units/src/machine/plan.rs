@@ -32,7 +32,7 @@ struct Draft {
     starts: Vec<Vec<Name>>,
     ending: Vec<RunId>,
     beginning: Vec<(RunId, Kind)>,
-    /// Runs that triggers started and that end by themselves; no wish ends them.
+    /// Runs that triggers started and that end by themselves; the plan lists them as kept.
     fired: BTreeMap<RunId, Name>,
     over: BTreeSet<RunId>,
 }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub(super) const NEEDED: u16 = 1;
 /// The unit is starting, active or stopping.
 pub(super) const UP: u16 = 1 << 1;
-/// The run is active, even if it has to stop.
+/// The run is active and not over, even if it has to stop.
 pub(super) const READY: u16 = 1 << 2;
 /// The run is active and does not have to stop: opens depends-ms and requires-active.
 pub(super) const ACTIVE: u16 = 1 << 3;

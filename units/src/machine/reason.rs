@@ -51,7 +51,7 @@ impl State {
     }
 }
 
-/// Why a unit is not simply running.
+/// The reason for the shown state of a unit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reason {
     /// The main process exited.
@@ -174,7 +174,7 @@ impl fmt::Display for Reason {
             Reason::Masked { target } => write!(f, "{target} is masked"),
             Reason::Missing { target } => write!(f, "no unit provides {target}"),
             Reason::Config { at, message } => write!(f, "{at}: {message}"),
-            Reason::Conflict { target } => write!(f, "it conflicts with {target}, which was first"),
+            Reason::Conflict { target } => write!(f, "it conflicts with {target}, which has precedence"),
             Reason::Skipped { condition } => write!(f, "skipped: {condition} is not met"),
             Reason::OutOfMemory => write!(f, "the kernel killed it because memory ran out"),
             Reason::Protocol { message } => message.fmt(f),
@@ -203,7 +203,7 @@ words! {
     pub enum System {
         /// Shutdown, reboot or exit is in progress.
         Stopping = "stopping",
-        /// The provider of a goal is failed.
+        /// A goal is masked or missing, or its provider is failed.
         Failed = "failed",
         /// A needed unit is in its first start.
         Starting = "starting",

@@ -1,6 +1,6 @@
 //! Computes the derived fields of every cell from the stored ones. This happens after a change of
-//! goal, policy or generation, after a trigger fires, and at the end of its activation. The cost
-//! grows with the generation, so events about runs never cause it.
+//! goal, policy or generation, when a trigger fires or its activation ends, and when `on-failure`
+//! or `on-success` changes the needed set. The cost grows with the generation.
 
 use super::mutant::Mutant;
 use super::needed_set::{NeededSet, Occasion};

@@ -25,7 +25,7 @@ impl Machine {
         }
     }
 
-    /// Handles READY=1, the ready line or the pid file; or the end of a reload.
+    /// Handles the readiness of a starting run, or the end of a reload.
     pub(super) fn ready(&mut self, now: Time, ix: Ix) {
         if self.planted(Mutant::ReadyAfterStop) && self.cell(ix).phase.is_told() {
             return self.amend(ix, |phase| {

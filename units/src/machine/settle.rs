@@ -157,7 +157,7 @@ impl Machine {
         } else {
             (Then::Idle, false)
         };
-        self.judge(ix);
+        self.reset_old_failures(ix);
         self.cell_mut(ix).must_stop = false;
         // A connection cannot be made again, so the failure of its run is shown but not counted.
         let then = match then {
@@ -176,7 +176,7 @@ impl Machine {
             {
                 self.set_phase(ix, Phase::Failed(Reason::StopTimeout));
             }
-            Then::Fail(failure) => self.count(now, ix, *failure),
+            Then::Fail(failure) => self.count_failure(now, ix, *failure),
             Then::Again => self.again(now, ix),
             Then::Rest { exit, since } => self.rest(now, ix, exit, (since, timed_out)),
             Then::Idle => self.set_phase(ix, Phase::Idle),
@@ -194,7 +194,7 @@ impl Machine {
         }
         if timed_out {
             let failure = Failure { exit: Some(exit), ..Failure::new(Reason::StopTimeout) };
-            return self.count(now, ix, failure);
+            return self.count_failure(now, ix, failure);
         }
         let present = self.unit(ix).map(|unit| &unit.live);
         let is_stale = |run: &Run| {

@@ -40,7 +40,7 @@ impl Machine {
         let mut order = Order::new(&graph, self.cells.len());
         for ((_, _, ix), providers) in remembered {
             for name in providers.iter() {
-                if let Some(provider) = self.place_of(name).filter(|provider| *provider != ix) {
+                if let Some(provider) = self.index_of(name).filter(|provider| *provider != ix) {
                     order.add(ix, provider);
                 }
             }
@@ -50,7 +50,7 @@ impl Machine {
     }
 
     /// Finds the index of a unit by name, up runs of removed units included.
-    pub(super) fn place_of(&self, name: &Name) -> Option<Ix> {
+    pub(super) fn index_of(&self, name: &Name) -> Option<Ix> {
         if let Some(unit) = self.generation.find_unit(name.as_str()) {
             return Some(unit.0);
         }

@@ -148,10 +148,6 @@ impl Machine {
         self.cell(unit.0).phase.run().is_some_and(|run| run.reload_failed)
     }
 
-    /// Returns true if only a wish or a new definition starts the failed unit again.
-    pub fn gives_up(&self, unit: UnitId) -> bool {
-        matches!(self.cell(unit.0).phase, Phase::Failed(_))
-    }
 
     /// Returns true if the run has succeeded and is over: the unit is exited, and nothing is left
     /// to stop.
@@ -216,8 +212,7 @@ impl Machine {
         self.visited
     }
 
-    /// Returns true if nothing is up: [`Machine::step`] has returned `Finish`, or nothing was ever
-    /// started.
+    /// Returns true if nothing is up.
     pub fn is_down(&self) -> bool {
         self.runs.is_empty()
     }

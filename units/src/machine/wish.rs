@@ -78,7 +78,7 @@ impl Machine {
         };
         let stands = |unit: UnitId, occasion: Occasion| {
             let Some(there) = generation.unit(unit) else { return false };
-            let Some(ix) = self.place_of(&there.name) else { return false };
+            let Some(ix) = self.index_of(&there.name) else { return false };
             if occasion == Occasion::Unfinished && wish.goal != self.wish.goal {
                 return false;
             }

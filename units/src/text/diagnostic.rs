@@ -1,7 +1,7 @@
 //! Diagnostics: errors in files, with place, message and hint.
 //!
 //! `initctl check`, a refused reload and the boot log print the same diagnostics. This file only
-//! defines and prints them; the parsers and [`crate::unit::generation`] create them.
+//! defines and prints them; the parsers, the graph and the loader create them.
 
 use serde::{Deserialize, Serialize};
 use serde_with::apply;
@@ -82,7 +82,7 @@ impl fmt::Display for Diagnostic {
 }
 
 impl Diagnostic {
-    /// A diagnostic about a whole file, without line and column.
+    /// Creates a diagnostic about a whole file, placed at its first character.
     pub fn of_file(severity: Severity, code: &str, path: &str, message: String) -> Self {
         Diagnostic::new(severity, code, Place { file: path.into(), line: 1, column: 1 }, message)
     }

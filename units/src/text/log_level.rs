@@ -14,7 +14,7 @@ pub const DAEMON: u8 = 3;
 pub const INFO: u8 = 6;
 /// The level of the logger's notes.
 pub const NOTICE: u8 = 5;
-/// Facilities without a name are between `ftp` and `local0`.
+/// The number of facilities without a name, between `ftp` and `local0`.
 const UNNAMED: u8 = 4;
 
 /// Returns the number of a level, given by name or number.

@@ -91,13 +91,13 @@ pub(crate) fn is_expensive(pattern: &str) -> bool {
     cost(pattern) > limit::READY_GREP_CHEAP
 }
 
-/// Compiles a pattern and returns its error, if any.
+/// Compiles a pattern and returns its error or warning, if any.
 pub(crate) fn mistake(pattern: &str, place: &Place) -> Option<Diagnostic> {
     let compiled =
         regex::bytes::RegexBuilder::new(pattern).size_limit(limit::READY_GREP_PROGRAM).build();
     match compiled {
         Ok(regex) if regex.is_match(b"") => {
-            let message = "`ready-grep` matches an empty line, so any line makes it ready";
+            let message = "`ready-grep` matches an empty line, so any line makes the unit ready";
             Some(Diagnostic::warning("value", place.clone(), message))
         }
         Ok(_) => None,

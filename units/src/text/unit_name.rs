@@ -151,7 +151,7 @@ pub fn instance_of_drop_in(path: &str) -> Option<&str> {
     UnitName::of(owner).is_instance().then_some(owner)
 }
 
-/// Removes the escaping: `-` is `/`, `\xNN` a byte. Returns `None` if the text is not escaped.
+/// Removes the escaping: `-` is `/`, `\xNN` a byte. Returns `None` for an invalid escape.
 pub fn unescape(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

@@ -343,7 +343,7 @@ impl Reader<'_> {
 }
 
 impl Calendar {
-    /// Sorts the parts and removes duplicates.
+    /// Expands two-digit years, sorts the parts and removes duplicates.
     fn tidy(&mut self) {
         let full = |year: u32| match year {
             0..=69 => year + 2000,

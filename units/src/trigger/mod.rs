@@ -189,7 +189,7 @@ words! {
         Exists = "path-exists",
         /// A path matches the pattern.
         ExistsGlob = "path-exists-glob",
-        /// The path was created, removed, renamed, or closed after writing.
+        /// The path was created, removed, renamed, given other attributes, or closed after writing.
         Changed = "path-changed",
         /// Like [`Look::Changed`], and at each write.
         Modified = "path-modified",

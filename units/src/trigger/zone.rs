@@ -1,5 +1,5 @@
 //! A time zone: conversion between UTC and local time. `jiff` parses a file of the time zone
-//! database (RFC 9636) and its closing rule; nothing here opens files.
+//! database (RFC 9636) with its footer; nothing here opens files.
 
 use jiff::Timestamp;
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};

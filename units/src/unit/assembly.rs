@@ -216,7 +216,8 @@ impl Draft {
     }
 }
 
-/// Hashes with 64-bit FNV-1a, because the hash of a definition is kept across a change of program.
+/// Hashes with 64-bit FNV-1a. The algorithm is fixed, because init keeps the hash of a definition
+/// across an upgrade.
 pub fn hash(bytes: &[u8]) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;

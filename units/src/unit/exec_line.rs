@@ -35,10 +35,11 @@ use crate::spec::{ExecLine, Piece, Prefixes};
 /// A construct that is probably not intended.
 pub type Remark = Mistake;
 
-/// A word after splitting: its characters, and which of them were neither quoted nor escaped.
+/// A word after splitting.
 #[derive(Default)]
 struct Word {
     text: String,
+    /// No part of the word was quoted or escaped.
     bare: bool,
     started: bool,
 }

@@ -66,7 +66,7 @@ pub struct Fault {
     pub message: String,
 }
 
-/// Limit of different sets of *live* keys that are searched for an equal one.
+/// Number of different sets of *live* keys that [`Generation::pack`] shares.
 const LIVES: usize = 16;
 
 /// One unit.

@@ -1,6 +1,6 @@
-//! The table of all keys of a unit file: name, form of the value, types, default, and meaning. The
-//! parser, the diagnostics, `initctl explain`, the man page and the editor schema all use it, so
-//! they always know the same keys.
+//! One key of a unit file: name, form of the value, types, default, and meaning. The parser, the
+//! diagnostics, `initctl explain`, the man page and the editor schema all use the same table of
+//! keys, [`crate::unit::key_table`].
 //!
 //! [`crate::unit::semantics`] interprets the values.
 

@@ -1,5 +1,5 @@
-//! The table of [`crate::unit::key`]. This file has the keys of every unit; the files below it have
-//! the keys of processes, one file per area.
+//! The table of all keys of a unit file. This file has the general keys; each file below it has the
+//! keys of one area.
 
 mod command;
 mod condition;
@@ -37,7 +37,7 @@ const STARTED: Kinds = Kinds::of(&[
 ]);
 const SUPERVISED: Kinds = Kinds::of(&[Kind::ForegroundSupervised]);
 const PIDFILE: Kinds = Kinds::of(&[Kind::BackgroundPidfile]);
-/// Types whose units can be exited.
+/// Types whose units can have the state exited.
 const ENDING: Kinds = Kinds::of(&[
     Kind::ForegroundNotified,
     Kind::ForegroundSupervised,
@@ -123,7 +123,7 @@ const GENERAL: &[Key] = &[
         "description: IMAP and SMTP server"),
     key("type", Shape::Choice(&Kind::WORDS), Run, ALL, NONE,
         "foreground-supervised with an exec-start, virtual without",
-        "How init starts the unit and when it counts as ready. foreground-notified: a process that sends READY=1 by the sd_notify protocol. foreground-supervised: a process that is ready while it runs, after ready-wait, or at a line that matches ready-grep. background-pidfile: a daemon that forks into the background and writes a pid file. background-scripted: start, stop and reload are scripts. oneshot: a command that runs once; then the unit is exited and counts as active. virtual: no process, only dependencies. socket, timer and path are triggers that start the target in `activates`.",
+        "How init starts the unit and when it counts as ready. foreground-notified: a process that sends READY=1 by the sd_notify protocol. foreground-supervised: a process that is ready as soon as it runs, after ready-wait, or at a line that matches ready-grep. background-pidfile: a daemon that forks into the background and writes a pid file. background-scripted: start, stop and reload are scripts. oneshot: a command that runs once; after its success the unit is exited (see remain). virtual: no process, only dependencies. socket, timer and path are triggers that start the target in `activates`.",
         "type: foreground-notified"),
     key("provides", Shape::Names, Live, ALL, NONE, "the unit's name",
         "The targets this unit provides. All dependencies name targets. If several units provide one target, the policy's `prefer` chooses; the order of files does not matter.",
@@ -180,7 +180,7 @@ const GENERAL: &[Key] = &[
         "Whether init stops it at once, without waiting for the units that depend on it. Those get their stop at the same time. Messages of the unit do not extend its stop. For services that must be down by a certain time.",
         "stop-promptly: yes"),
     key("success-status", Shape::Statuses, Live, PROCESS, NONE, "exit 0 of a oneshot or script, nothing else",
-        "Exit statuses and signals that are not failures. A supervised unit that ends with one of them is exited and counts as active. It is not restarted, except with `restart: always`.",
+        "Exit statuses and signals that are not failures. A supervised unit that ends with one of them is exited (see remain). It is restarted only with `restart: always` or `restart: on-success`.",
         "success-status: [0, 143, TERM]"),
     key("log", Shape::Choice(&Log::WORDS), Run, PROCESS, NONE, "file",
         "The destination of its output. file: the logger. kmsg: the kernel log. syslog: /dev/log. console: the console. inherit: init's own output. null: discarded.",

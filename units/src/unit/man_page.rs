@@ -25,8 +25,8 @@ end a document. A file hides a file of the same name in a later directory.
 .PP
 Values are taken as they are written: 022, 1.50 and yes need no quotes. No key repeats.
 Anchors, aliases and tags are not allowed. A value that holds ": " or " #" must be quoted as
-a whole. The text is UTF\-8 with LF or CRLF line ends, and its last line must be ended: a
-file that was saved in part is refused. A file is at most 256 KiB.
+a whole. The text is UTF\-8 with LF or CRLF line ends. The last line must end with a line
+break, so that init notices a truncated file. A file is at most 256 KiB.
 .PP
 A drop\-in
 .I NAME.d/*.yaml
@@ -51,13 +51,12 @@ anywhere becomes the value as it is;
 .B $$
 is a dollar; any other dollar stays.
 .B $MAINPID
-is the main process, in exec\-stop and exec\-reload; where there is none, the command is not
-run. The program is an absolute path, or a bare name that is looked up in PATH.
+is the pid of the main process; without a main process the command is not run. The program is an absolute path, or a bare name that is looked up in PATH.
 .SH DURATIONS AND SIZES
 Durations: 500ms, 5s, 2min, 1min 30s, 1h, 1d; a bare number is seconds;
 .B none
-means without limit where a timeout is asked for. Sizes: 4096, 64K, 16M, 1G, 1T, base 1024.
-Numbers are decimal, without sign, exponent or leading zeros (but for umask, which is octal).
+as a timeout means no limit. Sizes: 4096, 64K, 16M, 1G, 1T, base 1024.
+Numbers are decimal, without sign, exponent or leading zeros (except umask, which is octal).
 .SH KEYS OF A UNIT
 "#;
 
@@ -69,7 +68,7 @@ No service is stopped, restarted or started twice.
 .IP \(bu 2
 Each exit of a process, each readiness message and each firing of a timer takes effect once.
 .IP \(bu 2
-The goal, temporary wishes, the policy, failure counts, restart delays, stored descriptors,
+The goal, targets added by `initctl want`, the policy, failure counts, restart delays, stored descriptors,
 listening sockets, logs and the event history are as before.
 .IP \(bu 2
 A change that init has confirmed to

@@ -187,7 +187,7 @@ impl Manifest {
                 given.and_then(|first| first.node.scalar()).map(|scalar| scalar.text.as_str());
             if given.is_some() && first != text {
                 let message = "`unit` and `name` are one key, and say different things".to_string();
-                self.report("two-names", pair.at, message, "leave one of them");
+                self.report("two-names", pair.at, message, "keep one of them");
                 self.name = None;
                 continue;
             }
@@ -252,7 +252,7 @@ impl Manifest {
         }
     }
 
-    /// ` #x` ends an unquoted value, which a command line rarely intends.
+    /// Warns if ` #x` ends an unquoted command line early.
     fn look_for_comments(&mut self, key: &Key, document: &Document, node: &Node) {
         let one = std::slice::from_ref(node);
         for line in node.list().unwrap_or(one) {
@@ -265,7 +265,7 @@ impl Manifest {
                 let message =
                     format!("the value of `{}` ends here: ` #` begins a comment", key.name);
                 let warning = Diagnostic::warning("comment", at.of(&self.file), message)
-                    .with_hint("quote the whole value; for a comment put a space behind the #");
+                    .with_hint("quote the whole value; for a comment put a space after the #");
                 self.diagnostics.push(warning);
             }
         }

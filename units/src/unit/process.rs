@@ -135,7 +135,7 @@ impl Reader<'_> {
                 &mut self.found,
                 "shape",
                 message,
-                "put what comes first into exec-start-pre",
+                "put the earlier commands into exec-start-pre",
             );
             return Vec::new();
         }
@@ -239,7 +239,7 @@ impl Reader<'_> {
         Credentials { ids }
     }
 
-    /// Adds a path that must exist at a start.
+    /// Adds the paths that must exist at a start.
     fn look_outside(&mut self, run: &Run) {
         let path = run.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_str());
         let path = path.unwrap_or(PATH);

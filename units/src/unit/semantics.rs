@@ -134,7 +134,7 @@ impl<'a> Reader<'a> {
             if let Trigger::Socket(socket) = &trigger
                 && socket.accept
             {
-                self.places(&mut draft, socket);
+                self.connection_instances(&mut draft, socket);
             }
         }
         Some(draft)

@@ -191,8 +191,8 @@ fn reaction(field: Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Reaction> {
 
 fn deadline(text: &str) -> Result<std::time::Duration, value::Mistake> {
     value::timeout(text)?.ok_or_else(|| value::Mistake {
-        message: "a shutdown without end".to_string(),
-        hint: "give a long time if need be: `1h`",
+        message: "`none` is not a time".to_string(),
+        hint: "leave the key out, or give a long time: `1h`",
     })
 }
 
@@ -220,7 +220,8 @@ fn paths(field: Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<String>> {
     nodes.iter().map(path).collect()
 }
 
-/// Returns paths. The words `systemd` and `fstab`, which one text may have both, mean paths too.
+/// Returns paths. The words `systemd` and `fstab` stand for paths. The value is a list, or a text
+/// with these words only: `systemd, fstab`.
 fn import_dirs(field: Field<'_>, found: &mut Vec<Diagnostic>) -> Option<Vec<String>> {
     let own = |word: &str| match word.trim() {
         "systemd" => Some(SYSTEMD_DIRS.as_slice()),

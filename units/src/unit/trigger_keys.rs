@@ -1,7 +1,7 @@
 //! Interprets the keys of a trigger as a [`Trigger`]. The other half of [`crate::unit::semantics`],
 //! as [`crate::unit::process`] is for units with a process.
 
-use crate::import::systemd::UnitName;
+use crate::text::unit_name::UnitName;
 use crate::limit;
 use crate::spec::value;
 use crate::spec::{Credentials, DependencyKind, Kind};
@@ -143,7 +143,7 @@ impl Reader<'_> {
             && paths != 1
         {
             let message = format!("`socket-symlinks` with {paths} paths to link to");
-            field.error(&mut self.found, "value", message, "links lead to the one path");
+            field.error(&mut self.found, "value", message, "the links lead to the unit's only path");
         }
         for key in ["socket-max-connections", "socket-max-connections-per-source"] {
             if let Some(field) = self.field(key).filter(|_| !socket.accept) {
@@ -153,9 +153,10 @@ impl Reader<'_> {
         }
         if let Some(field) = self.field("socket-max-connections")
             && socket.accept
-            && socket.max_connections > limit::PLACES
+            && socket.max_connections > limit::CONNECTION_INSTANCES
         {
-            let message = format!("no more than {} connections are served at once", limit::PLACES);
+            let most = limit::CONNECTION_INSTANCES;
+            let message = format!("no more than {most} connections are served at once");
             self.found.push(Diagnostic::warning("value", field.place(), message));
         }
         if let Some(field) = self.field("socket-accept")
@@ -170,7 +171,7 @@ impl Reader<'_> {
 
     /// Replaces the activated template of an accepting socket by its instances, one for each
     /// connection that may be open at once.
-    pub(crate) fn places(&mut self, draft: &mut Draft, socket: &Socket) {
+    pub(crate) fn connection_instances(&mut self, draft: &mut Draft, socket: &Socket) {
         let (Some(field), Some(template)) = (self.field("activates"), draft.activates.take())
         else {
             return;
@@ -183,7 +184,7 @@ impl Reader<'_> {
             return field.error(&mut self.found, "value", message, hint);
         }
         let line = field.place().line;
-        for number in 0..socket.max_connections.min(limit::PLACES) {
+        for number in 0..socket.max_connections.min(limit::CONNECTION_INSTANCES) {
             let Ok(target) = Name::new(&name.with_instance(&number.to_string()).to_string()) else {
                 continue;
             };

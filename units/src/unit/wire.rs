@@ -58,12 +58,12 @@ impl Generation {
     /// # Errors
     /// The first violation.
     pub fn prove(&self) -> Result<(), WireError> {
-        let unsound = |fine: bool, what| if fine { Ok(()) } else { Err(WireError::Unsound(what)) };
-        unsound(self.units.len() <= limit::UNITS, "too many units")?;
-        unsound(u32::try_from(self.targets.len()).is_ok(), "too many targets")?;
-        unsound(self.units.is_sorted_by(|a, b| a.name < b.name), "units out of order")?;
-        unsound(self.targets.is_sorted_by(|a, b| a.name < b.name), "targets out of order")?;
-        unsound(self.files.is_sorted_by(|a, b| a.path < b.path), "files out of order")?;
+        let ensure = |fine: bool, what| if fine { Ok(()) } else { Err(WireError::Unsound(what)) };
+        ensure(self.units.len() <= limit::UNITS, "too many units")?;
+        ensure(u32::try_from(self.targets.len()).is_ok(), "too many targets")?;
+        ensure(self.units.is_sorted_by(|a, b| a.name < b.name), "units out of order")?;
+        ensure(self.targets.is_sorted_by(|a, b| a.name < b.name), "targets out of order")?;
+        ensure(self.files.is_sorted_by(|a, b| a.path < b.path), "files out of order")?;
         let mut claims = 0usize;
         for (index, unit) in self.units.iter().enumerate() {
             self.prove_unit(unit)?;
@@ -72,22 +72,22 @@ impl Generation {
                 let found = self.targets.get(target.0 as usize).is_some_and(|target| {
                     target.candidates.binary_search_by_key(&index, |id| id.0 as usize).is_ok()
                 });
-                unsound(found, "a target does not know its provider")?;
+                ensure(found, "a target does not know its provider")?;
             }
         }
         let mut candidates = 0usize;
         for target in &self.targets {
             candidates = candidates.saturating_add(target.candidates.len());
-            unsound(target.candidates.is_sorted_by(|a, b| a < b), "candidates out of order")?;
+            ensure(target.candidates.is_sorted_by(|a, b| a < b), "candidates out of order")?;
         }
-        unsound(candidates == claims, "a target has a provider that does not know it")?;
-        unsound(self.roots.is_sorted_by(|a, b| a.0 < b.0), "sources out of order")?;
-        unsound(self.revisions.is_sorted_by(|a, b| a.0 < b.0), "revisions out of order")?;
+        ensure(candidates == claims, "a target has a provider that does not know it")?;
+        ensure(self.roots.is_sorted_by(|a, b| a.0 < b.0), "sources out of order")?;
+        ensure(self.revisions.is_sorted_by(|a, b| a.0 < b.0), "revisions out of order")?;
         for (_, roots) in &self.roots {
-            unsound(roots.iter().all(|root| self.has(*root)), "a root out of range")?;
+            ensure(roots.iter().all(|root| self.has(*root)), "a root out of range")?;
         }
-        unsound(self.settings.failure_verdict >= 1, "a failure-verdict of 0")?;
-        unsound(self.diagnostics.len() <= limit::DIAGNOSTICS, "too many diagnostics")
+        ensure(self.settings.failure_verdict >= 1, "a failure-verdict of 0")?;
+        ensure(self.diagnostics.len() <= limit::DIAGNOSTICS, "too many diagnostics")
     }
 
     fn has(&self, target: TargetId) -> bool {
@@ -95,18 +95,18 @@ impl Generation {
     }
 
     fn prove_unit(&self, unit: &Unit) -> Result<(), WireError> {
-        let unsound = |fine: bool, what| if fine { Ok(()) } else { Err(WireError::Unsound(what)) };
+        let ensure = |fine: bool, what| if fine { Ok(()) } else { Err(WireError::Unsound(what)) };
         let in_order = |ids: &[TargetId]| {
             ids.is_sorted_by(|a, b| a < b) && ids.iter().all(|target| self.has(*target))
         };
-        unsound(!unit.provides.is_empty() && in_order(&unit.provides), "provides")?;
-        unsound(in_order(&unit.wanted_by) && in_order(&unit.required_by), "wanted-by")?;
-        unsound(in_order(&unit.pulled_by), "pulled-by")?;
-        unsound(unit.activates.is_none_or(|target| self.has(target)), "activates")?;
-        unsound(unit.dependencies.len() <= limit::DEPENDENCIES, "too many dependencies")?;
+        ensure(!unit.provides.is_empty() && in_order(&unit.provides), "provides")?;
+        ensure(in_order(&unit.wanted_by) && in_order(&unit.required_by), "wanted-by")?;
+        ensure(in_order(&unit.pulled_by), "pulled-by")?;
+        ensure(unit.activates.is_none_or(|target| self.has(target)), "activates")?;
+        ensure(unit.dependencies.len() <= limit::DEPENDENCIES, "too many dependencies")?;
         let known = unit.dependencies.iter().all(|edge| self.has(edge.target));
-        unsound(known, "a dependency out of range")?;
-        unsound(unit.live.failure_verdict >= 1, "a failure-verdict of 0")?;
+        ensure(known, "a dependency out of range")?;
+        ensure(unit.live.failure_verdict >= 1, "a failure-verdict of 0")?;
         if unit.fault.is_some() {
             return Ok(());
         }
@@ -114,19 +114,19 @@ impl Generation {
             return self.prove_trigger(unit);
         }
         if unit.kind == Kind::Virtual {
-            return unsound(unit.run.is_empty(), "a run of a unit without a process");
+            return ensure(unit.run.is_empty(), "a run of a unit without a process");
         }
         let run = Run::decode(&unit.run).ok_or(WireError::Unsound("a run"))?;
-        unsound(run.kind == unit.kind && run.readiness == unit.readiness, "another unit's run")?;
+        ensure(run.kind == unit.kind && run.readiness == unit.readiness, "another unit's run")?;
         // A oneshot may have commands only before its start or at its stop.
         let idle = run.exec_start.is_empty() && run.kind != Kind::Oneshot;
-        unsound(!idle, "a process without a command")
+        ensure(!idle, "a process without a command")
     }
 
     /// Validates the trigger of a unit. A trigger without a unit file, as in the simulator, waits
     /// for nothing and has no bytes.
     fn prove_trigger(&self, unit: &Unit) -> Result<(), WireError> {
-        let unsound = |fine: bool, what| if fine { Ok(()) } else { Err(WireError::Unsound(what)) };
+        let ensure = |fine: bool, what| if fine { Ok(()) } else { Err(WireError::Unsound(what)) };
         if unit.run.is_empty() {
             return Ok(());
         }
@@ -136,8 +136,8 @@ impl Generation {
             Some(Trigger::Path(watch)) => (Kind::Path, watch.looks.len()),
             None => return Err(WireError::Unsound("a trigger")),
         };
-        unsound(kind == unit.kind, "another unit's trigger")?;
-        unsound(values <= limit::TRIGGER_VALUES, "a trigger that waits for too much")
+        ensure(kind == unit.kind, "another unit's trigger")?;
+        ensure(values <= limit::TRIGGER_VALUES, "a trigger that waits for too much")
     }
 }
 

@@ -17,7 +17,7 @@ pub struct Graph {
     pub goal: Vec<String>,
     /// Units, by name.
     pub nodes: Vec<Node>,
-    /// Edges, by unit, in the order of the file.
+    /// Edges, by unit.
     pub edges: Vec<Edge>,
 }
 

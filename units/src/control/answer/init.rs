@@ -62,7 +62,7 @@ pub struct Dropped {
     pub messages_refused: u64,
     /// Notify datagrams that were too long or had no sender.
     pub messages_unusable: u64,
-    /// Descriptors that were passed on either socket and closed.
+    /// Descriptors that init received from other processes and closed unused.
     pub descriptors_closed: u64,
     /// Log lines of init that were lost: too many at once, or no reader.
     pub lines_not_said: u64,

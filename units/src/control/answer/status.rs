@@ -13,9 +13,9 @@ use serde_with::apply;
 pub struct Overlay {
     /// Targets added with `+x` or `want x`.
     pub want: Vec<String>,
-    /// Targets masked with `-y`.
+    /// Targets that the goal leaves out (`-y`).
     pub drop: Vec<String>,
-    /// The end of each wish in `want`, in the same order; null for no end.
+    /// The time until which each target of `want` counts, in the same order; null for no limit.
     pub until: Vec<Option<String>>,
 }
 
@@ -90,7 +90,7 @@ pub struct UnitStatus {
     /// The unit is not needed and not active; screens show `idle`. `state` is `disabled` until 1.0,
     /// and `idle` from then on.
     pub idle: bool,
-    /// The unit is active, but a soft dependency is not.
+    /// The unit is active, but a unit that it pulls in, directly or indirectly, is not.
     pub degraded: bool,
     /// The pid of the main process, if there is one.
     pub main_pid: Option<u32>,
@@ -108,11 +108,11 @@ pub struct UnitStatus {
     pub stale: bool,
     /// The goal needs the unit, directly or indirectly.
     pub needed: bool,
-    /// Targets of needed units and goals that pull the unit in: a handful at most, for display.
+    /// What pulls the unit in, for display: the goal, sources, and at most eight needed units.
     pub needed_by: Vec<String>,
     /// The last STATUS= of the run; may be empty.
     pub status: String,
-    /// The reason why the unit is not simply running.
+    /// The reason for the state; null if there is none, as for a unit that runs.
     pub reason: Option<Reason>,
     /// The unit can reload its configuration.
     pub can_reload: bool,

@@ -1,4 +1,4 @@
-//! `why`: the chain of reasons, and the units that depend on it. See [`super`].
+//! `why`: the chain of reasons of one unit, and the units that depend on the unit. See [`super`].
 
 use super::{Reason, UnitStatus};
 use crate::machine::reason::State;

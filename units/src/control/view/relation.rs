@@ -39,8 +39,7 @@ impl View<'_> {
         self.machine.next_try(unit).map(|at| self.facts.wall_of(at))
     }
 
-    /// Returns needed units that pull the unit in, by name; `goal` is first if the goal itself
-    /// does.
+    /// Returns what pulls the unit in: the goal, then sources, then needed units by name.
     pub(super) fn needed_by(&self, unit: UnitId) -> Vec<String> {
         let generation = self.machine.generation();
         let mut names = Vec::new();

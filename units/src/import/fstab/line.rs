@@ -178,12 +178,12 @@ impl Line {
     /// Makes a soft line required, because its mount point is on the path of a required line.
     pub(super) fn require(&mut self) {
         if self.is_soft() {
-            let message = "this is required, because a required line needs it".to_string();
+            let message = "this mount is required, because a line without nofail needs it".to_string();
             self.said.push((
                 Severity::Note,
                 self.place.at,
                 message,
-                "add nofail to that line".into(),
+                "add nofail to the other line".into(),
             ));
             self.options
                 .retain(|option| !["nofail", "x-systemd.automount", "bg"].contains(&&*option.text));
@@ -237,7 +237,7 @@ fn link(label: &str) -> String {
     label.chars().map(one).collect()
 }
 
-/// Splits a text at separators, outside of quotes if these count.
+/// Splits a text at separators. With `quotes`, a separator within double quotes does not count.
 fn parts(text: &str, at: Spot, separators: &[char], quotes: bool) -> Vec<Field> {
     let mut parts: Vec<Field> = Vec::new();
     let (mut inside, mut quoted) = (false, false);

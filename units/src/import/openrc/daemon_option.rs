@@ -142,7 +142,7 @@ fn short<'w>(
     }
 }
 
-/// Returns the option if its letter has another meaning in start-stop-daemon.
+/// Returns the option of that name if only supervise-daemon has it.
 fn respawn(name: &str, supervised: bool) -> Option<&'static Row> {
     const MORE: [Row; 4] = [
         Row('a', "healthcheck-timer", true, Lost("init runs no health checks")),

@@ -249,7 +249,7 @@ impl Expander<'_> {
     fn push(&mut self, text: &str, splits: bool) -> Result<(), Why> {
         self.length = self.length.saturating_add(text.len());
         if self.length > limit::SCRIPT_VALUE {
-            return Err("it comes to a text that is too long".into());
+            return Err("its expanded text is too long".into());
         }
         self.variables.spend(text.len())?;
         if let Some(odd) = text.chars().find(|c| !matches!(c, '\n' | '\t') && encoding::acts(*c)) {

@@ -57,7 +57,7 @@ pub(super) fn convert(this: &mut Conversion<'_>) {
             }
         }
     }
-    with(this);
+    propagated(this);
     job_modes(this);
     conflicts(this);
     mounts(this);
@@ -140,7 +140,7 @@ fn device<'a>(this: &mut Conversion<'a>, other: &Other<'a>, key: &str) {
     this.add("wait-file", &path, Some(other.option), other.at);
 }
 
-/// Handles `After=` and `Before=`.
+/// The units in `After=` and `Before=`.
 struct Order {
     after: BTreeSet<UnitName>,
     before: BTreeSet<UnitName>,
@@ -250,7 +250,7 @@ pub(super) fn upholds(directive: &str) -> String {
 }
 
 /// Handles units that restart or reload with others, and units that a failure activates.
-fn with(this: &mut Conversion<'_>) {
+fn propagated(this: &mut Conversion<'_>) {
     for (directives, key) in [
         (["PartOf", "StopPropagatedFrom"], "restart-with"),
         (["ReloadPropagatedFrom", "PropagateReloadFrom"], "reload-with"),

@@ -167,8 +167,7 @@ impl<'a> Conversion<'a> {
         self.add_pair("limits", name, &parts.join(":"), option);
     }
 
-    /// Handles lists in which a leading `~` removes entries: writes the remaining set, so that the
-    /// native key reads it like one line of systemd.
+    /// Handles lists in which a leading `~` removes entries: each word gets the mark of its line.
     pub(super) fn inverted(&mut self, key: &str, options: &[&'a UnitOption]) {
         for option in options {
             let Some(text) = self.expand(option, &option.value) else { continue };

@@ -153,7 +153,7 @@ pub fn goal(name: &str) -> Option<&'static str> {
     GOALS.contains(&name).then_some("multi-user")
 }
 
-/// Returns true for a systemd unit, which may be missing here.
+/// Returns true for one of systemd's own units, which may be missing here.
 pub fn is_own(name: &str) -> bool {
     GOALS.contains(&name)
         || TARGETS.contains(&name)

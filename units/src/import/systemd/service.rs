@@ -55,7 +55,7 @@ fn commands(this: &mut Conversion<'_>, kind: &str, starts: usize) {
     let too_many = starts > 1 && kind != "oneshot";
     if let (true, Some(second)) = (too_many, several.get(1)) {
         let message = "more than one ExecStart=, which only a oneshot may have";
-        this.refuse(second, message, "put what comes first into ExecStartPre=");
+        this.refuse(second, message, "put the earlier commands into ExecStartPre=");
     }
     command::convert(this, "ExecCondition", "exec-condition", privileged);
     command::convert(this, "ExecStartPre", "exec-start-pre", privileged);

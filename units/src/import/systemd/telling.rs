@@ -98,7 +98,7 @@ impl<'a> Conversion<'a> {
         self.file_of_last(option);
     }
 
-    /// Reports a directive that is kept with another meaning.
+    /// Adds a warning about a directive.
     pub(super) fn warn(&mut self, option: &UnitOption, code: &str, message: &str, hint: &str) {
         self.manifest.tell_at(Severity::Warning, code, option.at, message, hint);
         self.file_of_last(option);

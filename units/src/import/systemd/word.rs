@@ -15,7 +15,7 @@ pub(crate) struct Word {
 /// The error of a value with an unclosed quote or a trailing backslash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unbalanced {
-    /// Number of bytes before the quote.
+    /// Number of bytes before the quote or the backslash.
     pub(crate) offset: usize,
 }
 

@@ -180,7 +180,7 @@ impl<'a> Reader<'a> {
         self.report("yaml", at, message, hint);
     }
 
-    /// Returns the key whose value is being read.
+    /// Returns the place of the key whose value is being read.
     fn last_key(&self) -> Option<Spot> {
         let Some(Open::Map { key: Some((_, at)), .. }) = self.open.last() else { return None };
         Some(*at)
@@ -209,7 +209,7 @@ impl<'a> Reader<'a> {
             let message = format!("the key `{text}` is given twice");
             *key = Some((text, at));
             if double {
-                let hint = "leave one; several values are written as a list";
+                let hint = "keep one; several values are written as a list";
                 self.report("duplicate-key", at, message, hint);
             }
             return;

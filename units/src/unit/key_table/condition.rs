@@ -5,7 +5,7 @@ use super::{NONE, PROCESS, key};
 use crate::unit::key::{Class::Run, Key, Shape};
 
 const SHAPE: Shape = Shape::Forms(
-    "a value; `!` before it: it must not hold; `|`: one value with this mark is enough",
+    "a value; `!value` must not hold; of several `|value`, one is enough",
 );
 
 macro_rules! conditions {

@@ -36,7 +36,10 @@ fn condition(kind: ConditionKind, text: &str, assert: bool) -> Result<Condition,
     };
     let argument = argument.trim();
     if argument.is_empty() || argument.len() > limit::PATH || argument.contains('\0') {
-        return mistake(format!("`{text}` asks for nothing"), "name what has to hold");
+        return mistake(
+            format!("`{text}` is not a condition"),
+            "give one value after the marks, of at most 4095 bytes",
+        );
     }
     check(kind, argument)?;
     Ok(Condition { kind, argument: argument.to_string(), negated, any, assert })

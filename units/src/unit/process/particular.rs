@@ -171,12 +171,12 @@ impl Reader<'_> {
         match (self.field("pid-file"), self.field("main-pid")) {
             (Some(_), Some(field)) => {
                 let message = "`main-pid` and `pid-file` exclude each other".to_string();
-                field.error(&mut self.found, "value", message, "leave one of them");
+                field.error(&mut self.found, "value", message, "keep one of them");
             }
             (None, None) => {
                 let message = "a background-pidfile unit needs `pid-file`".to_string();
                 let error = Diagnostic::error("missing-key", self.place(), message)
-                    .with_hint("where the daemon leaves none, say `main-pid: guess`");
+                    .with_hint("if the daemon writes no pid file, say `main-pid: guess`");
                 self.found.push(error);
             }
             (Some(_), None) | (None, Some(_)) => {}
@@ -194,7 +194,7 @@ impl Reader<'_> {
         let given: Vec<Field<'_>> = keys.iter().filter_map(|key| self.field(key)).collect();
         if let [first, second, ..] = given.as_slice() {
             let message = format!("`{}` and `{}` exclude each other", first.key, second.key);
-            second.error(&mut self.found, "value", message, "leave one of them");
+            second.error(&mut self.found, "value", message, "keep one of them");
         }
     }
 }
