@@ -97,8 +97,9 @@ impl Foreign {
             self.seen.insert(entry.to_string());
             let message =
                 "slices and scopes are not units here: the limits in this file do not apply";
-            let note = Diagnostic::of_file(Severity::Note, "ignored-file", &path, message.to_string());
-            return self.diagnostics.push(note.with_hint("set the limits in each unit of the slice"));
+            let note =
+                Diagnostic::of_file(Severity::Note, "ignored-file", &path, message.to_string());
+            return self.diagnostics.push(note.with_hint("set the limits in each of its units"));
         }
         let stat = match files.stat(&path) {
             Ok(stat) => stat,

@@ -11,7 +11,7 @@ use crate::load::foreign::Foreign;
 use crate::load::imported_file;
 use crate::load::reuse::Before;
 use crate::load::template::{self, Body, Template};
-use crate::load::unit_file::{Context, left_out, interpret, placeholder};
+use crate::load::unit_file::{Context, interpret, left_out, placeholder};
 use crate::spec::{DependencyKind, OnChange};
 use crate::text::diagnostic::{Diagnostic, Severity};
 use crate::text::name::Name;

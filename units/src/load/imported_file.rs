@@ -7,7 +7,7 @@ use crate::import::systemd::{Surroundings, convert, replacement, target_of_link}
 use crate::limit;
 use crate::load::foreign::{Foreign, ForeignFile, Link};
 use crate::load::template::{Body, Template};
-use crate::load::unit_file::{Context, UnitFile, finish, left_out, interpret, trusted};
+use crate::load::unit_file::{Context, UnitFile, finish, interpret, left_out, trusted};
 use crate::spec::Kind;
 use crate::text::diagnostic::{Diagnostic, Severity};
 use crate::text::name::Name;

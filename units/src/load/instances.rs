@@ -66,7 +66,9 @@ pub fn instances(
         }
         found_templates.offer_imported(&context, &foreign, Some(&source.name), &mut set);
     }
-    set.drafts.retain(|draft| !found_templates.unchanged.iter().any(|template| is_made_of(draft, template)));
+    set.drafts.retain(|draft| {
+        !found_templates.unchanged.iter().any(|template| is_made_of(draft, template))
+    });
     let wanted = wanted(options, &settings, &previous.policy);
     if let Some(exceeded) = set.settle(&context, &folders.foreign, &wanted) {
         let hint = "the next reload removes the instances that no unit or request names";

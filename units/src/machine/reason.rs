@@ -174,7 +174,9 @@ impl fmt::Display for Reason {
             Reason::Masked { target } => write!(f, "{target} is masked"),
             Reason::Missing { target } => write!(f, "no unit provides {target}"),
             Reason::Config { at, message } => write!(f, "{at}: {message}"),
-            Reason::Conflict { target } => write!(f, "it conflicts with {target}, which has precedence"),
+            Reason::Conflict { target } => {
+                write!(f, "it conflicts with {target}, which has precedence")
+            }
             Reason::Skipped { condition } => write!(f, "skipped: {condition} is not met"),
             Reason::OutOfMemory => write!(f, "the kernel killed it because memory ran out"),
             Reason::Protocol { message } => message.fmt(f),

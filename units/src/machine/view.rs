@@ -148,7 +148,6 @@ impl Machine {
         self.cell(unit.0).phase.run().is_some_and(|run| run.reload_failed)
     }
 
-
     /// Returns true if the run has succeeded and is over: the unit is exited, and nothing is left
     /// to stop.
     pub fn is_over(&self, unit: UnitId) -> bool {

@@ -68,7 +68,7 @@ fn latched(oracle: &Oracle, unit: usize, kind: D) -> bool {
 /// that depends on a skipped one.
 fn restless(oracle: &Oracle, unit: usize) -> bool {
     let mut behind = Set::EMPTY.with(unit);
-    for _ in 0..seen_units(oracle) {
+    for _ in 0..oracle.needed.len() {
         behind = behind.or(behind.union(|unit| oracle.graph.to(unit, |_| true)));
     }
     behind.iter().any(|other| {
@@ -106,8 +106,4 @@ fn affected_by_restless(oracle: &Oracle) -> Set {
             return affected;
         }
     }
-}
-
-fn seen_units(oracle: &Oracle) -> usize {
-    oracle.needed.len()
 }

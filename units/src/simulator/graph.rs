@@ -69,7 +69,7 @@ pub struct Graph {
     pub broken: Set,
     /// The selected provider, by target.
     pub provider: Vec<Option<usize>>,
-    /// Targets that only masked units provide.
+    /// Targets that are masked, or that only masked units provide.
     pub hidden: Set,
     /// The dependencies by dependent.
     pub edges: Vec<Vec<Edge>>,
@@ -142,7 +142,7 @@ impl Graph {
         graph
     }
 
-    /// Returns the edges that the lists of `me` name.
+    /// Adds the edges that the lists of `me` name.
     fn connect(&mut self, me: usize, unit: &Unit, unmasked: bool) {
         for dependency in &unit.dependencies {
             let (kind, target) = (dependency.kind, dependency.target.index());
@@ -159,7 +159,7 @@ impl Graph {
         }
     }
 
-    /// Returns the edges of other units that `me` adds, broken or not.
+    /// Adds the edges that `me`, broken or not, gives to other units.
     fn install(&mut self, me: usize, unit: &Unit) {
         let lists = [
             (&unit.wanted_by, D::WaitsFor),

@@ -101,8 +101,8 @@ impl RunLedger {
         self.last.keys().copied().filter(alive).collect()
     }
 
-    /// Records a fact before the machine receives it. `expected` means that the run is in
-    /// must_stop.
+    /// Records a fact before the machine receives it. `expected` means that an end of the run is no
+    /// failure.
     pub fn fact(&mut self, now: Time, event: &Event, expected: bool, times: &Times) {
         let Some(id) = event.run() else { return };
         self.facts += 1;

@@ -176,7 +176,7 @@ fn drawn_broken(at: Place) -> Fault {
     Fault { at, message: "drawn broken".to_string() }
 }
 
-/// Returns the initial settings of every world.
+/// Returns the keys of class *live* of a new unit of this type.
 pub fn live(kind: Kind) -> Live {
     let supervised = !matches!(kind, Kind::Oneshot | Kind::BackgroundScripted);
     Live {

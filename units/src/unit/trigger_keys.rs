@@ -1,12 +1,12 @@
 //! Interprets the keys of a trigger as a [`Trigger`]. The other half of [`crate::unit::semantics`],
 //! as [`crate::unit::process`] is for units with a process.
 
-use crate::text::unit_name::UnitName;
 use crate::limit;
 use crate::spec::value;
 use crate::spec::{Credentials, DependencyKind, Kind};
 use crate::text::diagnostic::Diagnostic;
 use crate::text::name::Name;
+use crate::text::unit_name::UnitName;
 use crate::trigger::address::{self, Address, Sort};
 use crate::trigger::calendar::ZoneName;
 use crate::trigger::zone::Zone;
@@ -143,7 +143,12 @@ impl Reader<'_> {
             && paths != 1
         {
             let message = format!("`socket-symlinks` with {paths} paths to link to");
-            field.error(&mut self.found, "value", message, "the links lead to the unit's only path");
+            field.error(
+                &mut self.found,
+                "value",
+                message,
+                "the links lead to the unit's only path",
+            );
         }
         for key in ["socket-max-connections", "socket-max-connections-per-source"] {
             if let Some(field) = self.field(key).filter(|_| !socket.accept) {

@@ -166,7 +166,9 @@ impl Init {
             let mut most = None;
             let listen = match Trigger::decode(&unit.run) {
                 Some(Trigger::Socket(socket)) => {
-                    most = socket.accept.then_some(socket.max_connections.min(limit::CONNECTION_INSTANCES));
+                    most = socket
+                        .accept
+                        .then_some(socket.max_connections.min(limit::CONNECTION_INSTANCES));
                     socket.listen.iter().map(|one| format!("{} {one}", one.sort.as_str())).collect()
                 }
                 Some(Trigger::Timer(_) | Trigger::Path(_)) | None => Vec::new(),

@@ -178,7 +178,8 @@ impl Line {
     /// Makes a soft line required, because its mount point is on the path of a required line.
     pub(super) fn require(&mut self) {
         if self.is_soft() {
-            let message = "this mount is required, because a line without nofail needs it".to_string();
+            let message =
+                "this mount is required, because a line without nofail needs it".to_string();
             self.said.push((
                 Severity::Note,
                 self.place.at,

@@ -19,7 +19,7 @@ const LOSS: usize = 160;
 
 /// The outcome of a line so far.
 #[derive(Clone, Debug, Default)]
-pub(super) struct End {
+pub(super) struct LineOutcome {
     /// The native keys of the line.
     kept: Vec<&'static str>,
     /// The lost parts.
@@ -31,7 +31,7 @@ pub(super) struct End {
 pub(super) struct Conversion<'a> {
     pub(super) manifest: Manifest,
     pub(super) lines: &'a [Line],
-    pub(super) ends: Vec<End>,
+    pub(super) line_outcomes: Vec<LineOutcome>,
     /// All targets of the unit.
     pub(super) own: BTreeSet<String>,
     /// The key of each target in its order.
@@ -56,7 +56,7 @@ impl<'a> Conversion<'a> {
     /// Returns the outcome of each line, and reports losses.
     pub(super) fn outcomes(&mut self) -> Vec<ImportOutcome> {
         let mut outcomes = Vec::new();
-        for (line, end) in self.lines.iter().zip(std::mem::take(&mut self.ends)) {
+        for (line, end) in self.lines.iter().zip(std::mem::take(&mut self.line_outcomes)) {
             let outcome = outcome(line, &end);
             if let Outcome::Lost(how) = &outcome {
                 let name = if line.name.is_empty() { &line.value } else { &line.name };
@@ -76,7 +76,7 @@ impl<'a> Conversion<'a> {
 
     /// Reports a part of a line that is left out with an effect.
     pub(super) fn lose(&mut self, index: usize, how: &str) {
-        let Some(end) = self.ends.get_mut(index) else { return };
+        let Some(end) = self.line_outcomes.get_mut(index) else { return };
         match end.lost.len() {
             ..LOSSES => end.lost.push(shown(how)),
             LOSSES => end.lost.push("and more".to_string()),
@@ -86,14 +86,14 @@ impl<'a> Conversion<'a> {
 
     /// Records that the rest of a line is not needed.
     pub(super) fn need_not(&mut self, index: usize, why: &'static str) {
-        if let Some(end) = self.ends.get_mut(index) {
+        if let Some(end) = self.line_outcomes.get_mut(index) {
             end.needless.get_or_insert(why);
         }
     }
 
     /// Records that a part of a line is in that key.
     pub(super) fn note_kept(&mut self, index: usize, key: &'static str) {
-        if let Some(end) = self.ends.get_mut(index)
+        if let Some(end) = self.line_outcomes.get_mut(index)
             && !end.kept.contains(&key)
         {
             end.kept.push(key);
@@ -146,7 +146,7 @@ fn shown(words: &str) -> String {
 }
 
 /// Losses have precedence.
-fn outcome(line: &Line, end: &End) -> Outcome {
+fn outcome(line: &Line, end: &LineOutcome) -> Outcome {
     if line.block > 1 {
         return Outcome::Lost("the first header counts".to_string());
     }

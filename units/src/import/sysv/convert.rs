@@ -1,6 +1,6 @@
 //! The import of one script, step by step: each step adds its part to the [`Conversion`].
 
-use super::conversion::{Conversion, End};
+use super::conversion::{Conversion, LineOutcome};
 use super::header::{self, Header, Line};
 use super::order;
 use super::table::{self, Word};
@@ -40,7 +40,7 @@ pub fn convert(name: &str, file: &Arc<str>, text: &[u8], script: &str) -> Import
     let mut conversion = Conversion {
         manifest,
         lines: &header.lines,
-        ends: vec![End::default(); header.lines.len()],
+        line_outcomes: vec![LineOutcome::default(); header.lines.len()],
         own: BTreeSet::new(),
         said: BTreeMap::new(),
         held: BTreeMap::new(),
@@ -197,7 +197,7 @@ impl Conversion<'_> {
     fn report_missing_header(&mut self, header: &Header) {
         if !header.has_block {
             let hint = "write `after` and `wanted-by` as it needs them";
-            let message = "no LSB header (`### BEGIN INIT INFO`): what it needs is not known";
+            let message = "no LSB header (`### BEGIN INIT INFO`): its dependencies are unknown";
             self.manifest.tell_at(Severity::Warning, "no-header", self.manifest.at, message, hint);
         }
     }

@@ -4,9 +4,8 @@
 use super::{NONE, PROCESS, key};
 use crate::unit::key::{Class::Run, Key, Shape};
 
-const SHAPE: Shape = Shape::Forms(
-    "a value; `!value` must not hold; of several `|value`, one is enough",
-);
+const SHAPE: Shape =
+    Shape::Forms("a value; `!value` must not hold; of several `|value`, one is enough");
 
 macro_rules! conditions {
     ($($kind:literal $what:literal $example:literal;)*) => {

@@ -75,9 +75,8 @@ const MEMORY: &str = "the memory of the machine is compared, also in a container
 const FIRST_BOOT: &str = "only the machine id at the time of the start counts";
 const POSITION: &str = "the position within the window is not stable: the timer fires at its \
      end, or earlier together with another timer";
-pub(crate) const AT_SHUTDOWN: &str =
-    "a shutdown or a sleep starts no units, so a unit wanted by shutdown.target, sleep.target and \
-     the like does not run";
+pub(crate) const AT_SHUTDOWN: &str = "a shutdown or a sleep starts no units, so a unit wanted by \
+     shutdown.target, sleep.target and the like does not run";
 pub(crate) const AT_SHUTDOWN_HINT: &str =
     "a unit with RemainAfterExit=yes that is up runs its ExecStop= at a shutdown";
 

@@ -17,7 +17,8 @@ const ACCOUNTING: &str = "the kernel counts it anyway";
 const CREDENTIALS: &str = "credentials are not passed";
 const NETWORK: &str = "addresses are not filtered";
 
-/// Types, commands, restarts, timeouts, environment: service.rs and command.rs.
+/// Types, commands and timeouts: service.rs and command.rs. Restarts: restart.rs. Environment,
+/// output and control groups: process.rs.
 #[rustfmt::skip]
 pub(super) const ROWS: &[Directive] = &[
     row("Service", "Type", "type", Special),

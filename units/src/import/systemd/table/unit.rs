@@ -6,7 +6,7 @@ use super::{Directive, Grade, out, row};
 const CLOSURE: &str = "the goal decides which units are up, not the last command";
 const ISOLATE: &str = "a change of goal stops units that the goal does not need";
 
-/// Dependencies: dependency.rs. `[Install]`: install.rs. Limits of starts: service.rs.
+/// Dependencies: dependency.rs. `[Install]`: install.rs. Limits of starts: restart.rs.
 #[rustfmt::skip]
 pub(super) const ROWS: &[Directive] = &[
     row("Unit", "Description", "description", Text),
