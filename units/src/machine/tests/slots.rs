@@ -5,7 +5,7 @@ use super::*;
 use std::collections::VecDeque;
 
 const UNITS: usize = 10_000;
-const PLACES: usize = 8;
+const SLOTS: usize = 8;
 
 /// Returns the started runs, except that of the unit `all`.
 fn services(outcome: &Outcome) -> Vec<RunId> {
@@ -30,15 +30,15 @@ fn start_limit_holds_for_ten_thousand_units_and_stuck_starts_release_their_slots
     let edges: Vec<_> = all.iter().map(|text| (DependencyKind::Wants, text.as_str())).collect();
     drafts.push(unit("all", Kind::Virtual, &edges));
     let mut generation = assemble(drafts, []);
-    generation.settings.max_starting = u32::try_from(PLACES).unwrap();
+    generation.settings.max_starting = u32::try_from(SLOTS).unwrap();
     let mut machine = Machine::new(Duration::from_secs(90));
     let (generation, targets) = (Arc::new(generation), vec![name("all")]);
     let outcome = machine.step(at(0), Event::Boot { generation, targets });
     let mut stuck = services(&outcome);
-    assert_eq!(stuck.len(), PLACES);
+    assert_eq!(stuck.len(), SLOTS);
     // All but one start are stuck, so one slot is left for the others.
     let mut last = stuck.pop().unwrap();
-    let mut started = PLACES;
+    let mut started = SLOTS;
     for _ in 0..1_000 {
         let next = services(&machine.step(at(1), Event::Ready(last)));
         assert_eq!(next.len(), 1, "{started} have started");
@@ -55,7 +55,7 @@ fn start_limit_holds_for_ten_thousand_units_and_stuck_starts_release_their_slots
         let next = services(&machine.step(at(60), Event::Ready(run)));
         started += next.len();
         starting.extend(next);
-        assert!(starting.len() <= PLACES, "{} start at once", starting.len());
+        assert!(starting.len() <= SLOTS, "{} start at once", starting.len());
     }
     assert_eq!(started, UNITS, "each once");
     machine.audit().unwrap();
