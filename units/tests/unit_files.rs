@@ -347,6 +347,10 @@ fn invalid_values_are_refused_at_their_place() {
         let errors: Vec<_> = mistakes.iter().filter(told).collect();
         assert!(errors.len() == 1 && errors[0].starts_with("x.yaml:3:"), "{line}: {mistakes:?}");
     }
+    for key in ["exec-reload: /bin/x", "reload-signal: HUP"] {
+        let text = format!("unit: u\nexec-start: /bin/x\non-change: reload\n{key}\n");
+        assert_eq!(mistakes(&text), [""; 0], "{key}");
+    }
     for pair in ["ready-wait: 1\nready-grep: x", "exec-start: [/bin/x]"] {
         let text = format!("unit: u\nexec-start: /bin/x\n{pair}\n").replacen(
             "exec-start: /bin/x\nexec-start",

@@ -79,7 +79,7 @@ impl Machine {
                 return Err(refusal("not-running", format!("{name} is not running"), ""));
             }
             if !self.has_reload(*ix) {
-                let message = format!("{name} has no exec-reload");
+                let message = format!("{name} has no exec-reload or reload-signal");
                 return Err(refusal("no-reload", message, "`initctl restart` replaces it"));
             }
         }

@@ -321,9 +321,9 @@ impl<'a> Reader<'a> {
         if let Some(field) = self.field("on-change")
             && live.on_change == OnChange::Reload
             && !self.manifest.broken
-            && self.manifest.entry("exec-reload").is_none()
+            && ["exec-reload", "reload-signal"].iter().all(|key| self.manifest.entry(key).is_none())
         {
-            let message = "`on-change: reload` without an `exec-reload`".to_string();
+            let message = "`on-change: reload` without exec-reload or reload-signal".to_string();
             field.error(&mut self.found, "value", message, "say how the unit reloads");
         }
         if let Some(field) = self.field("restart-delay")

@@ -28,7 +28,7 @@ pub(super) const KEYS: &[Key] = &[
         "Whether HUP follows the stop signal at once, as shells need it.",
         "stop-hup: yes"),
     key("reload-signal", Shape::Signal, Run, PROCESS, NONE, "none",
-        "The signal that `initctl reload-unit` sends to the main process. init ignores it if the unit has an exec-reload. A foreground-notified unit answers RELOADING=1, and READY=1 at the end.",
+        "The signal that `initctl reload-unit` sends to the main process, if the unit has no exec-reload. With neither, init refuses the request. A foreground-notified unit answers RELOADING=1, and READY=1 at the end.",
         "reload-signal: HUP"),
     key("watchdog", Shape::Timeout, Run, PROCESS, NONE, "none",
         "The longest time between two messages WATCHDOG=1 of the unit. After it the unit has failed: it gets ABRT, and `restart` decides. $WATCHDOG_USEC has the time, and $WATCHDOG_PID the pid of the process that must send them.",

@@ -33,7 +33,7 @@ pub(super) const KEYS: &[Key] = &[
         "As after, and each of these must be active when this unit starts. It does not start them. If one of them is not active then, this unit is failed (dependency) until it is. Later changes do not stop this unit.",
         "requires-active: firewall"),
     key("reload-with", Shape::Targets, Live, ALL, NONE, "none",
-        "`initctl reload-unit` of one of these also reloads this unit. This unit must be running and have an exec-reload.",
+        "`initctl reload-unit` of one of these also reloads this unit. This unit must be running and have an exec-reload or a reload-signal.",
         "reload-with: certificates"),
     key("on-failure", Shape::Targets, Live, ALL, NONE, "none",
         "init starts these after this unit's verdict (see failure-verdict), as if they were in the goal. They stop when this unit is active again or no longer needed. A oneshot, a unit with `restart: never`, and one that reads from a terminal finish their run first. A new goal ends such a run.",
