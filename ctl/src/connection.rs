@@ -92,8 +92,8 @@ impl Connection {
         Ok(true)
     }
 
-    /// Returns true if the last request was sent twice, so that the first one may have had its
-    /// effect.
+    /// Returns true if this connection replaced one that was lost within [`MIN_RETRY_AGE`] of its
+    /// request. Then init may have executed the request twice.
     pub(crate) fn was_asked_again(&self) -> bool {
         self.is_second
     }

@@ -143,7 +143,8 @@ fn bytes(path: &str) -> Result<Option<Vec<u8>>, Error> {
 /// The keys of a policy, in the order of the file.
 const KEYS: [&str; 4] = ["mask", "enable", "disable", "prefer"];
 
-/// Returns the entries of a key, each as written after its dash or indent.
+/// Returns the entries of a key as pairs: the text that [`entry`] reads from a line, and the line to
+/// write, without its indent.
 fn entries(policy: &Policy, key: &str) -> Vec<(String, String)> {
     let listed = |names: &BTreeSet<Name>| {
         names.iter().map(|name| (name.to_string(), format!("- '{name}'"))).collect()

@@ -250,7 +250,7 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|found| found.uid() == 0)
 }
 
-/// A copy of the binary and a writable folder for another user.
+/// Lets every user write to the folder.
 fn open_to_all(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();

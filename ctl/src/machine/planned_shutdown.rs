@@ -131,7 +131,7 @@ impl Plan {
         let at = i64::try_from(at.saturating_sub(now(self.clock)).as_secs()).ok();
         let at = at.and_then(|at| Timestamp::from_second(at).ok());
         let at = at.map(|at| at.to_zoned(TimeZone::system()).strftime("%F %H:%M %Z").to_string());
-        let mut text = format!("{} {}.", start(self.action(), AT), at.unwrap_or_default());
+        let mut text = format!("{} {}.", first_words(self.action(), AT), at.unwrap_or_default());
         if !self.message.is_empty() {
             text.push('\n');
             text.push_str(&self.message);
@@ -159,8 +159,8 @@ impl Plan {
 const AT: &str = "at";
 const NOW: &str = "now.";
 
-/// The start of the sentence for users.
-fn start(action: &str, when: &str) -> String {
+/// Returns the first words of the sentence for users.
+fn first_words(action: &str, when: &str) -> String {
     format!("This machine {action} {when}")
 }
 
@@ -194,8 +194,9 @@ pub(crate) fn open_logins(nologin: &Path) {
 }
 
 fn remove(nologin: &Path, when: &str) {
-    let is_ours =
-        |text: String| ACTIONS.iter().any(|(_, action)| text.starts_with(&start(action, when)));
+    let is_ours = |text: String| {
+        ACTIONS.iter().any(|(_, action)| text.starts_with(&first_words(action, when)))
+    };
     if fs::read_to_string(nologin).is_ok_and(is_ours) {
         let _ = fs::remove_file(nologin);
     }
@@ -243,7 +244,7 @@ pub(crate) fn carry_out(path: &Path, nologin: &Path, log: impl Fn(&str)) -> io::
     // A crash of this program after the shutdown must not start another one.
     fs::remove_file(path)?;
     // With this text, logins stay closed after the end of the unit.
-    close(&start(plan.action(), NOW));
+    close(&first_words(plan.action(), NOW));
     let ended = shut_down(&plan);
     if ended.is_err() {
         remove(nologin, NOW);
@@ -381,7 +382,7 @@ mod tests {
         }
         open_logins(&nologin);
         assert!(!nologin.exists());
-        close_logins(&nologin, &start("reboots", NOW)).unwrap();
+        close_logins(&nologin, &first_words("reboots", NOW)).unwrap();
         open_logins(&nologin);
         assert_eq!(fs::read_to_string(&nologin).unwrap(), "This machine reboots now.\n");
         close_logins(&nologin, &plan(NOON).sentence(noon)).unwrap();

@@ -44,11 +44,11 @@ pub(super) fn run(asked: &Asked) -> Outcome {
     if asked.verb == "isolate" {
         return goal(asked);
     }
-    tell(&session, asked, &asked.verb, &asked.names)
+    apply(&session, asked, &asked.verb, &asked.names)
 }
 
 /// Applies the verb to units; also for `--now`.
-pub(super) fn tell(session: &Session, asked: &Asked, verb: &str, units: &[String]) -> Outcome {
+pub(super) fn apply(session: &Session, asked: &Asked, verb: &str, units: &[String]) -> Outcome {
     instance::load_instances(session, asked, verb, units)?;
     let snapshot = Snapshot::take(session)?;
     let watch = Watch::begin(session)?;
@@ -187,7 +187,8 @@ fn start(session: &Session, asked: &Asked, unit: &UnitStatus) -> Result<(), Erro
         return Ok(());
     }
     let is_needed = now.units.iter().any(|one| one.unit == unit.unit && one.needed);
-    // A unit that was left out has started above, and may have failed since.
+    // `unit` is the state before this call. A unit that was left out has been started above, and
+    // needs no retry even if it has failed since.
     let has_failed = unit.needed
         && (unit.state == State::Failed || (unit.state == State::Waiting && unit.attempt > 0));
     if !is_needed {

@@ -25,7 +25,7 @@ pub(super) struct Definitions(Generation);
 impl Definitions {
     /// Reads them as init's loader does, including the requested instances.
     pub(super) fn read(session: &Session, units: &[String]) -> Definitions {
-        let mut options = check::configured(session, geteuid().as_raw(), &Disk);
+        let mut options = check::loader_options(session, geteuid().as_raw(), &Disk);
         options.wanted = units.iter().filter_map(|unit| Name::new(unit).ok()).collect();
         Definitions(load(&Disk, &options, None).generation)
     }
@@ -61,8 +61,8 @@ impl Definitions {
             full_name(unit.name.as_str(), names, unit.kind)
         };
         let provider = |activates| {
-            let fires = |other: &&Unit| other.provides.contains(&activates);
-            self.0.units.iter().find(fires).map(full)
+            let provides_it = |other: &&Unit| other.provides.contains(&activates);
+            self.0.units.iter().find(provides_it).map(full)
         };
         let by = self.0.units.iter().filter(|other| {
             other.activates.is_some_and(|activates| unit.provides.contains(&activates))

@@ -55,7 +55,7 @@ fn missing_file(name: &str) -> UnitFile {
 /// a file in one of init's own directories, one of those directories.
 fn folder(enablement: &Enablement, file: &UnitFile, runtime: bool) -> Option<PathBuf> {
     let folders = &enablement.folders;
-    let links = folders.config(runtime).filter(|_| !folders.is_enabled_by_policy(file));
+    let links = folders.links_dir(runtime).filter(|_| !folders.is_enabled_by_policy(file));
     links.or_else(|| {
         let own = enablement.init.as_ref().map(|init| &init.paths.unit_dirs)?;
         own.get(usize::from(runtime)).map(PathBuf::from)

@@ -99,7 +99,7 @@ impl Enablement {
         if named(&self.policy.disable) && !install.is_empty() {
             return "disabled";
         }
-        if let Some(word) = self.linked(&file.name) {
+        if let Some(word) = self.enabled_by_link(&file.name) {
             return word;
         }
         if self.is_alias(file) {
@@ -120,7 +120,7 @@ impl Enablement {
 
     /// Returns true if only a link makes the file known: it is in none of the unit directories.
     pub(super) fn is_linked(&self, file: &UnitFile) -> bool {
-        let links = [false, true].map(|runtime| self.folders.config(runtime));
+        let links = [false, true].map(|runtime| self.folders.links_dir(runtime));
         let is_link = links.iter().flatten().any(|dir| file.path.parent() == Some(dir));
         let Ok(to) = fs::read_link(&file.path) else { return false };
         let is_read = to.parent().is_some_and(|dir| self.folders.reads(dir));
@@ -137,9 +137,9 @@ impl Enablement {
 
     /// Returns how the unit is enabled by links: in a `.wants` or `.requires` folder, or by an
     /// alias in this machine's directories.
-    fn linked(&self, name: &str) -> Option<&'static str> {
+    fn enabled_by_link(&self, name: &str) -> Option<&'static str> {
         for runtime in [false, true] {
-            let Some(dir) = self.folders.config(runtime) else { continue };
+            let Some(dir) = self.folders.links_dir(runtime) else { continue };
             let Ok(entries) = fs::read_dir(&dir) else { continue };
             for entry in entries.flatten() {
                 let folder = entry.file_name().to_string_lossy().into_owned();

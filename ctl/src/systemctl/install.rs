@@ -48,11 +48,11 @@ pub(super) fn run(asked: &Asked) -> Outcome {
     if exit != 0 {
         return Ok(exit);
     }
-    job.tell()?;
+    job.reload_and_send_policy()?;
     match (asked.now, asked.verb.as_str()) {
         (false, _) => Ok(0),
-        (true, "disable" | "mask") => change::tell(&session, asked, "stop", &asked.names),
-        (true, _) => change::tell(&session, asked, "start", &asked.names),
+        (true, "disable" | "mask") => change::apply(&session, asked, "stop", &asked.names),
+        (true, _) => change::apply(&session, asked, "start", &asked.names),
     }
 }
 
@@ -103,11 +103,11 @@ impl Job<'_> {
                 _ => Edit::Disable,
             };
             let skipped = match self.asked.preset_mode.as_deref() {
-                Some("enable-only") => Edit::Disable,
-                Some("disable-only") => Edit::Enable,
-                _ => Edit::Mask,
+                Some("enable-only") => Some(Edit::Disable),
+                Some("disable-only") => Some(Edit::Enable),
+                _ => None,
             };
-            if self.asked.verb.starts_with("preset") && edit == skipped {
+            if self.asked.verb.starts_with("preset") && Some(edit) == skipped {
                 continue;
             }
             match (edit, found) {
@@ -191,7 +191,7 @@ impl Job<'_> {
     }
 
     fn links(&self, name: &str, file: &UnitFile, install: &Install) -> Result<(), Error> {
-        let Some(dir) = self.folders().config(self.asked.runtime) else { return Ok(()) };
+        let Some(dir) = self.folders().links_dir(self.asked.runtime) else { return Ok(()) };
         for (targets, kind) in [(&install.wanted_by, "wants"), (&install.required_by, "requires")] {
             for target in targets {
                 let link = dir.join(format!("{target}.{kind}")).join(name);
@@ -207,7 +207,7 @@ impl Job<'_> {
     /// Removes all links that enable the unit.
     fn unlink(&self, name: &str, instances: bool) -> Result<(), Error> {
         for runtime in [false, true] {
-            let Some(dir) = self.folders().config(runtime) else { continue };
+            let Some(dir) = self.folders().links_dir(runtime) else { continue };
             let Ok(entries) = fs::read_dir(&dir) else { continue };
             for entry in entries.flatten() {
                 let own = entry.file_name().to_string_lossy().into_owned();
@@ -229,7 +229,7 @@ impl Job<'_> {
             complain(&format!("Unit {name} does not exist, masking it anyway."));
         }
         let by_policy = known.is_some_and(|file| self.folders().is_masked_by_policy(&file));
-        if let Some(dir) = self.folders().config(self.asked.runtime) {
+        if let Some(dir) = self.folders().links_dir(self.asked.runtime) {
             let link = dir.join(name);
             let to_null = fs::read_link(&link).is_ok_and(|to| to == Path::new("/dev/null"));
             if !mask && to_null {
@@ -263,9 +263,9 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Reloads init for links, and reports the policy. The reload comes first, because a policy
+    /// Reloads init for links, and sends it the policy. The reload comes first, because a policy
     /// applies to known units.
-    fn tell(&self) -> Result<(), Error> {
+    fn reload_and_send_policy(&self) -> Result<(), Error> {
         let Some(init) = &self.enablement.init else { return Ok(()) };
         if !self.asked.no_reload {
             manager::reload_init(self.session, Verb::Reload { no_restart: true })?;
@@ -280,8 +280,8 @@ impl Job<'_> {
         Ok(())
     }
 
-    fn config(&self) -> Result<PathBuf, Error> {
-        self.folders().config(self.asked.runtime).ok_or_else(|| {
+    fn links_dir(&self) -> Result<PathBuf, Error> {
+        self.folders().links_dir(self.asked.runtime).ok_or_else(|| {
             let dir = if self.asked.runtime { "/run" } else { "/etc" };
             let message = format!("init does not read {dir}/systemd/system");
             Error::local(message, "write `import-dirs: systemd` into init.yaml")
@@ -292,7 +292,7 @@ impl Job<'_> {
     fn add(&self) -> Outcome {
         let Some((target, units)) = self.asked.names.split_first() else { return Ok(FAILED) };
         let kind = if self.asked.verb == "add-wants" { "wants" } else { "requires" };
-        let dir = self.config()?.join(format!("{target}.{kind}"));
+        let dir = self.links_dir()?.join(format!("{target}.{kind}"));
         for name in units.iter().map(|name| with_suffix(name)) {
             let Some(file) = self.enablement.find(&name) else {
                 complain(&format!("Failed to add dependency: Unit file {name} does not exist."));
@@ -323,7 +323,7 @@ impl Job<'_> {
             }
             let is_read = whole.parent().is_some_and(|dir| self.folders().reads(dir));
             if !is_read {
-                let link = self.config()?.join(&*name);
+                let link = self.links_dir()?.join(&*name);
                 // Does not replace a regular file with a link.
                 if fs::symlink_metadata(&link).is_ok_and(|old| old.is_file()) {
                     complain(&format!("Failed to {verb} unit: {} exists", link.display()));
@@ -339,7 +339,8 @@ impl Job<'_> {
     /// directory. Drop-ins are removed in any case.
     fn revert(&self) -> Outcome {
         for name in self.asked.names.iter().map(|name| with_suffix(name)) {
-            for dir in [false, true].iter().filter_map(|runtime| self.folders().config(*runtime)) {
+            for dir in [false, true].iter().filter_map(|runtime| self.folders().links_dir(*runtime))
+            {
                 let drop_ins = self.folders().entry(&dir.join(format!("{name}.d")));
                 if drop_ins.is_dir() {
                     fs::remove_dir_all(&drop_ins)

@@ -156,7 +156,7 @@ pub(super) fn get_default(asked: &Asked) -> Outcome {
 
 /// Returns the default target from the settings.
 pub(super) fn default_target(session: &Session, asked: &Asked) -> Result<String, Error> {
-    let path = config(session, asked)?;
+    let path = settings_path(session, asked)?;
     let text = std::fs::read(&path).unwrap_or_default();
     let (settings, _) = settings_file::read(&path.as_str().into(), &text);
     Ok(settings.default_target.to_string())
@@ -172,7 +172,7 @@ pub(super) fn set_default(asked: &Asked) -> Outcome {
     let bare = name.strip_suffix(".target").unwrap_or(name);
     let tried = [name.clone(), bare.to_string(), format!("{bare}.target")];
     let tried: Vec<Name> = tried.iter().filter_map(|name| Name::new(name).ok()).collect();
-    let path = config(&session, asked)?;
+    let path = settings_path(&session, asked)?;
     let found = match session.init()?.filter(|_| asked.root.is_none()) {
         Some(_) => usable_goal(&session, &tried)?,
         None => Ok(offline_target(asked.root.as_deref().unwrap_or_default(), &tried)),
@@ -231,7 +231,7 @@ fn offline_target(root: &str, tried: &[Name]) -> Option<Name> {
     tried.iter().find(is_provided).cloned()
 }
 
-fn config(session: &Session, asked: &Asked) -> Result<String, Error> {
+fn settings_path(session: &Session, asked: &Asked) -> Result<String, Error> {
     if let Some(root) = &asked.root {
         return Ok(Rooted(root).at("/etc/groundstate/init.yaml"));
     }
@@ -264,7 +264,9 @@ pub(super) fn power(asked: &Asked) -> Outcome {
         None | Some("" | "now") => {}
         Some("cancel") => return Ok(not_done(asked, "`shutdown -c` cancels a planned shutdown")),
         Some(when) => {
-            let why = format!("`shutdown +5` or `shutdown 23:00` plans one; {when} is ignored");
+            let why = format!(
+                "--when={when} is not supported: `shutdown +5` or `shutdown 23:00` plans a shutdown"
+            );
             return Ok(not_done(asked, &why));
         }
     }
@@ -326,7 +328,7 @@ const REFUSED: [(&str, &str); 21] = [
     ("freeze", "init does not freeze units; the cgroup.freeze file of the unit's cgroup does"),
     ("thaw", "init does not freeze units; the cgroup.freeze file of the unit's cgroup does"),
     ("clean", "init removes no state of units: remove the directories by hand"),
-    ("bind", "init mounts nothing into a running service: use BindPaths= in the unit"),
+    ("bind", "init mounts nothing into a service"),
     ("mount-image", "init mounts no images into services"),
     ("cancel", "init has no jobs that could be cancelled: `systemctl stop` undoes a start"),
     ("log-level", "the level of init's own messages is fixed"),
@@ -351,7 +353,7 @@ pub(super) fn refused(asked: &Asked, why: &str) -> Outcome {
 
 /// `show-environment`: the variables that init gives to every unit.
 pub(super) fn environment(asked: &Asked) -> Outcome {
-    let path = config(&session_of(asked.user), asked)?;
+    let path = settings_path(&session_of(asked.user), asked)?;
     let text = std::fs::read(&path).unwrap_or_default();
     let (settings, _) = settings_file::read(&path.as_str().into(), &text);
     let mut lines = vec![];

@@ -47,6 +47,8 @@ const FAILED: u8 = 1;
 const NOT_RUNNING: u8 = 3;
 /// LSB: the status is unknown; here the unit is unknown.
 const NO_SUCH_UNIT: u8 = 4;
+/// LSB: insufficient privilege, for verbs that change something.
+const NO_PERMISSION: u8 = 4;
 /// LSB: not installed.
 const NOT_INSTALLED: u8 = 5;
 
@@ -68,7 +70,7 @@ pub(crate) fn main(called: &str, words: &[String]) -> u8 {
             if !failure.hint.is_empty() {
                 complain(&failure.hint);
             }
-            if exit == Exit::Denied { NO_SUCH_UNIT } else { FAILED }
+            if exit == Exit::Denied { NO_PERMISSION } else { FAILED }
         }
     }
 }

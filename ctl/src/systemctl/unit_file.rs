@@ -131,17 +131,17 @@ impl Folders {
     /// Returns true if the policy, not a link, must enable the unit: the unit is native, its
     /// `[Install]` counts by itself, or init reads no links.
     pub(super) fn is_enabled_by_policy(&self, file: &UnitFile) -> bool {
-        file.native || self.counts_by_itself(file) || self.config(false).is_none()
+        file.native || self.counts_by_itself(file) || self.links_dir(false).is_none()
     }
 
     /// Returns true if the policy, not a link, must mask the unit: its file would hide the link, or
     /// init reads no links.
     pub(super) fn is_masked_by_policy(&self, file: &UnitFile) -> bool {
-        file.native || self.is_own(file) || self.config(false).is_none()
+        file.native || self.is_own(file) || self.links_dir(false).is_none()
     }
 
     /// Returns the directory for links, or `None` if init reads none.
-    pub(super) fn config(&self, runtime: bool) -> Option<PathBuf> {
+    pub(super) fn links_dir(&self, runtime: bool) -> Option<PathBuf> {
         let dir = self.below(if runtime { RUNTIME_LINKS } else { PERMANENT_LINKS });
         self.dirs.contains(&dir).then_some(dir)
     }
@@ -258,7 +258,7 @@ impl Folders {
         found
     }
 
-    /// Returns all unit files, systemd's before native ones.
+    /// Returns all unit files in systemd's format, by name.
     pub(super) fn all(&self) -> Vec<UnitFile> {
         let mut found: Vec<UnitFile> = Vec::new();
         for dir in &self.dirs {

@@ -138,6 +138,7 @@ pub(super) fn chain(units: &[Timing], graph: &Graph, roots: &[String], style: &S
             let span = |at: u64| style::span(Duration::from_micros(at.saturating_sub(origin)));
             let ready = at.and_then(|at| at.ready_us);
             let failed = at.and_then(|at| at.failed_us);
+            // A failure before a later success counts only if the dependent continued at it.
             let failed = failed.filter(|failed| continued_at == Some(*failed) || ready.is_none());
             let when = match (failed, ready) {
                 (Some(at), _) => format!("@{}  {}", span(at), style.paint(Tone::Bad, "failed")),
@@ -156,13 +157,13 @@ pub(super) fn chain(units: &[Timing], graph: &Graph, roots: &[String], style: &S
             let started = failed.or(started).unwrap_or(u64::MAX);
             let edges = graph.edges.iter();
             let ordering = edges.filter(|edge| edge.from == unit && edge.kind.orders());
-            let now = ordering.clone().filter_map(|edge| {
+            let pending = ordering.clone().filter_map(|edge| {
                 let to = edge.to.as_deref().filter(|_| waits_now(graph, unit, &edge.target))?;
                 Some((to, released_at(timing.get(to)?, edge.kind, false)))
             });
             // A pending dependency delays longer than all finished ones.
-            let now = now.filter(|_| ready.is_none() && failed.is_none());
-            if let Some(longest) = now.max_by_key(|(_, until)| until.unwrap_or(u64::MAX)) {
+            let pending = pending.filter(|_| ready.is_none() && failed.is_none());
+            if let Some(longest) = pending.max_by_key(|(_, until)| until.unwrap_or(u64::MAX)) {
                 next = Some((longest.0, None));
                 continue;
             }

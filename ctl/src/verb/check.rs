@@ -70,7 +70,7 @@ fn options(session: &Session, paths: &[PathBuf]) -> Result<Options, Error> {
     let uid = geteuid().as_raw();
     let text = |path: &PathBuf| path.to_string_lossy().into_owned();
     if paths.is_empty() {
-        return Ok(configured(session, uid, &Disk));
+        return Ok(loader_options(session, uid, &Disk));
     }
     if let Some(path) = paths.iter().find(|path| !path.exists()) {
         let message = format!("{}: no such file or directory", path.display());
@@ -88,8 +88,9 @@ fn options(session: &Session, paths: &[PathBuf]) -> Result<Options, Error> {
     }
 }
 
-/// Returns the directories of the init at the socket, or this user's defaults without one.
-pub(crate) fn configured(session: &Session, uid: u32, files: &dyn Files) -> Options {
+/// Returns the options with the files and directories of the init at the socket, or this user's
+/// defaults without one.
+pub(crate) fn loader_options(session: &Session, uid: u32, files: &dyn Files) -> Options {
     let places = &session.places;
     if let Ok(Some(Pong { paths, .. })) = session.init() {
         // The loader reports a missing directory of `units`, but init accepts missing ones.

@@ -71,8 +71,8 @@ pub(crate) fn run(session: &Session, asked: &arguments::Convert) -> Result<Exit,
 /// Diagnostic codes that the outcomes of directives already cover.
 const WITH_OUTCOME: [&str; 4] = ["weaker", "dropped", "not-supported", "unknown-directive"];
 
-/// Returns true if the output already contains this diagnostic. A dropped part of a directive has
-/// no outcome.
+/// Returns true if the output already contains this diagnostic. It does not if only a part of a
+/// directive is dropped: the outcome of that directive is [`Outcome::Kept`].
 fn has_outcome(one: &Converted, said: &Diagnostic) -> bool {
     let is_lost = |outcome: &Outcome| matches!(outcome, Outcome::Lost(_) | Outcome::Weaker(_));
     let mut outcomes = one.imported.outcomes.iter();

@@ -58,7 +58,7 @@ fn examine_machine(session: &Session) -> Result<Doctor, Error> {
     let (options, status) = match is_first {
         true => {
             let all = Verb::Status { targets: Vec::new() };
-            (check::configured(session, uid, &files), Some(session.ask_as::<Status>(all)?.0))
+            (check::loader_options(session, uid, &files), Some(session.ask_as::<Status>(all)?.0))
         }
         false => (Options::system(uid), None),
     };

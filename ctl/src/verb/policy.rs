@@ -37,13 +37,14 @@ pub(crate) fn edit(session: &Session, asked: arguments::Policy, edit: Edit) -> R
         return unmask(session, &asked);
     }
     let check = |known: &Known, policy: &Policy, _: &[&String]| {
-        let said = |name: &Name| match edit {
+        // An entry may stay in the policy after its unit is removed.
+        let is_listed = |name: &Name| match edit {
             Edit::Mask | Edit::Unmask => false,
             Edit::Enable | Edit::Disable => {
                 policy.enable.contains(name) || policy.disable.contains(name)
             }
         };
-        let mut names = asked.targets.iter().filter(|name| !said(name));
+        let mut names = asked.targets.iter().filter(|name| !is_listed(name));
         names.try_for_each(|name| known.has(name))
     };
     let files = if asked.runtime { PolicyFile::Runtime } else { PolicyFile::Permanent };
@@ -129,7 +130,7 @@ impl Known {
             }
             return Ok(known);
         }
-        let options = check::configured(session, geteuid().as_raw(), &Disk);
+        let options = check::loader_options(session, geteuid().as_raw(), &Disk);
         let generation = load(&Disk, &options, None).generation;
         let name = |id: &TargetId| Some(generation.target(*id)?.name.to_string());
         let units = generation

@@ -1,5 +1,5 @@
-//! System V run levels for programs that still use them: runlevel(8), telinit(8). A level stands
-//! for its first target in [`LEVELS`] that a unit provides.
+//! System V run levels for programs that still use them: runlevel(8) prints the level of the goal
+//! by [`LEVELS`], telinit(8) sets the goal by [`target`].
 
 use crate::arguments::{Colour, Common};
 use crate::exit::{Error, Exit};

@@ -210,7 +210,7 @@ fn row(unit: &UnitStatus, now: WallTime, widths: (usize, usize), style: &Style) 
     let tone = style::tone(unit.state, unit.degraded);
     let glyph = style.paint(tone, &style::glyph(unit.state, unit.degraded).to_string());
     let name = style::pad(&label(unit), widths.0);
-    let said = account(unit, now);
+    let said = row_details(unit, now);
     let word = word(unit);
     let gap = if said.is_empty() { 0 } else { 2 + widths.1.saturating_sub(word.chars().count()) };
     let used = 4 + widths.0 + 2 + widths.1 + 2;
@@ -222,7 +222,7 @@ fn row(unit: &UnitStatus, now: WallTime, widths: (usize, usize), style: &Style) 
 }
 
 /// Returns the details of a state: reason, failures, duration, dependents.
-fn account(unit: &UnitStatus, now: WallTime) -> String {
+fn row_details(unit: &UnitStatus, now: WallTime) -> String {
     let mut parts = Vec::new();
     if let Some(reason) = &unit.reason {
         parts.push(reason.text.clone());

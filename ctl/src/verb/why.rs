@@ -237,7 +237,7 @@ fn chain(links: &[Link], style: &Style) -> String {
     text
 }
 
-/// Formats `network-online (depends-on) <- maddy (depends-ms) <- the goal`.
+/// Formats `network-online (depends-on), maddy (depends-ms), the goal`.
 fn needed_by(needs: &[Need]) -> String {
     let mut parts: Vec<String> = needs
         .iter()

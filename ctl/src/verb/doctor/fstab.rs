@@ -31,9 +31,9 @@ const MOUNTERS: [(&str, &str); 6] = [
 
 /// Checks the file and each line.
 pub(super) fn lines(facts: &Facts<'_>) -> Vec<Finding> {
-    let of_units = |entry: &&Entry| entry.place != "/" && entry.at_boot;
+    let is_mounted_by_init = |entry: &&Entry| entry.place != "/" && entry.at_boot;
     if !facts.is_machine {
-        let mut ignored = facts.fstab.iter().filter(of_units);
+        let mut ignored = facts.fstab.iter().filter(is_mounted_by_init);
         return match ignored.next().filter(|_| !facts.is_container) {
             Some(first) => {
                 let message =
@@ -81,6 +81,7 @@ fn place(entry: &Entry) -> String {
 fn device(facts: &Facts<'_>, entry: &Entry) -> Option<Finding> {
     let path = entry.node.as_ref().filter(|_| entry.at_boot && !entry.remote)?;
     let in_dev = path.starts_with("/dev/");
+    // A tree has no devices, and only udev makes links in /dev/disk.
     if in_dev && (facts.kernel.is_none() || !facts.has("/dev/disk")) || facts.has(path) {
         return None;
     }

@@ -57,7 +57,7 @@ impl Tree {
     fn good() -> Tree {
         let tree = Tree::empty();
         let set = Path::new(env!("CARGO_MANIFEST_DIR")).join("../contrib/debian.d/machine");
-        for name in ["devices", "filesystems", "logins", "targets"] {
+        for name in ["devices", "filesystems", "logins", "storage", "targets"] {
             let text = fs::read_to_string(set.join(format!("{name}.yaml"))).unwrap();
             tree.put(&format!("/usr/lib/groundstate/units/{name}.yaml"), &text);
         }
