@@ -50,8 +50,8 @@ const NAMESAKE: &str = "at init it has the same name as ";
 /// source with duplicate names. The unit that ran `before` wins, else the first by name.
 pub fn refuse_namesakes(goal: &mut Goal, before: &Goal) {
     for one in goal.values_mut() {
-        let is_old = |said: &String| said.starts_with(NAMESAKE);
-        one.refusal = one.refusal.take().filter(|said| !is_old(said));
+        let is_old = |text: &String| text.starts_with(NAMESAKE);
+        one.refusal = one.refusal.take().filter(|text| !is_old(text));
     }
     let runs = goal.iter().filter(|(_, one)| one.refusal.is_none());
     let mut all: Vec<(u8, &UnitName, BTreeSet<String>)> = runs
@@ -107,8 +107,8 @@ pub fn complaint<'a>(
     all.get(&Shape::of(name, wanted).file).map(String::as_str)
 }
 
-/// Returns true if init no longer has the file with which this unit ran under a claim. Then each
-/// file under one of the unit's names at init belongs to another of our units. A new file of the
+/// Returns true if every file that init has under this unit's names belongs to another of our
+/// units. Then init no longer has the file with which this unit ran under a claim. A new file of the
 /// unit itself counts as a file of another unit if it is not exclusive.
 pub fn is_file_of_another(put: &SourceSet, goal: &Goal, name: &UnitName) -> bool {
     let own = files(name);
@@ -135,12 +135,12 @@ pub fn goal(snapshot: &Snapshot, me: &MachineId, before: &Goal) -> Goal {
     let mut goal = Goal::new();
     let mut host = Host { machine: snapshot.machine(me).unwrap_or_default(), ..Host::default() };
     let unreadable = snapshot.is_unreadable(me);
-    for (name, told) in snapshot.schedules.get(me).into_iter().flatten() {
-        let told = &told.record;
-        if told.desired == Desired::Inactive {
+    for (name, kept) in snapshot.schedules.get(me).into_iter().flatten() {
+        let record = &kept.record;
+        if record.desired == Desired::Inactive {
             continue;
         }
-        if let Some(wanted) = wanted(snapshot, name, told.desired, &told.hash, before) {
+        if let Some(wanted) = wanted(snapshot, name, record.desired, &record.hash, before) {
             host.scheduled.insert(name.clone(), wanted.content.asks.clone());
             goal.insert(name.clone(), wanted);
         }
@@ -148,14 +148,14 @@ pub fn goal(snapshot: &Snapshot, me: &MachineId, before: &Goal) -> Goal {
     let globals: Goal = snapshot
         .globals
         .iter()
-        .filter(|(name, told)| told.record.desired != Desired::Inactive && !name.is_template())
-        .filter_map(|(name, told)| {
-            let (desired, hash) = (told.record.desired, &told.record.hash);
-            let waits = told.record.first.as_ref().is_some_and(|first| !first.contains(me));
+        .filter(|(name, kept)| kept.record.desired != Desired::Inactive && !name.is_template())
+        .filter_map(|(name, kept)| {
+            let (desired, hash) = (kept.record.desired, &kept.record.hash);
+            let waits = kept.record.first.as_ref().is_some_and(|first| !first.contains(me));
             // The rollout has not released the new file to this machine yet.
             let own = || before.get(name).map(|one| Wanted { desired, ..one.clone() });
             if let Some(one) =
-                waits.then(|| own().or_else(|| file_before_rollout(name, &told.record))).flatten()
+                waits.then(|| own().or_else(|| file_before_rollout(name, &kept.record))).flatten()
             {
                 return Some((name.clone(), one));
             }
@@ -181,12 +181,12 @@ pub fn goal(snapshot: &Snapshot, me: &MachineId, before: &Goal) -> Goal {
 
 /// Returns the file that all machines had before the current rollout of a global unit. A machine
 /// that booted during the rollout starts with this file.
-fn file_before_rollout(name: &UnitName, told: &ScheduleRecord) -> Option<Wanted> {
-    let UnitRecord { options, signature } = told.before.clone()?;
+fn file_before_rollout(name: &UnitName, record: &ScheduleRecord) -> Option<Wanted> {
+    let UnitRecord { options, signature } = record.before.clone()?;
     options.check().ok()?;
     let content = Content::of(name, options).signed(signature);
     let refusal = refusal(name, &content.file);
-    let desired = told.desired;
+    let desired = record.desired;
     content.asks.global.then(|| Wanted { content: Arc::new(content), desired, refusal })
 }
 
@@ -345,9 +345,9 @@ pub fn state(
             let config =
                 matches!(unit.reason.as_ref().map(|why| &why.cause), Some(Cause::Config { .. }));
             let ended = ended(unit).filter(|_| shown.active == "inactive" && !config);
-            let said = unit.reason.as_ref().map(|reason| reason.text.clone());
+            let text = unit.reason.as_ref().map(|reason| reason.text.clone());
             let counts = config || !unit.state.is_active() || ended == Some(Ended::Skipped);
-            let reason = wanted.refusal.clone().or(said.filter(|_| counts));
+            let reason = wanted.refusal.clone().or(text.filter(|_| counts));
             let reason = reason.or(complaint.map(str::to_string));
             StateRecord {
                 ended,
@@ -363,8 +363,8 @@ pub fn state(
 /// Explains that init has no such unit because its native file states another name.
 fn misnamed(wanted: &Wanted, stem: &str) -> Option<String> {
     let native = wanted.content.native()?;
-    let said = native.scalar("unit").or_else(|| native.scalar("name"))?;
-    (said != stem).then(|| format!("its file is for the unit {said:?}, not {stem:?}"))
+    let stated = native.scalar("unit").or_else(|| native.scalar("name"))?;
+    (stated != stem).then(|| format!("its file is for the unit {stated:?}, not {stem:?}"))
 }
 
 /// Returns the state to publish while init does not answer or rejects the source: the state

@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn install_section_that_cannot_be_applied_is_refused_with_its_word() {
-        let told = |lines: &str| {
+        let refusal_of = |lines: &str| {
             let file = UnitFile::parse(&format!("[Service]\nExecStart=/a\n[Install]\n{lines}\n"));
             refusal(&UnitName::new("a.service").unwrap(), &file.unwrap())
         };
@@ -54,7 +54,7 @@ mod tests {
             "WantedBy=b@%i.service\nAlias=%p-b.service",
             "Also=c.socket\nDefaultInstance=1",
         ] {
-            assert_eq!(told(fine), None, "{fine}");
+            assert_eq!(refusal_of(fine), None, "{fine}");
         }
         for (bad, word) in [
             ("WantedBy=multi-user", "WantedBy=multi-user"),
@@ -63,7 +63,11 @@ mod tests {
             ("Alias=b.socket", "Alias=b.socket"),
             ("Alias=b", "Alias=b"),
         ] {
-            assert!(told(bad).is_some_and(|why| why.contains(word)), "{bad}: {:?}", told(bad));
+            assert!(
+                refusal_of(bad).is_some_and(|why| why.contains(word)),
+                "{bad}: {:?}",
+                refusal_of(bad)
+            );
         }
     }
 }

@@ -42,7 +42,7 @@ pub struct Engine {
     /// Per silent machine, the time until which it keeps its units.
     away: BTreeMap<MachineId, Duration>,
     /// Until this time no silent machine loses its units, even if the grace is over.
-    silence: Duration,
+    keep_all_until: Duration,
     /// Extends the grace of machines that come and go.
     flap_damping: FlapDamping,
     /// Maximum number of operations in a write that combines several groups.
@@ -63,7 +63,7 @@ impl Engine {
             scheduler: Scheduler::default(),
             grace,
             away: BTreeMap::new(),
-            silence: Duration::ZERO,
+            keep_all_until: Duration::ZERO,
             flap_damping: FlapDamping::default(),
             room: MOST_OPERATIONS,
             most: MOST_OPERATIONS,
@@ -98,7 +98,7 @@ impl Engine {
         self.replace(fresh, now);
         if !planted(Mutant::ReasonsGrowOld) {
             // The reason why a unit is unplaced may have changed; it is recorded again.
-            self.scheduler.look_again();
+            self.scheduler.examine_all_unplaced();
         }
         missed
     }
@@ -118,7 +118,7 @@ impl Engine {
                 // this batch.
                 Subject::Machine(id) if matches!(change, Change::Put(_)) => {
                     self.away.remove(&id);
-                    self.look_at(&id, now);
+                    self.update_machine(&id, now);
                 }
                 Subject::Unit(name)
                 | Subject::Desired(name)
@@ -128,14 +128,14 @@ impl Engine {
                 }
                 Subject::Machine(id) => {
                     self.flap_damping.record_departure(&id, now);
-                    self.look_at(&id, now);
+                    self.update_machine(&id, now);
                 }
-                Subject::Metadata(id, _) | Subject::Drain(id) => self.look_at(&id, now),
+                Subject::Metadata(id, _) | Subject::Drain(id) => self.update_machine(&id, now),
                 // A re-created unit may ask for the same as before, but its recorded reason is
                 // gone.
                 Subject::Why(name) if !self.snapshot.whys.contains_key(&name) => {
                     if !planted(Mutant::LostReasonUntold) {
-                        self.scheduler.look_at(&name);
+                        self.scheduler.examine(&name);
                     }
                 }
                 Subject::Cluster
@@ -151,16 +151,16 @@ impl Engine {
     /// Keeps the units of all silent machines until `until`. A long silence of etcd may have
     /// expired the leases of live machines, which will register again.
     pub fn keep_units_until(&mut self, until: Duration, now: Duration) {
-        if until <= self.silence {
+        if until <= self.keep_all_until {
             return;
         }
-        self.silence = until;
+        self.keep_all_until = until;
         let longer = self.away.values_mut().filter(|end| **end < until);
         longer.for_each(|end| *end = until);
         let placed = self.snapshot.places.values().map(|kept| &kept.record.machine);
         let gone = placed.filter(|id| !self.snapshot.machines.contains_key(*id)).cloned();
         for id in gone.collect::<BTreeSet<_>>() {
-            self.look_at(&id, now);
+            self.update_machine(&id, now);
         }
     }
 
@@ -180,22 +180,29 @@ impl Engine {
         }
         let mut tasks = Vec::new();
         for name in std::mem::take(&mut self.misplaced) {
-            let told = registry::align(&self.snapshot, epoch, &name);
+            let transaction = registry::align(&self.snapshot, epoch, &name);
             let units = vec![name];
-            tasks.extend(told.map(|transaction| Task { moves: Vec::new(), units, transaction }));
+            tasks.extend(transaction.map(|transaction| Task {
+                moves: Vec::new(),
+                units,
+                transaction,
+            }));
         }
         let decision = self.scheduler.decide();
         let mut put_off = BTreeSet::new();
         for group in decision.groups {
-            tasks.extend(self.first_of(epoch, group, &mut put_off));
+            tasks.extend(self.first_part_of(epoch, group, &mut put_off));
         }
         for (name, refusals) in decision.unplaced {
             if put_off.contains(&name) {
                 continue;
             }
-            let told = registry::explain(&self.snapshot, epoch, &name, &refusals);
-            let task =
-                told.map(|transaction| Task { moves: Vec::new(), units: vec![name], transaction });
+            let transaction = registry::explain(&self.snapshot, epoch, &name, &refusals);
+            let task = transaction.map(|transaction| Task {
+                moves: Vec::new(),
+                units: vec![name],
+                transaction,
+            });
             tasks.extend(task);
         }
         merged(tasks, self.room)
@@ -203,7 +210,7 @@ impl Engine {
 
     /// Returns the part of a group that is written now, usually all of it. The rest is decided
     /// again.
-    fn first_of(
+    fn first_part_of(
         &mut self,
         epoch: Epoch,
         group: Vec<Move>,
@@ -223,8 +230,9 @@ impl Engine {
         } else if whole {
             let nowhere = group.iter().filter(|step| step.from.is_none());
             for name in nowhere.map(|step| step.unit.clone()) {
-                let told = registry::explain_too_large(&self.snapshot, epoch, &name, self.most);
-                tasks.extend(told.map(|transaction| Task {
+                let transaction =
+                    registry::explain_too_large(&self.snapshot, epoch, &name, self.most);
+                tasks.extend(transaction.map(|transaction| Task {
                     moves: Vec::new(),
                     units: vec![name],
                     transaction,
@@ -266,7 +274,7 @@ impl Engine {
             old.machines.keys().chain(self.snapshot.machines.keys()).cloned().collect();
         let placed = self.snapshot.places.values().map(|kept| kept.record.machine.clone());
         for id in machines.into_iter().chain(placed).collect::<BTreeSet<_>>() {
-            self.look_at(&id, now);
+            self.update_machine(&id, now);
         }
         let names: BTreeSet<UnitName> =
             old.units.keys().chain(self.snapshot.units.keys()).cloned().collect();
@@ -278,7 +286,7 @@ impl Engine {
 
     /// Updates a machine in the scheduler. A machine that is gone stays there until its grace has
     /// expired.
-    fn look_at(&mut self, id: &MachineId, now: Duration) {
+    fn update_machine(&mut self, id: &MachineId, now: Duration) {
         let known = self.snapshot.machine(id).filter(|_| !self.snapshot.is_unreadable(id));
         if let Some(machine) = known {
             self.away.remove(id);
@@ -287,7 +295,7 @@ impl Engine {
         }
         let damping = self.flap_damping.patience(id, now);
         let damping = if planted(Mutant::NeverTired) { Duration::ZERO } else { damping };
-        let silence = self.silence.saturating_sub(now);
+        let silence = self.keep_all_until.saturating_sub(now);
         let patience = self.grace.saturating_add(damping).max(silence);
         let host = self.scheduler.hosts().get(id);
         let draining = self.snapshot.drains.contains_key(id);

@@ -39,7 +39,7 @@ pub fn life(ttl: Duration) -> Duration {
 
 /// Time after the last proof of the lease at which the rebooted machine may take over the key. The
 /// rebooted machine waits for [`patience`] by etcd's clock, which may run faster than ours.
-pub fn may_be_taken_over(ttl: Duration) -> Duration {
+pub fn takeover_time(ttl: Duration) -> Duration {
     patience(ttl) - ttl / 50
 }
 
@@ -134,13 +134,13 @@ pub fn longest_stop(ttl: Duration) -> Duration {
 /// # Errors
 /// Why the unit is not run: its stop may outlast the lease or leave processes behind.
 pub fn stops_in_time(content: &Content, ttl: Duration) -> Result<(), String> {
-    let said = StopSettings { file: &content.file, native: content.native() };
+    let settings = StopSettings { file: &content.file, native: content.native() };
     let longest = longest_stop(ttl);
     let because = |why: String| format!("it is exclusive, and {why}");
-    said.is_a_service().map_err(because)?;
-    said.leaves_no_process().map_err(because)?;
-    said.is_prompt().map_err(because)?;
-    for (key, stop) in said.spans() {
+    settings.is_a_service().map_err(because)?;
+    settings.leaves_no_process().map_err(because)?;
+    settings.is_prompt().map_err(because)?;
+    for (key, stop) in settings.spans() {
         if matches!(stop, Ok(stop) if stop <= longest) {
             continue;
         }
@@ -201,9 +201,9 @@ impl StopSettings<'_> {
     /// with `Exclusive=true`. It does not recognize the option with quotes or specifiers.
     fn is_prompt(&self) -> Result<(), String> {
         let Some(native) = self.native else {
-            let said = self.file.values("X-Fleet", "Exclusive").last();
+            let given = self.file.values("X-Fleet", "Exclusive").last();
             let plain =
-                said.is_some_and(|word| value::boolean(&word.to_ascii_lowercase()) == Ok(true));
+                given.is_some_and(|word| value::boolean(&word.to_ascii_lowercase()) == Ok(true));
             return match plain {
                 true => Ok(()),
                 false => Err("`Exclusive=true` must be written exactly like this".to_string()),
@@ -226,13 +226,13 @@ impl StopSettings<'_> {
         let of_watchdog = of_watchdog.iter().map(|word| (key, span(word)));
         let (key, stop) = match self.native {
             Some(native) => {
-                let said = native.scalar("stop-timeout");
-                ("stop-timeout", said.map_or(Err(STOP_OF_NATIVE_UNITS), |word| span(&word)))
+                let given = native.scalar("stop-timeout");
+                ("stop-timeout", given.map_or(Err(STOP_OF_NATIVE_UNITS), |word| span(&word)))
             }
             None => {
                 let last = |name| self.file.values("Service", name).last();
-                let said = last("TimeoutStopSec").or(last("TimeoutSec"));
-                ("TimeoutStopSec", said.map_or(Ok(STOP_OF_SERVICES), span))
+                let given = last("TimeoutStopSec").or(last("TimeoutSec"));
+                ("TimeoutStopSec", given.map_or(Ok(STOP_OF_SERVICES), span))
             }
         };
         let stops = std::iter::once((key, stop)).chain(of_watchdog);
@@ -272,10 +272,10 @@ mod tests {
     const TTL: Duration = Duration::from_secs(30);
 
     fn judged(text: &str) -> Result<(), String> {
-        said_so(text, "true")
+        judged_with_exclusive(text, "true")
     }
 
-    fn said_so(text: &str, exclusive: &str) -> Result<(), String> {
+    fn judged_with_exclusive(text: &str, exclusive: &str) -> Result<(), String> {
         let name = UnitName::new("a@true.service").unwrap();
         let text = format!("{text}[X-Fleet]\nExclusive={exclusive}\n");
         stops_in_time(&Content::of(&name, UnitFile::parse(&text).unwrap()), TTL)
@@ -299,14 +299,14 @@ mod tests {
     fn exclusive_option_that_the_importer_does_not_recognize_is_refused() {
         let short = "[Service]\nTimeoutStopSec=5\n";
         for plain in ["true", "yes", "True", "on"] {
-            assert_eq!(said_so(short, plain), Ok(()), "{plain}");
+            assert_eq!(judged_with_exclusive(short, plain), Ok(()), "{plain}");
         }
         for other in ["\"true\"", "%i", "no true"] {
-            let told = said_so(short, other).unwrap_err();
-            assert!(told.contains("written exactly like this"), "{other}: {told}");
+            let refusal = judged_with_exclusive(short, other).unwrap_err();
+            assert!(refusal.contains("written exactly like this"), "{other}: {refusal}");
         }
-        let told = judged("[Timer]\nOnBootSec=5\n").unwrap_err();
-        assert!(told.contains("only a service can be"), "{told}");
+        let refusal = judged("[Timer]\nOnBootSec=5\n").unwrap_err();
+        assert!(refusal.contains("only a service can be"), "{refusal}");
     }
 
     #[test]
@@ -383,9 +383,9 @@ mod tests {
         for (lines, fits) in
             [("", false), ("stop-promptly: no", false), ("stop-promptly: on", true)]
         {
-            let told = whole(&format!("stop-timeout: 3s\n{lines}"));
-            assert_eq!(told.is_ok(), fits, "{lines}: {told:?}");
-            assert!(fits || told.unwrap_err().contains("set `stop-promptly: yes`"));
+            let result = whole(&format!("stop-timeout: 3s\n{lines}"));
+            assert_eq!(result.is_ok(), fits, "{lines}: {result:?}");
+            assert!(fits || result.unwrap_err().contains("set `stop-promptly: yes`"));
         }
     }
 
@@ -401,8 +401,11 @@ mod tests {
             ("SendSIGKILL=no", "SendSIGKILL"),
             ("SendSIGKILL=f\n[Socket]\nSendSIGKILL=yes", "SendSIGKILL"),
         ] {
-            let told = judged(&format!("[Service]\nTimeoutStopSec=5\n{leaves}\n")).unwrap_err();
-            assert!(told.contains("may leave processes behind") && told.contains(key), "{told}");
+            let refusal = judged(&format!("[Service]\nTimeoutStopSec=5\n{leaves}\n")).unwrap_err();
+            assert!(
+                refusal.contains("may leave processes behind") && refusal.contains(key),
+                "{refusal}"
+            );
         }
         assert_eq!(native("stop-timeout: 5s\nkill-mode: mixed\nkill-final: yes"), Ok(()));
         for (leaves, key) in [
@@ -410,20 +413,23 @@ mod tests {
             ("kill-mode: process", "kill-mode"),
             ("kill-final: no", "kill-final"),
         ] {
-            let told = native(&format!("stop-timeout: 5s\n{leaves}")).unwrap_err();
-            assert!(told.contains("may leave processes behind") && told.contains(key), "{told}");
+            let refusal = native(&format!("stop-timeout: 5s\n{leaves}")).unwrap_err();
+            assert!(
+                refusal.contains("may leave processes behind") && refusal.contains(key),
+                "{refusal}"
+            );
         }
     }
 
     #[test]
     fn final_signal_other_than_kill_and_abort_timeout_lengthen_the_stop() {
-        let said =
+        let judged_stop =
             |stop: u8, line: &str| judged(&format!("[Service]\nTimeoutStopSec={stop}\n{line}\n"));
-        assert_eq!(said(7, "FinalKillSignal=SIGKILL"), Ok(()));
-        assert_eq!(said(5, "FinalKillSignal=SIGQUIT"), Ok(()));
-        assert!(said(6, "FinalKillSignal=SIGQUIT").unwrap_err().contains("may take 8s"));
-        assert_eq!(said(5, "TimeoutAbortSec=7"), Ok(()));
-        let aborted = said(5, "TimeoutAbortSec=20").unwrap_err();
+        assert_eq!(judged_stop(7, "FinalKillSignal=SIGKILL"), Ok(()));
+        assert_eq!(judged_stop(5, "FinalKillSignal=SIGQUIT"), Ok(()));
+        assert!(judged_stop(6, "FinalKillSignal=SIGQUIT").unwrap_err().contains("may take 8s"));
+        assert_eq!(judged_stop(5, "TimeoutAbortSec=7"), Ok(()));
+        let aborted = judged_stop(5, "TimeoutAbortSec=20").unwrap_err();
         assert!(aborted.contains("may take 20s: TimeoutAbortSec must be"), "{aborted}");
         assert!(native("stop-timeout: 6s\nstop-final-signal: QUIT").is_err());
         assert!(native("stop-timeout: 6s\nabort-timeout: none").is_err());

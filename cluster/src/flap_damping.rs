@@ -1,6 +1,6 @@
 //! Damping for machines that come and go, so that their units stop moving.
-//! The first time a machine leaves, its units move at once. Each further departure within a short
-//! time adds a delay, which wears off. Pure; only the leading engine has it, as long as it leads.
+//! Four departures within a short time cause no delay. Each further one adds a delay, which wears
+//! off. Pure; only the leading engine has it, as long as it leads.
 
 use crate::machine::MachineId;
 use std::collections::BTreeMap;

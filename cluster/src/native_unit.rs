@@ -66,22 +66,22 @@ impl Native {
 /// A native unit that is parsed on first use. Comparisons ignore it, because it is derived from the
 /// file next to it.
 #[derive(Clone, Debug, Default)]
-pub struct Once(OnceLock<Option<Box<Native>>>);
+pub struct LazyNative(OnceLock<Option<Box<Native>>>);
 
-impl Once {
+impl LazyNative {
     /// Returns the native unit. The caller passes the same file each time.
     pub fn of(&self, file: &UnitFile) -> Option<&Native> {
         self.0.get_or_init(|| Native::of(file).map(Box::new)).as_deref()
     }
 }
 
-impl PartialEq for Once {
-    fn eq(&self, _: &Once) -> bool {
+impl PartialEq for LazyNative {
+    fn eq(&self, _: &LazyNative) -> bool {
         true
     }
 }
 
-impl Eq for Once {}
+impl Eq for LazyNative {}
 
 /// Reads a native unit file.
 ///
@@ -152,11 +152,11 @@ fn values(node: &Node) -> Option<Vec<String>> {
 fn documents(place: &str, text: &str) -> Result<Vec<Node>, String> {
     let limits = Limits { whole_lines: false, ..Limits::UNIT_FILE };
     let read = yaml::parse(place, text.as_bytes(), &limits);
-    let told = |all: Vec<groundstate_units::text::diagnostic::Diagnostic>| {
+    let messages = |all: Vec<groundstate_units::text::diagnostic::Diagnostic>| {
         let lines = all.iter().map(|one| one.message.clone());
         lines.collect::<Vec<_>>().join("\n")
     };
-    Ok(read.map_err(told)?.into_iter().map(|document| document.root).collect())
+    Ok(read.map_err(messages)?.into_iter().map(|document| document.root).collect())
 }
 
 #[cfg(test)]

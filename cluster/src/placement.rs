@@ -236,19 +236,19 @@ fn conflict(
     other: &UnitName,
     theirs: &Requirement,
 ) -> Result<(), Refusal> {
-    let told = |pattern: &str, theirs| Refusal::Conflict {
+    let refusal = |pattern: &str, theirs| Refusal::Conflict {
         with: other.clone(),
         pattern: pattern.to_string(),
         theirs,
     };
     if let Some(pattern) = asks.conflict_with(other.as_str()) {
-        return Err(told(pattern, false));
+        return Err(refusal(pattern, false));
     }
     if planted(Mutant::OneSidedConflict) {
         return Ok(());
     }
     match theirs.conflicts.iter().find(|pattern| glob::matches(pattern, name.as_str())) {
-        Some(pattern) => Err(told(pattern, true)),
+        Some(pattern) => Err(refusal(pattern, true)),
         None => Ok(()),
     }
 }

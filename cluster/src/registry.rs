@@ -79,11 +79,13 @@ pub fn create_signed(
             options: there.file.clone(),
             signature: there.signature.clone(),
         });
-        if let Some(told) = snapshot.globals.get(name).filter(|told| told.record.before.is_some()) {
+        if let Some(global) =
+            snapshot.globals.get(name).filter(|global| global.record.before.is_some())
+        {
             // A rollout is in progress, so `before` stays the file that all machines had before it.
             let key = of(Subject::Global(name.clone()));
-            transaction = key_as_read(snapshot, transaction, key, Some(told.modified));
-            before = told.record.before.clone().filter(|_| first.is_some());
+            transaction = key_as_read(snapshot, transaction, key, Some(global.modified));
+            before = global.record.before.clone().filter(|_| first.is_some());
         }
         let record = ScheduleRecord { desired, hash, first: first.cloned(), before };
         transaction = transaction.put(of(Subject::Global(name.clone())), encode(&record));
@@ -106,12 +108,13 @@ pub fn spread(
     name: &UnitName,
     first: Option<&BTreeSet<MachineId>>,
 ) -> Option<Transaction> {
-    let told = snapshot.globals.get(name).filter(|told| told.record.first.as_ref() != first)?;
+    let global =
+        snapshot.globals.get(name).filter(|global| global.record.first.as_ref() != first)?;
     let key = snapshot.keys().of(&Subject::Global(name.clone()));
-    let before = told.record.before.clone().filter(|_| first.is_some());
-    let record = ScheduleRecord { first: first.cloned(), before, ..told.record.clone() };
+    let before = global.record.before.clone().filter(|_| first.is_some());
+    let record = ScheduleRecord { first: first.cloned(), before, ..global.record.clone() };
     let transaction =
-        key_as_read(snapshot, as_read(snapshot, name), key.clone(), Some(told.modified));
+        key_as_read(snapshot, as_read(snapshot, name), key.clone(), Some(global.modified));
     Some(transaction.put(key, encode(&record)))
 }
 
@@ -122,23 +125,23 @@ pub fn set_desired(snapshot: &Snapshot, name: &UnitName, desired: Desired) -> Op
     let of = |subject| keys.of(&subject);
     let content = &snapshot.units.get(name)?.record;
     let wish = (of(Subject::Desired(name.clone())), encode(&DesiredRecord { desired }));
-    let told = snapshot.globals.get(name).map(|told| told.record.clone());
-    let (first, before) = told.map(|told| (told.first, told.before)).unwrap_or_default();
+    let global = snapshot.globals.get(name).map(|global| global.record.clone());
+    let (first, before) = global.map(|global| (global.first, global.before)).unwrap_or_default();
     let schedule = ScheduleRecord { desired, hash: content.hash.clone(), first, before };
     if desired == Desired::Inactive {
         return Some(without_placement(snapshot, name).put(wish.0, wish.1));
     }
     let mut transaction = as_read(snapshot, name).put(wish.0, wish.1);
-    let told = if content.asks.global {
+    let subject = if content.asks.global {
         // Keeps the set of machines that take the file first, because a rollout may be in progress.
-        let (key, told) = (of(Subject::Global(name.clone())), snapshot.globals.get(name));
-        transaction = key_as_read(snapshot, transaction, key, told.map(|told| told.modified));
+        let (key, global) = (of(Subject::Global(name.clone())), snapshot.globals.get(name));
+        transaction = key_as_read(snapshot, transaction, key, global.map(|global| global.modified));
         (!name.is_template()).then(|| Subject::Global(name.clone()))
     } else {
         let machine = snapshot.place_of(name).cloned();
         machine.map(|machine| Subject::Schedule(machine, name.clone()))
     };
-    Some(match told {
+    Some(match subject {
         Some(subject) => transaction.put(of(subject), encode(&schedule)),
         None => transaction,
     })
@@ -212,24 +215,24 @@ pub fn align(snapshot: &Snapshot, epoch: Epoch, name: &UnitName) -> Option<Trans
     let of = |machine: &MachineId| keys.of(&Subject::Schedule(machine.clone(), name.clone()));
     let place = snapshot.place_of(name);
     let mut transaction = fenced(keys, epoch).and(as_read(snapshot, name));
-    let mut is_well = true;
-    for (machine, told) in &snapshot.schedules {
-        let told = told.get(name).filter(|_| place != Some(machine));
-        if let Some(told) = told {
-            transaction = key_as_read(snapshot, transaction, of(machine), Some(told.modified));
+    let mut is_aligned = true;
+    for (machine, schedule) in &snapshot.schedules {
+        let stray = schedule.get(name).filter(|_| place != Some(machine));
+        if let Some(stray) = stray {
+            transaction = key_as_read(snapshot, transaction, of(machine), Some(stray.modified));
             transaction = transaction.delete(of(machine));
-            is_well = false;
+            is_aligned = false;
         }
     }
-    let told = place.filter(|machine| !snapshot.is_scheduled_on(machine, name));
-    if let Some((machine, kept)) = told.zip(snapshot.units.get(name)) {
+    let unscheduled = place.filter(|machine| !snapshot.is_scheduled_on(machine, name));
+    if let Some((machine, kept)) = unscheduled.zip(snapshot.units.get(name)) {
         let desired = snapshot.desired_of(name);
         let record = ScheduleRecord::new(desired, kept.record.hash.clone());
         transaction = key_as_read(snapshot, transaction, of(machine), None);
         transaction = transaction.put(of(machine), encode(&record));
-        is_well = false;
+        is_aligned = false;
     }
-    (!is_well).then_some(transaction)
+    (!is_aligned).then_some(transaction)
 }
 
 /// Restricts a write to this cluster. An etcd of another cluster rejects it, even if that cluster
@@ -344,11 +347,11 @@ fn without_placement(snapshot: &Snapshot, name: &UnitName) -> Transaction {
     }
     // The unit's file decides, because the snapshot may lack the global key.
     let is_global = snapshot.units.get(name).is_some_and(|kept| kept.record.asks.global);
-    let said = [
+    let others = [
         (Subject::Place(name.clone()), false),
         (Subject::Global(name.clone()), is_global || snapshot.globals.contains_key(name)),
     ];
-    for (subject, there) in said {
+    for (subject, there) in others {
         let key = of(subject);
         if there || snapshot.unread_since(&key).is_some() {
             transaction = transaction.delete(key);

@@ -222,9 +222,9 @@ fn warnings_of(key: &str, value: &str) -> Vec<String> {
         "Global" | "Exclusive" => {
             let word = words(value).pop().unwrap_or_default();
             let known = is_true(&word) || FALSE.contains(&word.to_ascii_lowercase().as_str());
-            let told =
+            let warning =
                 || format!("{key}={value} is neither true nor false; it is treated as false");
-            (!known).then(told).into_iter().collect()
+            (!known).then(warning).into_iter().collect()
         }
         known if KNOWN.contains(&known) => Vec::new(),
         _ => {
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn option_without_effect_is_reported_with_a_hint() {
-        let told = |text: &str| -> String {
+        let warnings_for = |text: &str| -> String {
             let found = warnings(&UnitFile::parse(text).unwrap());
             found.into_iter().collect::<Vec<_>>().join("\n")
         };
@@ -337,11 +337,11 @@ mod tests {
             ("[X-Fleet]\nGlobal=ture\n", "neither true nor false"),
             ("[X-Fleet]\nExclusive=si\n", "neither true nor false"),
         ] {
-            assert!(told(text).contains(hint), "{text}: {}", told(text));
+            assert!(warnings_for(text).contains(hint), "{text}: {}", warnings_for(text));
         }
         let good = "[Service]\nExecStart=/bin/a\n[X-Fleet]\nMachineMetadata=\"a=1\" \"b=2\"\n\
                     Global=yes\nX-Conflicts=a* b*\nExclusive=no\n[X-Own]\nGlobl=1\n";
-        assert_eq!(told(good), "");
+        assert_eq!(warnings_for(good), "");
     }
 
     #[test]
@@ -373,9 +373,9 @@ mod tests {
             ("X-ConditionMachineMetadata=\"a=1\" \"b=2\"", "MachineMetadata=\"a=1\" \"b=2\""),
             ("X-Conflicts=b@*.service c.*", "Conflicts=b@*.service c.*"),
         ] {
-            let said = read(former, "a.service");
-            assert_ne!(said, Requirement::default(), "{former}");
-            assert_eq!(said, read(new, "a.service"), "{former}");
+            let requirement = read(former, "a.service");
+            assert_ne!(requirement, Requirement::default(), "{former}");
+            assert_eq!(requirement, read(new, "a.service"), "{former}");
             let file = UnitFile::parse(&format!("[X-Fleet]\n{former}\n")).unwrap();
             assert!(warnings(&file).is_empty(), "{former}");
         }

@@ -121,14 +121,14 @@ impl Scheduler {
     }
 
     /// Examines the unit in the next round if it is unplaced.
-    pub fn look_at(&mut self, name: &UnitName) {
+    pub fn examine(&mut self, name: &UnitName) {
         if self.unplaced.contains(name) {
             self.dirty.insert(name.clone());
         }
     }
 
     /// Examines all unplaced units in the next round although nothing was freed.
-    pub fn look_again(&mut self) {
+    pub fn examine_all_unplaced(&mut self) {
         self.freed = true;
     }
 
@@ -170,10 +170,10 @@ impl Scheduler {
     /// Returns each machine's reason not to have the unit.
     pub fn refusals(&self, name: &UnitName) -> Refusals {
         let Some(unit) = self.units.get(name) else { return Refusals::new() };
-        let told = |(id, host): (&MachineId, &Host)| {
+        let refusal = |(id, host): (&MachineId, &Host)| {
             host.takes(id, name, &unit.asks).err().map(|refusal| (id.clone(), refusal))
         };
-        self.hosts.iter().filter_map(told).collect()
+        self.hosts.iter().filter_map(refusal).collect()
     }
 
     /// Takes the units of `waiting` that cannot stay, and their followers, off their machines.

@@ -211,8 +211,8 @@ mod tests {
             ),
             (b"-----BEGIN PUBLIC KEY-----\n!\n-----END PUBLIC KEY-----\n", "key 1: "),
         ] {
-            let told = TrustedKeys::of(text).unwrap_err();
-            assert!(told.contains(part), "{told}");
+            let error = TrustedKeys::of(text).unwrap_err();
+            assert!(error.contains(part), "{error}");
         }
         let many = TrustedKeys::of(&PUBLIC.repeat(MOST_KEYS + 1)).unwrap_err();
         assert!(many.contains("has 65 keys"), "{many}");

@@ -48,14 +48,14 @@ pub struct Content {
     pub asks: Arc<Requirement>,
     /// Its signature, if it is signed.
     pub signature: Option<Signature>,
-    native: native_unit::Once,
+    native: native_unit::LazyNative,
 }
 
 impl Content {
     /// Derives the content of a file under a name.
     pub fn of(name: &UnitName, file: UnitFile) -> Content {
         let asks = Arc::new(Requirement::of(&file, Some(name)));
-        let native = native_unit::Once::default();
+        let native = native_unit::LazyNative::default();
         Content { hash: file.hash(), asks, file, signature: None, native }
     }
 
@@ -297,18 +297,18 @@ impl Snapshot {
 
     /// Returns true if the unit is in the machine's schedule.
     pub fn is_scheduled_on(&self, machine: &MachineId, name: &UnitName) -> bool {
-        self.schedules.get(machine).is_some_and(|told| told.contains_key(name))
+        self.schedules.get(machine).is_some_and(|schedule| schedule.contains_key(name))
     }
 
     /// Returns units whose place and schedules disagree; no write of the cluster causes that.
     pub fn misplaced(&self) -> BTreeSet<UnitName> {
-        let told = self.schedules.iter().flat_map(|(machine, told)| {
-            told.keys().filter(move |name| self.place_of(name) != Some(machine))
+        let strays = self.schedules.iter().flat_map(|(machine, schedule)| {
+            schedule.keys().filter(move |name| self.place_of(name) != Some(machine))
         });
         let placed = self.places.iter();
-        let untold =
+        let missing =
             placed.filter(|(name, kept)| !self.is_scheduled_on(&kept.record.machine, name));
-        told.chain(untold.map(|(name, _)| name)).cloned().collect()
+        strays.chain(missing.map(|(name, _)| name)).cloned().collect()
     }
 
     /// The claim that a machine holds.
@@ -341,23 +341,23 @@ impl Snapshot {
     /// The wanted global units, the oldest first; of two that conflict the older one stays.
     pub fn globals_by_age(&self) -> Vec<(&UnitName, &Kept<ScheduleRecord>)> {
         let mut all: Vec<_> = self.globals.iter().collect();
-        all.sort_by_key(|(name, told)| (age(told), *name));
+        all.sort_by_key(|(name, kept)| (age(kept), *name));
         all
     }
 
     /// The machine with its scheduled units, and its global units chosen as the agent does.
     pub fn host(&self, id: &MachineId) -> Host {
-        let asks = |name: &UnitName, told: &Kept<ScheduleRecord>| {
-            let wished = told.record.desired != Desired::Inactive && !name.is_template();
-            let content = self.units.get(name).filter(|_| wished)?;
+        let asks = |name: &UnitName, kept: &Kept<ScheduleRecord>| {
+            let is_wanted = kept.record.desired != Desired::Inactive && !name.is_template();
+            let content = self.units.get(name).filter(|_| is_wanted)?;
             Some((name.clone(), content.record.asks.clone()))
         };
-        let told = self.schedules.get(id).into_iter().flatten();
-        let scheduled = told.filter_map(|(name, told)| asks(name, told)).collect();
+        let schedule = self.schedules.get(id).into_iter().flatten();
+        let scheduled = schedule.filter_map(|(name, kept)| asks(name, kept)).collect();
         let machine = self.machine(id).unwrap_or_default();
         let mut host = Host { machine, scheduled, ..Host::default() };
         let globals = self.globals_by_age();
-        let globals: Vec<_> = globals.into_iter().filter_map(|(n, told)| asks(n, told)).collect();
+        let globals: Vec<_> = globals.into_iter().filter_map(|(n, kept)| asks(n, kept)).collect();
         host.globals = host.choose_globals(globals.iter().map(|(name, asks)| (name, asks)));
         host
     }
@@ -387,6 +387,6 @@ impl Snapshot {
 }
 
 /// The revision at which a global unit became wanted: its key exists until the unit is inactive.
-fn age(told: &Kept<ScheduleRecord>) -> i64 {
-    if planted(Mutant::NewcomerEvicts) { 0 } else { told.created }
+fn age(global: &Kept<ScheduleRecord>) -> i64 {
+    if planted(Mutant::NewcomerEvicts) { 0 } else { global.created }
 }

@@ -4,17 +4,17 @@
 
 pub mod driven;
 mod etcd;
+pub mod findings;
 pub mod membership;
 mod memory;
 mod remainder;
-pub mod standing;
 
 pub use etcd::EtcdConfig;
 pub use remainder::Remainder;
 
 use crate::transaction::{Change, Reading, Transaction};
 use driven::{Call, Driven, DrivenWatch, Reply, other_answer};
-use standing::Standing;
+use findings::EtcdFindings;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -253,9 +253,9 @@ impl Store {
     ///
     /// # Errors
     /// The store did not answer.
-    pub async fn standing(&self) -> Result<Option<Standing>, Fault> {
+    pub async fn findings(&self) -> Result<Option<EtcdFindings>, Fault> {
         match &self.kind {
-            Kind::Etcd(etcd) => etcd.standing().await.map(Some),
+            Kind::Etcd(etcd) => etcd.findings().await.map(Some),
             Kind::Memory(_) | Kind::Driven(_) => Ok(None),
         }
     }

@@ -189,7 +189,7 @@ mod tests {
 
     /// A write to etcd: a file under a name, with a signature by a key for a file, name and serial.
     #[derive(Clone, Debug)]
-    struct Deed {
+    struct SignedWrite {
         written: (usize, usize),
         signed: (usize, usize),
         serial: u64,
@@ -198,15 +198,15 @@ mod tests {
     }
 
     prop_compose! {
-        fn deeds()(written in (0..2_usize, 0..2_usize), signed in (0..2_usize, 0..2_usize), honest in any::<bool>(), serial in 1..7_u64, key in 0..8_usize, bare in 0..8_u8) -> Deed {
+        fn signed_writes()(written in (0..2_usize, 0..2_usize), signed in (0..2_usize, 0..2_usize), honest in any::<bool>(), serial in 1..7_u64, key in 0..8_usize, bare in 0..8_u8) -> SignedWrite {
             let signed = if honest { written } else { signed };
-            Deed { written, signed, serial, key: usize::from(key == 7), bare: bare == 7 }
+            SignedWrite { written, signed, serial, key: usize::from(key == 7), bare: bare == 7 }
         }
     }
 
     proptest! {
         #[test]
-        fn only_the_last_signed_file_runs(all in prop::collection::vec(deeds(), 1..24), again in 0..24_usize) {
+        fn file_runs_only_with_a_valid_signature_and_the_newest_serial(all in prop::collection::vec(signed_writes(), 1..24), again in 0..24_usize) {
             let signing = KEYS.map(|key| SigningKey::of(key, "c").unwrap());
             let trusted = Arc::new(TrustedKeys::of(PUBLIC).unwrap());
             let keys = Keys::under("/p");
@@ -214,10 +214,10 @@ mod tests {
             let mut trust = Trust::new("c", trusted.clone(), Serials::default());
             // Reference model: the newest serial of each name that the trusted key has signed.
             let mut newest: BTreeMap<usize, u64> = BTreeMap::new();
-            for (at, deed) in all.iter().enumerate() {
-                let (name, text) = deed.written;
-                let signature = signing[deed.key].sign(&unit(deed.signed.0), &file(deed.signed.1), deed.serial);
-                let signature = Some(signature).filter(|_| !deed.bare);
+            for (at, write) in all.iter().enumerate() {
+                let (name, text) = write.written;
+                let signature = signing[write.key].sign(&unit(write.signed.0), &file(write.signed.1), write.serial);
+                let signature = Some(signature).filter(|_| !write.bare);
                 let record = UnitRecord { options: file(text), signature };
                 let revision = i64::try_from(at).unwrap() + 1;
                 let key = keys.of(&Subject::Unit(unit(name)));
@@ -228,13 +228,13 @@ mod tests {
                     trust = Trust::new("c", trusted.clone(), trust.serials().clone());
                 }
                 trust.observe(&snapshot);
-                let good = !deed.bare && deed.key == 0 && deed.signed == deed.written;
+                let good = !write.bare && write.key == 0 && write.signed == write.written;
                 let least = newest.get(&name).copied().unwrap_or_default();
                 if good {
-                    newest.insert(name, least.max(deed.serial));
+                    newest.insert(name, least.max(write.serial));
                 }
                 let content = &snapshot.units[&unit(name)].record.clone();
-                prop_assert_eq!(trust.judge(&unit(name), content).is_ok(), good && deed.serial >= least);
+                prop_assert_eq!(trust.judge(&unit(name), content).is_ok(), good && write.serial >= least);
             }
         }
     }

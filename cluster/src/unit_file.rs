@@ -16,7 +16,7 @@ pub const MOST_OPTIONS: usize = 4096;
 pub const LARGEST: usize = 256 * 1024;
 
 /// Maximum size of a submitted unit, in which each option names its section.
-const LARGEST_TOLD: usize = 2 * LARGEST;
+const LARGEST_SUBMITTED: usize = 2 * LARGEST;
 
 /// One `Name=Value` of a `[Section]`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -178,14 +178,14 @@ impl UnitFile {
     /// # Errors
     /// The file is too large.
     pub fn check_size(&self) -> Result<(), FileError> {
-        let told = self.options.iter().map(|option| option.section.len() + option.line());
+        let submitted = self.options.iter().map(|option| option.section.len() + option.line());
         // A section's name is written once, with brackets and line breaks.
         let heads = self.options.iter().map(|option| option.section.as_str());
         let heads: usize =
             heads.collect::<BTreeSet<_>>().into_iter().map(|head| head.len() + 4).sum();
         let lines: usize = self.options.iter().map(UnitOption::line).sum();
         if self.options.len() > MOST_OPTIONS
-            || told.sum::<usize>() > LARGEST_TOLD
+            || submitted.sum::<usize>() > LARGEST_SUBMITTED
             || heads + lines > LARGEST
         {
             return Err(FileError::TooLarge);

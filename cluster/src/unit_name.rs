@@ -28,7 +28,8 @@ const TYPES: [&str; 13] = [
 /// Suffixes of units that may have instances.
 const TEMPLATE_TYPES: [&str; 5] = ["path", "service", "socket", "target", "timer"];
 /// Suffixes that fleetctl leaves as they are. It appends `.service` to all other arguments.
-const MANGLED: [&str; 7] = ["service", "socket", "timer", "path", "device", "mount", "automount"];
+const KEPT_SUFFIXES: [&str; 7] =
+    ["service", "socket", "timer", "path", "device", "mount", "automount"];
 
 /// A valid unit name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -175,7 +176,7 @@ impl From<UnitName> for String {
 pub fn mangle(argument: &str) -> String {
     let base = argument.rsplit('/').next().unwrap_or(argument);
     match base.rsplit_once('.') {
-        Some((_, suffix)) if MANGLED.contains(&suffix) => base.to_string(),
+        Some((_, suffix)) if KEPT_SUFFIXES.contains(&suffix) => base.to_string(),
         _ => format!("{base}.service"),
     }
 }

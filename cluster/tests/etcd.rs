@@ -192,9 +192,9 @@ fn write_access_of_other_programs_to_etcd_is_detected() {
         let etcd = Etcd::of(folder(), "http", &["--max-txn-ops", "64", "--bcrypt-cost", "4"]);
         let open = Store::etcd(etcd.config()).unwrap();
         when_there(&open).await;
-        let standing = open.standing().await.unwrap().unwrap();
-        assert!(standing.has_all_rights && standing.limit_is_too_low && !standing.logs_in);
-        assert_eq!((standing.versions.len(), standing.without_tls.len()), (1, 0), "{standing:?}");
+        let findings = open.findings().await.unwrap().unwrap();
+        assert!(findings.has_all_rights && findings.limit_is_too_low && !findings.logs_in);
+        assert_eq!((findings.versions.len(), findings.without_tls.len()), (1, 0), "{findings:?}");
         let mut client = etcd.client().await;
         client.role_add("reader").await.unwrap();
         let all = etcd_client::Permission::read(ROOT).with_prefix();
@@ -222,9 +222,9 @@ fn write_access_of_other_programs_to_etcd_is_detected() {
             let user = Some((name.to_string(), Secret::new("secret")));
             let store = Store::etcd(EtcdConfig { user, ..etcd.config() }).unwrap();
             when_there(&store).await;
-            let standing = store.standing().await.unwrap().unwrap();
-            assert!(standing.logs_in);
-            assert_eq!(standing.insecure().len(), usize::from(is_root), "{standing:?}");
+            let findings = store.findings().await.unwrap().unwrap();
+            assert!(findings.logs_in);
+            assert_eq!(findings.insecure().len(), usize::from(is_root), "{findings:?}");
         }
     });
 }

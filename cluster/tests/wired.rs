@@ -15,7 +15,7 @@ mod wire;
 
 use cluster::clock::Clock;
 use cluster::desired::Desired;
-use cluster::fleetd::saved_state::Recalled;
+use cluster::fleetd::saved_state::SavedState;
 use cluster::key::{Keys, Subject};
 use cluster::machine::MachineId;
 use cluster::record::{ClaimRecord, encode};
@@ -60,7 +60,7 @@ impl Machine {
         let endpoints = vec![format!("http://{}", wire.addresses[0])];
         let store = Store::etcd(EtcdConfig { endpoints, ..etcd.impatient() }).unwrap();
         let (init, clock) = (FakeInit::new(), (lease, Clock::system()));
-        let fleetd = Fleetd::begin_as(own, &store, &init, Recalled::default(), clock);
+        let fleetd = Fleetd::begin_as(own, &store, &init, SavedState::default(), clock);
         let machine = Machine { own, wire, init, fleetd };
         machine.sees("it is there", |snapshot| snapshot.machines.contains_key(&id(own))).await;
         machine

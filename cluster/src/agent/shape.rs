@@ -173,14 +173,14 @@ mod tests {
     #[test]
     fn unit_that_init_cannot_load_is_refused_alone() {
         let plain = file("[Service]\nExecStart=/bin/true\n");
-        let told = |name: &str| refusal(&UnitName::new(name).unwrap(), &plain);
+        let refusal_of = |name: &str| refusal(&UnitName::new(name).unwrap(), &plain);
         for fine in ["a.service", "srv\\x2ddata.service", "a@1.service", "a:b.socket"] {
-            assert_eq!(told(fine), None, "{fine}");
+            assert_eq!(refusal_of(fine), None, "{fine}");
         }
         let long = format!("{}.service", "a".repeat(248));
         for (odd, length) in [(".service", 8), (".x.service", 10), (long.as_str(), 256)] {
             assert_eq!(odd.len(), length);
-            assert!(told(odd).is_some_and(|why| why.contains(odd)), "{odd}");
+            assert!(refusal_of(odd).is_some_and(|why| why.contains(odd)), "{odd}");
         }
     }
 

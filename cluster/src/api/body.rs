@@ -47,9 +47,9 @@ pub fn is_needed(request: &Request, resource: &Resource) -> bool {
 /// # Errors
 /// The refusal for the client: the body is too large or did not arrive.
 pub async fn read(body: Body) -> Result<Vec<u8>, Answer> {
-    let told = hyper::body::Body::size_hint(&body).lower();
+    let announced = hyper::body::Body::size_hint(&body).lower();
     let too_large = || Answer::refusal(413, format!("the body exceeds {LARGEST_BODY} bytes"));
-    if usize::try_from(told).is_ok_and(|told| told > LARGEST_BODY) {
+    if usize::try_from(announced).is_ok_and(|announced| announced > LARGEST_BODY) {
         return Err(too_large());
     }
     match timeout(BODY_TIME, Limited::new(body, LARGEST_BODY).collect()).await {

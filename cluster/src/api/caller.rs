@@ -30,9 +30,9 @@ pub struct Caller {
     pub prefixes: Option<Vec<String>>,
 }
 
-/// The kind of a request, for the check of rights.
+/// What a request does, for the check of rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Deed {
+pub enum Action {
     /// Reads units, states, machines or events.
     Read,
     /// Reads the output of a unit.
@@ -50,13 +50,13 @@ impl Caller {
     }
 
     /// Checks the role; [`Caller::sees`] checks the unit.
-    pub fn may(&self, deed: Deed) -> bool {
-        match (self.role, deed) {
+    pub fn may(&self, action: Action) -> bool {
+        match (self.role, action) {
             (Role::Nothing, _) => false,
-            (Role::Operator, Deed::ChangeMachine) => self.prefixes.is_none(),
+            (Role::Operator, Action::ChangeMachine) => self.prefixes.is_none(),
             (Role::Operator, _) => true,
-            (Role::Reader | Role::Machine, Deed::Read | Deed::Logs) => true,
-            (Role::Reader | Role::Machine, Deed::ChangeUnit | Deed::ChangeMachine) => false,
+            (Role::Reader | Role::Machine, Action::Read | Action::Logs) => true,
+            (Role::Reader | Role::Machine, Action::ChangeUnit | Action::ChangeMachine) => false,
         }
     }
 
@@ -82,14 +82,14 @@ impl Caller {
             let name = word.replace(['*', '?', '[', ']', '^', '!'], "x");
             UnitName::new(&name).is_ok() && !self.reaches(word)
         };
-        let mut told = String::new();
+        let mut concealed = String::new();
         for part in text.split_inclusive(ends) {
             let word = part.trim_end_matches(|c| ends(c) || c == ':' || c == '.');
             let rest = part.strip_prefix(word).unwrap_or_default();
-            told.push_str(if unseen(word) { "another unit" } else { word });
-            told.push_str(rest);
+            concealed.push_str(if unseen(word) { "another unit" } else { word });
+            concealed.push_str(rest);
         }
-        told
+        concealed
     }
 
     /// Like [`Caller::sees`], for a unit name.
@@ -111,8 +111,8 @@ impl Roles {
     /// All faults with their places, one per line.
     pub fn parse(file: &str, text: &str) -> Result<Roles, String> {
         let all = |diagnostics: Vec<groundstate_units::text::diagnostic::Diagnostic>| {
-            let told = diagnostics.iter().map(|one| one.message.clone());
-            told.map(|message| format!("{file}: {message}")).collect::<Vec<_>>().join("\n")
+            let messages = diagnostics.iter().map(|one| one.message.clone());
+            messages.map(|message| format!("{file}: {message}")).collect::<Vec<_>>().join("\n")
         };
         let limits = Limits { whole_lines: false, ..Limits::UNIT_FILE };
         let documents = yaml::parse(file, text.as_bytes(), &limits).map_err(all)?;
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn units_that_a_prefix_does_not_cover_are_not_named() {
         let ci = Caller { role: Role::Reader, prefixes: Some(vec!["web".to_string()]) };
-        for (text, told) in [
+        for (text, expected) in [
             ("web1.service is on it, m1: e.g. so.", "web1.service is on it, m1: e.g. so."),
             ("db.service is on it", "another unit is on it"),
             (
@@ -198,7 +198,7 @@ mod tests {
             ),
             ("its metadata has no disk=ssd\n", "its metadata has no disk=ssd\n"),
         ] {
-            assert_eq!(ci.conceal(text), told);
+            assert_eq!(ci.conceal(text), expected);
             assert_eq!(Caller::local().conceal(text), text);
         }
     }
@@ -228,13 +228,13 @@ mod tests {
 
     #[test]
     fn roles_file_with_several_faults_reports_all_of_them() {
-        let told = Roles::parse("roles", "ann: boss\nbob: {prefix: [a]}\nci: [a]\n").unwrap_err();
-        assert_eq!(told.lines().count(), 3, "{told}");
+        let faults = Roles::parse("roles", "ann: boss\nbob: {prefix: [a]}\nci: [a]\n").unwrap_err();
+        assert_eq!(faults.lines().count(), 3, "{faults}");
     }
 
     #[test]
     fn each_role_has_exactly_the_rights_in_the_table() {
-        let deeds = [Deed::Read, Deed::Logs, Deed::ChangeUnit, Deed::ChangeMachine];
+        let actions = [Action::Read, Action::Logs, Action::ChangeUnit, Action::ChangeMachine];
         let table = [
             (Role::Nothing, None, [false, false, false, false]),
             (Role::Machine, None, [true, true, false, false]),
@@ -244,7 +244,7 @@ mod tests {
         ];
         for (role, prefixes, expected) in table {
             let caller = Caller { role, prefixes };
-            assert_eq!(deeds.map(|deed| caller.may(deed)), expected, "{caller:?}");
+            assert_eq!(actions.map(|action| caller.may(action)), expected, "{caller:?}");
         }
     }
 }

@@ -71,8 +71,8 @@ fn as_launched(answer: Answer) -> Answer {
 mod tests {
     use super::*;
 
-    fn request(method: &str, wished: &str, is_original: bool) -> Request {
-        let body = format!("{{\"desiredState\":\"{wished}\"}}").into_bytes();
+    fn request(method: &str, desired: &str, is_original: bool) -> Request {
+        let body = format!("{{\"desiredState\":\"{desired}\"}}").into_bytes();
         Request { method: method.to_string(), body, is_original, ..Request::default() }
     }
 
@@ -85,14 +85,14 @@ mod tests {
         serde_json::from_slice::<Unit>(&shown.body).unwrap().current_state
     }
 
-    fn wishes(looks: &FirstLook, request: &Request, before: Desired) {
+    fn put(looks: &FirstLook, request: &Request, before: Desired) {
         looks.answer_for(request, "a.service", before, Duration::ZERO, Answer::empty(204));
     }
 
     #[test]
     fn fleetctl_1_0_sees_the_old_state_for_a_moment_after_it_sets_loaded() {
         let looks = FirstLook::default();
-        wishes(&looks, &request("PUT", "loaded", true), Desired::Launched);
+        put(&looks, &request("PUT", "loaded", true), Desired::Launched);
         assert_eq!(sees(&looks, true, 250), "launched");
         assert_eq!(sees(&looks, false, 250), "loaded", "other clients see the current state");
         assert_eq!(sees(&looks, true, 1_000), "loaded", "fleetctl 1.0 sees it one second later");
@@ -107,12 +107,12 @@ mod tests {
         ];
         for (wish, before) in cases {
             let looks = FirstLook::default();
-            wishes(&looks, &wish, before);
+            put(&looks, &wish, before);
             assert_eq!(sees(&looks, true, 1), "loaded", "{wish:?}");
         }
         let looks = FirstLook::default();
-        wishes(&looks, &request("PUT", "loaded", true), Desired::Launched);
-        wishes(&looks, &request("PUT", "launched", true), Desired::Loaded);
+        put(&looks, &request("PUT", "loaded", true), Desired::Launched);
+        put(&looks, &request("PUT", "launched", true), Desired::Loaded);
         assert_eq!(sees(&looks, true, 1), "loaded");
     }
 }

@@ -399,9 +399,9 @@ mod tests {
             let theirs = StatusCode::from_u16(theirs).unwrap();
             let response = relayed(theirs, Body::empty()).unwrap();
             assert_eq!(response.status().as_u16(), ours);
-            let said: Vec<_> = response.headers().iter().collect();
+            let headers: Vec<_> = response.headers().iter().collect();
             let name = header::CONTENT_TYPE;
-            assert_eq!(said, [(&name, &TEXT.parse().unwrap())]);
+            assert_eq!(headers, [(&name, &TEXT.parse().unwrap())]);
         }
         for theirs in [101, 204, 301, 401, 500] {
             let theirs = StatusCode::from_u16(theirs).unwrap();

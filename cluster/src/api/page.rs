@@ -78,10 +78,10 @@ impl Pages {
         if bytes.is_empty() {
             return Err("EOF".to_string());
         }
-        let (Some(told), Some(page)) = (two(0), two(2)) else {
+        let (Some(limit), Some(page)) = (two(0), two(2)) else {
             return Err("unexpected EOF".to_string());
         };
-        if told != self.limit {
+        if limit != self.limit {
             return Err(format!("token limit must be {}", self.limit));
         }
         if page == 0 {
@@ -179,12 +179,12 @@ mod tests {
 
     #[test]
     fn faults_of_a_token_have_fleets_messages() {
-        let told = |tokens: &[&str]| {
+        let start_of = |tokens: &[&str]| {
             let tokens: Vec<String> = tokens.iter().map(ToString::to_string).collect();
             units(100).start(&tokens)
         };
-        assert_eq!(told(&[]), Ok(Start::First));
-        assert_eq!(told(&["ZAABAA=="]), Ok(Start::Counted(1)));
+        assert_eq!(start_of(&[]), Ok(Start::First));
+        assert_eq!(start_of(&["ZAABAA=="]), Ok(Start::Counted(1)));
         let table: [(&[&str], &str); 7] = [
             (&["a", "b"], "too many values for page token"),
             (&[""], "EOF"),
@@ -195,7 +195,7 @@ mod tests {
             (&["ZAAAAA=="], "token page must be greater than zero"),
         ];
         for (tokens, words) in table {
-            assert_eq!(told(tokens), Err(words.to_string()), "{tokens:?}");
+            assert_eq!(start_of(tokens), Err(words.to_string()), "{tokens:?}");
         }
     }
 

@@ -2,7 +2,7 @@
 //! answers in its own module.
 
 use super::answer::{Answer, Outcome};
-use super::caller::{Deed, Role};
+use super::caller::{Action, Role};
 use super::page::List;
 use super::request::{Request, cleaned, unescape};
 use super::view::View;
@@ -141,10 +141,10 @@ pub fn decide(request: &Request, view: &View<'_>) -> Outcome {
 /// Returns 403 if the caller's role does not allow the request.
 pub fn forbidden(request: &Request, resource: &Resource) -> Option<Answer> {
     let reads = matches!(request.method.as_str(), "GET" | "HEAD" | "OPTIONS");
-    let deed = match resource {
-        _ if reads && !matches!(resource, Resource::Logs(_)) => Deed::Read,
-        Resource::Logs(_) => Deed::Logs,
-        Resource::Machines | Resource::Drain(_) => Deed::ChangeMachine,
+    let action = match resource {
+        _ if reads && !matches!(resource, Resource::Logs(_)) => Action::Read,
+        Resource::Logs(_) => Action::Logs,
+        Resource::Machines | Resource::Drain(_) => Action::ChangeMachine,
         Resource::Root
         | Resource::Units
         | Resource::Unit(_)
@@ -156,13 +156,13 @@ pub fn forbidden(request: &Request, resource: &Resource) -> Option<Answer> {
         | Resource::Metrics
         | Resource::Health
         | Resource::Page
-        | Resource::Unknown => Deed::ChangeUnit,
+        | Resource::Unknown => Action::ChangeUnit,
     };
     let caller = &request.caller;
     if caller.role == Role::Nothing {
         return Some(Answer::refusal(403, "the name in your certificate has no role"));
     }
-    if !caller.may(deed) {
+    if !caller.may(action) {
         return Some(Answer::refusal(403, "your role does not permit this"));
     }
     if let Resource::Unit(name) | Resource::State(name) | Resource::Why(name) | Resource::Logs(name) =

@@ -98,7 +98,7 @@ impl ApiState {
 
     /// Returns the answer while this daemon cannot answer for the cluster.
     fn inability(&self) -> Option<Answer> {
-        self.turned_away().or_else(|| (!self.is_healthy()).then(|| self.unavailable()))
+        self.machine_refusal().or_else(|| (!self.is_healthy()).then(|| self.unavailable()))
     }
 
     /// 503; with a hint if etcd's contents are not accepted.
@@ -114,11 +114,11 @@ impl ApiState {
     }
 
     /// Returns the answer while the cluster refuses this machine.
-    fn turned_away(&self) -> Option<Answer> {
-        let why = self.inner.settings.turned_away.as_ref()?.borrow().clone()?;
+    fn machine_refusal(&self) -> Option<Answer> {
+        let why = self.inner.settings.machine_refusal.as_ref()?.borrow().clone()?;
         // Clients recognize the first words, which are those of any daemon without a registry.
-        let told = format!("{NO_REGISTRY}: the cluster refuses this machine: {why}");
-        Some(Answer { retry_after: Some(5), ..Answer::refusal(503, told) })
+        let message = format!("{NO_REGISTRY}: the cluster refuses this machine: {why}");
+        Some(Answer { retry_after: Some(5), ..Answer::refusal(503, message) })
     }
 
     /// The cache of the cluster.
@@ -161,13 +161,13 @@ impl ApiState {
     /// Like [`ApiState::answer`], with the workaround for fleetctl 1.0.
     async fn answer_for_client(&self, request: &Request, resource: &Resource) -> Answer {
         let Resource::Unit(name) = resource else { return self.answer(request).await };
-        let wished = |snapshot: &Snapshot| {
+        let desired = |snapshot: &Snapshot| {
             snapshot
                 .desired
                 .get(name.as_str())
                 .map_or(Desired::Inactive, |kept| kept.record.desired)
         };
-        let before = wished(&self.inner.cache.snapshot());
+        let before = desired(&self.inner.cache.snapshot());
         let answer = self.answer(request).await;
         let now = self.inner.cache.clock().now();
         self.inner.first_look.answer_for(request, name, before, now, answer)
@@ -350,7 +350,7 @@ async fn answer_outside_snapshot(
     }
     // Logs are readable while etcd is away, but not from a machine that uses another machine's id.
     let of_cluster = matches!(resource, Resource::Events | Resource::Logs(_));
-    if let Some(answer) = state.turned_away().filter(|_| of_cluster) {
+    if let Some(answer) = state.machine_refusal().filter(|_| of_cluster) {
         return Some(into_response(answer));
     }
     Some(match resource {

@@ -18,7 +18,7 @@ pub struct Settings {
     pub logs: Option<Logs>,
     /// Why the cluster refuses this machine, if it does; the API then answers nothing for the
     /// cluster.
-    pub turned_away: Option<watch::Receiver<Option<String>>>,
+    pub machine_refusal: Option<watch::Receiver<Option<String>>>,
     /// Why etcd is insecure; `None` if it was not checked yet.
     pub insecure: Option<watch::Receiver<Option<Vec<String>>>>,
 }
@@ -30,7 +30,7 @@ impl Default for Settings {
             version: format!("v{}", env!("CARGO_PKG_VERSION")),
             more_metrics: None,
             logs: None,
-            turned_away: None,
+            machine_refusal: None,
             insecure: None,
         }
     }

@@ -66,7 +66,7 @@ pub fn entity(snapshot: &Snapshot, name: &UnitName) -> Option<wire::Unit> {
     let content = &snapshot.units.get(name)?.record;
     let global = content.asks.global;
     let place = snapshot.place_of(name).filter(|_| !global);
-    let told = snapshot.globals.get(name).map(|told| &told.record);
+    let schedule = snapshot.globals.get(name).map(|schedule| &schedule.record);
     Some(wire::Unit {
         current_state: match global {
             true => String::new(),
@@ -79,9 +79,10 @@ pub fn entity(snapshot: &Snapshot, name: &UnitName) -> Option<wire::Unit> {
         signature: content.signature.clone(),
         instead_of: None,
         instead_of_state: None,
-        machines: told
-            .and_then(|told| Some(told.first.as_ref()?.iter().map(ToString::to_string).collect())),
-        before: told.and_then(|told| told.before.as_ref()).map(|before| wire::Before {
+        machines: schedule.and_then(|schedule| {
+            Some(schedule.first.as_ref()?.iter().map(ToString::to_string).collect())
+        }),
+        before: schedule.and_then(|schedule| schedule.before.as_ref()).map(|before| wire::Before {
             options: before.options.regrouped(),
             signature: before.signature.clone(),
         }),
@@ -171,40 +172,41 @@ fn checked_put(request: &Request, in_url: &str, snapshot: &Snapshot) -> Result<O
         let content: &std::sync::Arc<crate::snapshot::Content> = &kept.record;
         !file.options.is_empty() && content.hash != file.hash()
     };
-    let makes = there.is_none_or(differs);
-    if makes {
+    let stores_file = there.is_none_or(differs);
+    if stores_file {
         check_file(&name, file, snapshot).map_err(bad)?;
         check_reach(&name, file, request)?;
     } else if wish.desired.is_empty() && wish.signature.is_none() && wish.machines.is_none() {
         let words = "must provide DesiredState to update existing unit";
         return Err(Answer::refusal(409, words));
     }
-    let unsaid = if makes { Desired::Inactive } else { snapshot.desired_of(&name) };
-    let desired = desired_state(&wish.desired).map_err(bad)?.unwrap_or(unsaid);
+    let default = if stores_file { Desired::Inactive } else { snapshot.desired_of(&name) };
+    let desired = desired_state(&wish.desired).map_err(bad)?.unwrap_or(default);
     if name.is_template() && desired != Desired::Inactive {
         return Err(bad(format!("cannot activate template \"{name}\"")));
     }
-    let new = makes.then_some((file, wish.desired.as_str()));
+    let new = stores_file.then_some((file, wish.desired.as_str()));
     first_machines::check(&name, wish.machines.as_ref(), new, snapshot)?;
     let first = wish.machines.as_ref().filter(|machines| !machines.is_empty());
-    if makes {
+    if stores_file {
         let signature = wish.signature.as_ref();
         let transaction = registry::create_signed(snapshot, &name, file, signature, desired, first);
         return Ok(Outcome::Write(transaction, Answer::empty(201)));
     }
-    let told = snapshot.desired.get(&name).is_some_and(|kept| kept.record.desired == desired);
+    let is_stored = snapshot.desired.get(&name).is_some_and(|kept| kept.record.desired == desired);
     let known = there.and_then(|kept| kept.record.signature.as_ref());
     // A signature counts only together with the stored file; a change of desired state says nothing
     // about the file.
     let new_signature = wish.signature.filter(|new| !file.options.is_empty() && Some(new) != known);
-    let wished = (!told).then(|| registry::set_desired(snapshot, &name, desired)).flatten();
+    let desired_write =
+        (!is_stored).then(|| registry::set_desired(snapshot, &name, desired)).flatten();
     let signed = new_signature.and_then(|signature| registry::sign(snapshot, &name, &signature));
-    if wished.is_some() && wish.machines.is_some() {
+    if desired_write.is_some() && wish.machines.is_some() {
         let words = "desiredState and machines cannot be changed in one request";
         return Err(bad(words.to_string()));
     }
     let spread = wish.machines.as_ref().and_then(|_| registry::spread(snapshot, &name, first));
-    let all = [wished, signed, spread].into_iter().flatten().reduce(Transaction::and);
+    let all = [desired_write, signed, spread].into_iter().flatten().reduce(Transaction::and);
     Ok(match all {
         Some(all) => Outcome::Write(all, Answer::empty(204)),
         None => Answer::empty(204).into(),
@@ -215,13 +217,13 @@ fn checked_put(request: &Request, in_url: &str, snapshot: &Snapshot) -> Result<O
 ///
 /// # Errors
 /// The stored ones differ.
-fn check_instead(wish: &PutRequest, there: Option<&str>, wished: Desired) -> Result<(), Answer> {
+fn check_instead(wish: &PutRequest, there: Option<&str>, desired: Desired) -> Result<(), Answer> {
     if !wish.instead_of.is_empty() && there != Some(&wish.instead_of) {
         return Err(Answer::refusal(412, "the unit's file has changed, or the unit is gone"));
     }
-    match wish.instead_of_state.is_empty() || wish.instead_of_state == wished.as_str() {
+    match wish.instead_of_state.is_empty() || wish.instead_of_state == desired.as_str() {
         true => Ok(()),
-        false => Err(Answer::refusal(412, format!("the unit's desired state is now {wished}"))),
+        false => Err(Answer::refusal(412, format!("the unit's desired state is now {desired}"))),
     }
 }
 
@@ -262,8 +264,8 @@ fn check_reach(name: &UnitName, file: &UnitFile, request: &Request) -> Result<()
     let mut patterns = asks.conflicts.iter().chain(&asks.replaces);
     match patterns.find(|pattern| !request.caller.reaches(pattern)) {
         Some(pattern) => {
-            let told = format!("your role does not cover the units that match {pattern:?}");
-            Err(Answer::refusal(403, told))
+            let words = format!("your role does not cover the units that match {pattern:?}");
+            Err(Answer::refusal(403, words))
         }
         None => Ok(()),
     }
@@ -281,8 +283,8 @@ fn check_file(name: &UnitName, file: &UnitFile, snapshot: &Snapshot) -> Result<(
     asks.check().map_err(|error| error.to_string())?;
     match ring(name, &asks, snapshot) {
         Some(ring) => {
-            let told: Vec<&str> = ring.iter().map(UnitName::as_str).collect();
-            Err(format!("circular replacement is not allowed: {}", told.join(" -> ")))
+            let names: Vec<&str> = ring.iter().map(UnitName::as_str).collect();
+            Err(format!("circular replacement is not allowed: {}", names.join(" -> ")))
         }
         None => Ok(()),
     }
@@ -351,18 +353,18 @@ pub fn field<'f>(fields: &'f Fields, key: &str) -> Option<&'f Value> {
 }
 
 fn read(body: &[u8]) -> Result<PutRequest, String> {
-    let told = |what: &str| format!("unable to decode body: {what}");
-    let value = first_value(body).map_err(|what| told(&what))?;
+    let bad = |what: &str| format!("unable to decode body: {what}");
+    let value = first_value(body).map_err(|what| bad(&what))?;
     let text = |object: &Fields, key: &str| match field(object, key) {
         None | Some(Value::Null) => Ok(String::new()),
         Some(Value::String(text)) => Ok(text.clone()),
-        Some(_) => Err(told(&format!("{key} must be a string"))),
+        Some(_) => Err(bad(&format!("{key} must be a string"))),
     };
     let fields = match value {
         Value::Object(fields) => fields,
         Value::Null => serde_json::Map::new(),
         Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            return Err(told("a unit must be an object"));
+            return Err(bad("a unit must be an object"));
         }
     };
     let mut file = UnitFile::default();
@@ -371,26 +373,26 @@ fn read(body: &[u8]) -> Result<PutRequest, String> {
         Some(Value::Array(all)) => {
             // One option over the limit is enough for `check_size` to refuse the unit.
             for one in all.iter().take(MOST_OPTIONS + 1) {
-                let one = one.as_object().ok_or_else(|| told("an option must be an object"))?;
+                let one = one.as_object().ok_or_else(|| bad("an option must be an object"))?;
                 let (section, name) = (text(one, "section")?, text(one, "name")?);
                 file.options.push(UnitOption { section, name, value: text(one, "value")? });
             }
         }
-        Some(_) => return Err(told("options must be a list")),
+        Some(_) => return Err(bad("options must be a list")),
     }
     let signature: Option<Signature> = match field(&fields, "signature") {
         None | Some(Value::Null) => None,
         Some(value) => serde_json::from_value(value.clone())
-            .map_err(|error| told(&format!("signature: {error}")))?,
+            .map_err(|error| bad(&format!("signature: {error}")))?,
     };
     if signature.as_ref().is_some_and(|signature| !signature.is_well_formed()) {
-        return Err(told("the value of a signature must be 128 hex digits"));
+        return Err(bad("the value of a signature must be 128 hex digits"));
     }
     let desired = text(&fields, "desiredState")?;
     let machines = match field(&fields, "machines") {
         None | Some(Value::Null) => None,
-        Some(Value::Array(all)) => Some(first_machines::read(all).map_err(|what| told(&what))?),
-        Some(_) => return Err(told("machines must be a list")),
+        Some(Value::Array(all)) => Some(first_machines::read(all).map_err(|what| bad(&what))?),
+        Some(_) => return Err(bad("machines must be a list")),
     };
     let (name, instead_of) = (text(&fields, "name")?, text(&fields, "insteadOf")?);
     let instead_of_state = text(&fields, "insteadOfState")?;

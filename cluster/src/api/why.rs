@@ -64,8 +64,8 @@ pub fn entity(snapshot: &Snapshot, name: &UnitName) -> wire::Why {
             None => format!("it is on {id}, which does not answer"),
         }
     } else if let Some(kept) = snapshot.whys.get(name) {
-        let told = kept.record.machines.iter();
-        why.machines = told.map(|(id, words)| (id.to_string(), words.clone())).collect();
+        let machines = kept.record.machines.iter();
+        why.machines = machines.map(|(id, words)| (id.to_string(), words.clone())).collect();
         why.unplaceable = true;
         kept.record.text.clone()
     } else if snapshot.leader.is_none() {

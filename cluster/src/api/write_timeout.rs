@@ -44,7 +44,12 @@ impl<S> WriteTimeout<S> {
         WriteTimeout { inner, patience, deadline, waiting: false, lingers: None }
     }
 
-    fn judge<T>(&mut self, cx: &mut Context<'_>, poll: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    /// Turns a pending result into an error once it has been pending for the time limit.
+    fn or_timed_out<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        poll: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
         if poll.is_ready() {
             self.waiting = false;
             return poll;
@@ -97,12 +102,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.inner).poll_write(cx, bytes);
-        self.judge(cx, poll)
+        self.or_timed_out(cx, poll)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let poll = Pin::new(&mut self.inner).poll_flush(cx);
-        self.judge(cx, poll)
+        self.or_timed_out(cx, poll)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -110,7 +115,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
             Some(left) => left,
             None => {
                 let poll = Pin::new(&mut self.inner).poll_shutdown(cx);
-                ready!(self.judge(cx, poll))?;
+                ready!(self.or_timed_out(cx, poll))?;
                 let until = Instant::now() + LINGER.min(self.patience);
                 self.deadline.as_mut().reset(until);
                 LINGER_BYTES

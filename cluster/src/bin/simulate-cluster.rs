@@ -99,10 +99,10 @@ fn number(text: &str) -> Result<u64, String> {
 /// Plays one seed. An error has the seed, the violated invariant and the details.
 fn one(seed: u64, coverage: &mut Coverage) -> Result<(), String> {
     let plan = plan::draw(seed);
-    let told = |failure: run::Failure| format!("seed {seed}: {}: {}", failure.what, failure.detail);
-    let digest = run::run(&plan, coverage, false).map_err(told)?;
+    let text = |failure: run::Failure| format!("seed {seed}: {}: {}", failure.what, failure.detail);
+    let digest = run::run(&plan, coverage, false).map_err(text)?;
     if seed.is_multiple_of(TWICE) {
-        let again = run::run(&plan, &mut Coverage::default(), false).map_err(told)?;
+        let again = run::run(&plan, &mut Coverage::default(), false).map_err(text)?;
         if again != digest {
             return Err(format!("seed {seed}: C16 determinism: two runs of one seed differ"));
         }
@@ -241,7 +241,7 @@ fn hunt(mutant: Mutant, options: &Options) -> Option<(&'static str, u64, u64)> {
     found
 }
 
-fn tell(mutant: Mutant, kill: Option<(&'static str, u64, u64)>, options: &Options) {
+fn print_verdict(mutant: Mutant, kill: Option<(&'static str, u64, u64)>, options: &Options) {
     let (name, allowed) = (format!("{mutant:?}"), allowed(mutant, options));
     match kill {
         Some((by, seed, tries)) => {
@@ -262,7 +262,7 @@ fn mutants(options: &Options) -> ExitCode {
         let mut found = Vec::new();
         while let Some(mutant) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
             let kill = hunt(*mutant, options);
-            tell(*mutant, kill, options);
+            print_verdict(*mutant, kill, options);
             found.push((*mutant, kill));
         }
         found

@@ -91,11 +91,11 @@ async fn finish(
     session: &mut Session,
     what: &Down,
     units: &[&Unit],
-    wished: Desired,
+    desired: Desired,
     command: &str,
 ) -> Result<(), Trouble> {
     let names: Vec<String> = units.iter().map(|unit| unit.name.clone()).collect();
-    waiting::until(session, &names, wished, what.waiting.patience(), command).await
+    waiting::until(session, &names, desired, what.waiting.patience(), command).await
 }
 
 /// Prints fleet's final message, without global units, which the command does not wait for.

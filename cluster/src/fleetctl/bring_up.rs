@@ -50,7 +50,7 @@ async fn ensure_all(
 async fn bring(
     session: &mut Session,
     what: &Up,
-    wished: Desired,
+    desired: Desired,
     command: &str,
 ) -> Result<u8, Trouble> {
     let names = ensure_all(session, what, command).await?;
@@ -58,16 +58,16 @@ async fn bring(
     for name in names {
         let unit = session.client.unit(&name).await?;
         let unit = unit.ok_or_else(|| Trouble::new(format!("unit {name} was destroyed")))?;
-        let wished_already = unit.desired_state == wished.as_str();
-        if !wished_already {
-            session.client.set_desired(&name, wished).await?;
+        let desired_already = unit.desired_state == desired.as_str();
+        if !desired_already {
+            session.client.set_desired(&name, desired).await?;
         }
-        let arrived = unit.current_state == wished.as_str() || super::session::is_global(&unit);
-        if !wished_already || !arrived {
+        let arrived = unit.current_state == desired.as_str() || super::session::is_global(&unit);
+        if !desired_already || !arrived {
             triggered.push(name);
         }
     }
     let patience: Patience = what.waiting.patience();
-    waiting::until(session, &triggered, wished, patience, command).await?;
+    waiting::until(session, &triggered, desired, patience, command).await?;
     Ok(0)
 }

@@ -21,7 +21,7 @@ const MOST_PAGES: usize = 100_000;
 pub(super) struct Client {
     pub(super) connection: Connection,
     /// The key that signs submitted units.
-    pub(super) signs: Option<SigningKey>,
+    pub(super) signing_key: Option<SigningKey>,
 }
 
 fn refusal(reply: &Reply) -> Trouble {
@@ -35,7 +35,7 @@ fn refusal(reply: &Reply) -> Trouble {
     };
     // etcd does not answer the server, or the server does not answer its proxy.
     match status {
-        502..=504 => Trouble { later: reply.later, ..Trouble::passing(words) },
+        502..=504 => Trouble { retry_after: reply.retry_after, ..Trouble::passing(words) },
         _ => Trouble::new(words),
     }
 }
@@ -66,8 +66,8 @@ fn put_unit(
 /// Restricts a PUT to the unit with this file and desired state, so that it does not override a
 /// concurrent stop. A server without this feature ignores the restriction and applies the desired
 /// state of the PUT.
-fn instead_of(hash: String, wished: &str, unit: Unit) -> Unit {
-    let state = Some(wished.to_string()).filter(|wished| !wished.is_empty());
+fn instead_of(hash: String, desired: &str, unit: Unit) -> Unit {
+    let state = Some(desired.to_string()).filter(|desired| !desired.is_empty());
     Unit { instead_of: Some(hash), instead_of_state: state, ..unit }
 }
 
@@ -191,12 +191,12 @@ impl Client {
         name: &str,
         options: &[UnitOption],
     ) -> Result<Option<Signature>, Trouble> {
-        if self.signs.is_none() {
+        if self.signing_key.is_none() {
             return Ok(None);
         }
         let there = self.unit(name).await?;
         let before = there.as_ref().and_then(|there| self.own_serial(there));
-        let Some(key) = &self.signs else { return Ok(None) };
+        let Some(key) = &self.signing_key else { return Ok(None) };
         let name = UnitName::new(name).map_err(|error| Trouble::new(error.to_string()))?;
         let file = UnitFile { options: options.to_vec() };
         let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
@@ -207,7 +207,7 @@ impl Client {
 
     /// Returns the serial of a stored unit, if our key signed it.
     fn own_serial(&self, unit: &Unit) -> Option<u64> {
-        let (key, signature) = (self.signs.as_ref()?, unit.signature.as_ref()?);
+        let (key, signature) = (self.signing_key.as_ref()?, unit.signature.as_ref()?);
         let file = UnitFile { options: unit.options.clone() };
         let signed = key.has_signed(&UnitName::new(&unit.name).ok()?, &file, signature);
         signed.then_some(signature.serial)
@@ -219,7 +219,7 @@ impl Client {
     /// Our key has not signed it before. An attacker who writes to etcd could otherwise choose a
     /// file that we sign.
     pub(super) fn may_sign(&self, unit: &Unit) -> Result<(), Trouble> {
-        if self.signs.is_none() || self.own_serial(unit).is_some() {
+        if self.signing_key.is_none() || self.own_serial(unit).is_some() {
             return Ok(());
         }
         Err(Trouble::new(format!(

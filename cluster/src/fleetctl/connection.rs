@@ -88,11 +88,11 @@ pub(super) struct Reply {
     /// The request was sent twice, and this may be the answer to the second one.
     pub(super) repeated: bool,
     /// The server's Retry-After.
-    pub(super) later: Option<Duration>,
+    pub(super) retry_after: Option<Duration>,
 }
 
 /// Reads the Retry-After header.
-pub(super) fn later<B>(response: &Response<B>) -> Option<Duration> {
+pub(super) fn retry_after<B>(response: &Response<B>) -> Option<Duration> {
     let seconds = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
     Some(Duration::from_secs(seconds))
 }
@@ -144,10 +144,10 @@ impl Connection {
     ) -> Result<Reply, Trouble> {
         let response = self.send(method, path, body).await?;
         let (status, repeated) = (response.status().as_u16(), self.repeated);
-        let later = later(&response);
+        let retry_after = retry_after(&response);
         let whole = timeout(self.patience, response.into_body().collect()).await;
         match whole {
-            Ok(Ok(whole)) => Ok(Reply { status, body: whole.to_bytes(), repeated, later }),
+            Ok(Ok(whole)) => Ok(Reply { status, body: whole.to_bytes(), repeated, retry_after }),
             Ok(Err(error)) => Err(self.lost(&error)),
             Err(_) => Err(self.lost(&"no answer in time")),
         }

@@ -35,9 +35,9 @@ pub(super) async fn ensure(
     let name = UnitName::new(&name)
         .map_err(|error| Trouble::new(format!("Error creating units: {argument}: {error}")))?;
     if let Some(there) = session.client.unit(name.as_str()).await? {
-        let put = replaced(session, argument, &name, &there, replace, command).await?;
+        let put = replace_existing(session, argument, &name, &there, replace, command).await?;
         if put {
-            settle(session, &name, patience).await?;
+            wait_for_inactive(session, &name, patience).await?;
         }
         return Ok(name.to_string());
     }
@@ -54,7 +54,7 @@ pub(super) async fn ensure(
         .create(name.as_str(), &file.options, None)
         .await
         .map_err(|trouble| Trouble::new(format!("Error creating units: {}", trouble.message)))?;
-    settle(session, &name, patience).await?;
+    wait_for_inactive(session, &name, patience).await?;
     Ok(name.to_string())
 }
 
@@ -70,7 +70,13 @@ pub(super) fn name_of(argument: &str) -> String {
     }
 }
 
-async fn settle(session: &mut Session, name: &UnitName, patience: Patience) -> Result<(), Trouble> {
+/// Waits until the cluster shows a new unit as inactive, and prints that. A global unit has no
+/// current state to wait for.
+async fn wait_for_inactive(
+    session: &mut Session,
+    name: &UnitName,
+    patience: Patience,
+) -> Result<(), Trouble> {
     let patience = if patience == Patience::None { Patience::Endless } else { patience };
     let unit = session.client.unit(name.as_str()).await?;
     if unit.as_ref().is_some_and(super::session::is_global) {
@@ -83,7 +89,7 @@ async fn settle(session: &mut Session, name: &UnitName, patience: Patience) -> R
 }
 
 /// Handles an existing unit. Returns true if its file was replaced.
-async fn replaced(
+async fn replace_existing(
     session: &mut Session,
     argument: &str,
     name: &UnitName,
@@ -104,7 +110,7 @@ async fn replaced(
         }
         return Ok(false);
     }
-    if same && there.machines.is_none() && session.client.signs.is_none() {
+    if same && there.machines.is_none() && session.client.signing_key.is_none() {
         say(&format!("Found same Unit({name}) in Registry, nothing to do"));
         return Ok(false);
     }
@@ -121,7 +127,7 @@ async fn replaced(
         session.client.spread(name.as_str(), &file.options, &[]).await?;
         say(&format!("Unit {name} is now replaced on all machines"));
     }
-    if same && session.client.signs.is_none() {
+    if same && session.client.signing_key.is_none() {
         return Ok(false);
     }
     session.client.create(name.as_str(), &file.options, None).await?;

@@ -50,14 +50,14 @@ pub(super) async fn drain(session: &mut Session, what: &Drain) -> Result<u8, Tro
     if !stopping.is_empty() {
         let count = stopping.len();
         let (noun, verb) = if count == 1 { ("unit", "stops") } else { ("units", "stop") };
-        let mut told = format!("{count} {noun} {verb}, because no other machine can have them:");
+        let mut text = format!("{count} {noun} {verb}, because no other machine can have them:");
         for (name, why) in stopping.iter().take(NAMED) {
-            told.push_str(&format!("\n  {name}: {why}"));
+            text.push_str(&format!("\n  {name}: {why}"));
         }
         if count > NAMED {
-            told.push_str(&format!("\n  and {} more", count - NAMED));
+            text.push_str(&format!("\n  and {} more", count - NAMED));
         }
-        warn(&told);
+        warn(&text);
         if !what.yes && !agreed()? {
             return Err(Trouble::new("nothing drained"));
         }
@@ -171,7 +171,7 @@ async fn wait_until_empty(
 async fn left(session: &mut Session, ids: &[String]) -> Result<BTreeSet<String>, Trouble> {
     let units = session.client.units().await?;
     let states = session.client.states().await?;
-    session.look_again();
+    session.forget_machines();
     let back = |machine: &&Machine| ids.contains(&machine.id) && !machine.draining;
     if let Some(machine) = session.machines().await?.iter().find(back) {
         let words = format!("Machine {} is no longer draining: it takes units again", machine.id);
@@ -180,7 +180,7 @@ async fn left(session: &mut Session, ids: &[String]) -> Result<BTreeSet<String>,
     let globals: BTreeSet<&str> =
         units.iter().filter(|unit| is_global(unit)).map(|unit| unit.name.as_str()).collect();
     let placed = units.iter().map(|unit| (&unit.name, &unit.machine_id));
-    let told = states.iter().map(|state| (&state.name, &state.machine_id));
-    let here = placed.chain(told).filter(|(_, on)| ids.contains(on));
+    let published = states.iter().map(|state| (&state.name, &state.machine_id));
+    let here = placed.chain(published).filter(|(_, on)| ids.contains(on));
     Ok(here.map(|(name, _)| name.clone()).filter(|name| !globals.contains(name.as_str())).collect())
 }

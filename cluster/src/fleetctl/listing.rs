@@ -125,12 +125,12 @@ async fn watch_units(
     loop {
         let Err(trouble) = show_changes(session, list, columns, &mut shown, &mut outage).await;
         // Before the first answer, an unreachable server is an error: the endpoint may be wrong.
-        if shown.is_none() && trouble.later.is_none() {
+        if shown.is_none() && trouble.retry_after.is_none() {
             return Err(trouble);
         }
-        let later = trouble.later.unwrap_or(AGAIN);
+        let retry_after = trouble.retry_after.unwrap_or(AGAIN);
         outage.bridged::<()>(Err(trouble))?;
-        sleep(later).await;
+        sleep(retry_after).await;
     }
 }
 
@@ -145,7 +145,7 @@ async fn show_changes(
     let clears = !json && std::io::stdout().is_terminal();
     let mut stream = Stream::open(session, SILENCE).await?;
     while stream.next().await?.is_some() {
-        session.look_again();
+        session.forget_machines();
         let text = units_shown(session, list, columns).await?;
         *outage = Outage::default();
         if shown.as_ref() != Some(&text) {

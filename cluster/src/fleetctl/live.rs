@@ -71,13 +71,13 @@ impl Stream {
 }
 
 async fn refusal(response: Response<Incoming>) -> Trouble {
-    let (status, later) = (response.status().as_u16(), connection::later(&response));
+    let (status, retry_after) = (response.status().as_u16(), connection::retry_after(&response));
     let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes);
     let entity = body.ok().and_then(|body| serde_json::from_slice::<ErrorEntity>(&body).ok());
     let message = entity.map(|entity| entity.error.message).unwrap_or_default();
     let words = format!("googleapi: Error {status}: {message}");
     match status {
-        502..=504 => Trouble { later, ..Trouble::passing(words) },
+        502..=504 => Trouble { retry_after, ..Trouble::passing(words) },
         _ => Trouble::new(words),
     }
 }
@@ -98,9 +98,9 @@ pub(super) async fn events(session: &mut Session) -> Result<u8, Trouble> {
 fn line(event: &Event) -> String {
     let gone = if event.gone { "gone" } else { "" };
     let words = [&event.kind, &event.name, &event.machine_id, gone, &event.text];
-    let said = words.iter().filter(|word| !word.is_empty());
-    let said: Vec<&str> = said.map(|word| word.as_ref()).collect();
-    format!("{} {}", event.revision, said.join(" "))
+    let shown = words.iter().filter(|word| !word.is_empty());
+    let shown: Vec<&str> = shown.map(|word| word.as_ref()).collect();
+    format!("{} {}", event.revision, shown.join(" "))
 }
 
 /// Reassembles lines from chunks, so that no character is split.
@@ -199,8 +199,8 @@ mod tests {
         for at in 0..whole.len() {
             let mut lines = Lines::default();
             let (first, second) = whole.split_at(at);
-            let told = [lines.whole(first), lines.whole(second), lines.rest()].concat();
-            assert_eq!(told, "ä\\xe2\\x80\\xae\\x1b[2J\nb\\xc2\\x9bc", "{at}");
+            let shown = [lines.whole(first), lines.whole(second), lines.rest()].concat();
+            assert_eq!(shown, "ä\\xe2\\x80\\xae\\x1b[2J\nb\\xc2\\x9bc", "{at}");
         }
         let mut long = Lines::default();
         assert_eq!(long.whole(&[b'x'; Lines::LONGEST + 1]).len(), Lines::LONGEST + 1);

@@ -26,8 +26,8 @@ pub(super) fn review(name: &str, path: &Path) {
         Some(_) => found_in_native(&place, &bytes),
         None => found(name, &place, &bytes),
     };
-    for said in found.iter().take(MOST) {
-        warn(&said.to_string());
+    for diagnostic in found.iter().take(MOST) {
+        warn(&diagnostic.to_string());
     }
     if found.len() > MOST {
         warn(&format!("{}: and {} more", path.display(), found.len() - MOST));
@@ -74,12 +74,14 @@ fn found_in_native(place: &str, bytes: &[u8]) -> Vec<Diagnostic> {
 fn read(manifest: Manifest) -> Vec<Diagnostic> {
     let mut found = manifest.diagnostics.clone();
     let read = semantics::read(manifest, &Settings::default(), &Accounts::default());
-    found.extend(read.diagnostics.into_iter().filter(|said| said.severity == Severity::Error));
+    found.extend(
+        read.diagnostics.into_iter().filter(|diagnostic| diagnostic.severity == Severity::Error),
+    );
     found
 }
 
 fn in_order(mut found: Vec<Diagnostic>) -> Vec<Diagnostic> {
-    found.retain(|said| said.severity != Severity::Note);
+    found.retain(|diagnostic| diagnostic.severity != Severity::Note);
     found.sort_by(|a, b| (&a.at, &a.code).cmp(&(&b.at, &b.code)));
     found.dedup();
     found
@@ -89,34 +91,34 @@ fn in_order(mut found: Vec<Diagnostic>) -> Vec<Diagnostic> {
 mod tests {
     use super::*;
 
-    fn said(text: &str) -> Vec<String> {
+    fn messages(text: &str) -> Vec<String> {
         found("a.service", "a.service", text.as_bytes()).iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn misspelled_directive_is_reported_with_line_and_hint() {
-        let told = said("[Service]\nExecStart=/bin/a\nExecStrat=/bin/b\n").join("\n");
-        assert!(told.contains("a.service:3") && told.contains("ExecStrat"), "{told}");
-        assert!(told.contains("ExecStart"), "the hint names the directive: {told}");
+        let joined = messages("[Service]\nExecStart=/bin/a\nExecStrat=/bin/b\n").join("\n");
+        assert!(joined.contains("a.service:3") && joined.contains("ExecStrat"), "{joined}");
+        assert!(joined.contains("ExecStart"), "the hint names the directive: {joined}");
     }
 
     #[test]
     fn misspelled_native_key_is_reported_with_line_and_hint() {
-        let said = |text: &str| -> Vec<String> {
+        let messages = |text: &str| -> Vec<String> {
             found_in_native("a.yaml", text.as_bytes()).iter().map(ToString::to_string).collect()
         };
-        let told = said("unit: a\nexec-strat: /bin/a\n").join("\n");
-        assert!(told.contains("a.yaml:2") && told.contains("exec-start"), "{told}");
-        let told = said("unit: a\nexec-start: /bin/a\nstop-timeout: soon\n").join("\n");
-        assert!(told.contains("a.yaml:3"), "{told}");
+        let joined = messages("unit: a\nexec-strat: /bin/a\n").join("\n");
+        assert!(joined.contains("a.yaml:2") && joined.contains("exec-start"), "{joined}");
+        let joined = messages("unit: a\nexec-start: /bin/a\nstop-timeout: soon\n").join("\n");
+        assert!(joined.contains("a.yaml:3"), "{joined}");
         let good = "unit: a\nexec-start: /bin/a\nuser: shop\nx-fleet: {Global: true}\n";
-        assert_eq!(said(good), Vec::<String>::new());
+        assert_eq!(messages(good), Vec::<String>::new());
     }
 
     #[test]
     fn correct_file_has_no_reported_faults() {
         let good = "[Unit]\nDescription=%p on %H\n[Service]\nUser=shop\nExecStart=/bin/a %n\n\
                     [X-Fleet]\nGlobal=true\n[Install]\nWantedBy=multi-user.target\n";
-        assert_eq!(said(good), Vec::<String>::new());
+        assert_eq!(messages(good), Vec::<String>::new());
     }
 }

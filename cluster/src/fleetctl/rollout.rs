@@ -58,10 +58,10 @@ pub(super) async fn rollout(session: &mut Session, what: &Rollout) -> Result<u8,
     let mut rolling =
         Rolling { session, what, file, done: Vec::new(), seen: Seen::default(), runs: Runs::new() };
     let rolled = match targets.iter().any(is_global) {
-        true => rolling.on_all_machines(&targets).await,
-        false => rolling.one_by_one(&targets).await,
+        true => rolling.replace_global_units(&targets).await,
+        false => rolling.replace_units(&targets).await,
     };
-    rolling.ended(rolled).await
+    rolling.finish(rolled).await
 }
 
 /// Checks that the server could read the unit's desired state.
@@ -95,7 +95,7 @@ fn check_restorable(
             false => {
                 // In an unfinished rollout a unit has two files, and both must be restorable.
                 for old in std::iter::once(unit.clone()).chain(unit_before_rollout(unit)) {
-                    session.client.may_restore(&old, session.client.signs.is_some())?;
+                    session.client.may_restore(&old, session.client.signing_key.is_some())?;
                 }
             }
         }
@@ -123,7 +123,7 @@ impl Rolling<'_> {
     }
 
     /// Replaces units with one machine each: a batch is replaced once the previous one is active.
-    async fn one_by_one(&mut self, targets: &[Unit]) -> Result<(), Trouble> {
+    async fn replace_units(&mut self, targets: &[Unit]) -> Result<(), Trouble> {
         for batch in targets.chunks(self.batch()) {
             let mut launched = Vec::new();
             for unit in batch {
@@ -173,7 +173,7 @@ impl Rolling<'_> {
     }
 
     /// Replaces global units one after the other; a template may have several.
-    async fn on_all_machines(&mut self, targets: &[Unit]) -> Result<(), Trouble> {
+    async fn replace_global_units(&mut self, targets: &[Unit]) -> Result<(), Trouble> {
         for listed in targets {
             let Some(unit) = self.current_unit(listed).await? else { continue };
             self.seen = Seen::default();

@@ -18,12 +18,12 @@ fn why() -> String {
     let metadata = ("282f949f", "its metadata has no disk=ssd");
     let conflict = ("5a1b06c2", "web@1.service is on it (Conflicts=web@*.service)");
     let failed = ("5a1b06c2", "failed (failed): its process exited with status 3");
-    let told = [
+    let cases = [
         ("web.service", why("it is on 282f949f282f949f282f949f282f949f", &[])),
         ("ssd.service", why("no machine of 2 can have it", &[metadata, conflict])),
         ("monitor.service", why("it is global: active on 1 of 2 machines, failed on 1", &[failed])),
     ];
-    told.map(|(name, why)| inspection::explained(name, &why) + "\n").concat()
+    cases.map(|(name, why)| inspection::explained(name, &why) + "\n").concat()
 }
 
 #[test]

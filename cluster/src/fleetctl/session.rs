@@ -24,7 +24,7 @@ impl Session {
             return Err(Trouble::new(format!("Unable to initialize client: {words}")));
         }
         let client =
-            Client { connection: Connection::new(&globals)?, signs: signing_key(&globals)? };
+            Client { connection: Connection::new(&globals)?, signing_key: signing_key(&globals)? };
         Ok(Session { client, globals, machines: None })
     }
 
@@ -37,7 +37,7 @@ impl Session {
     }
 
     /// Forgets the machines, so that they are asked for again.
-    pub(super) fn look_again(&mut self) {
+    pub(super) fn forget_machines(&mut self) {
         self.machines = None;
     }
 

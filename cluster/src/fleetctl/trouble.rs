@@ -12,13 +12,13 @@ pub(super) struct Trouble {
     /// True if a retry may succeed: there was no answer, or not yet.
     pub(super) passing: bool,
     /// The server's Retry-After.
-    pub(super) later: Option<Duration>,
+    pub(super) retry_after: Option<Duration>,
 }
 
 impl Trouble {
     /// An error with exit code 1, as in fleetctl.
     pub(super) fn new(message: impl Into<String>) -> Trouble {
-        Trouble { code: 1, message: message.into(), passing: false, later: None }
+        Trouble { code: 1, message: message.into(), passing: false, retry_after: None }
     }
 
     /// An error that a retry may resolve.
@@ -27,7 +27,7 @@ impl Trouble {
     }
 
     /// Exit code 1 without a message.
-    pub(super) fn said() -> Trouble {
+    pub(super) fn already_printed() -> Trouble {
         Trouble::new("")
     }
 }

@@ -1,8 +1,10 @@
 //! Waits for units to reach their desired state.
-//! It polls often at first and then every 250 ms; one attempt is 2 s of that. It gives up early on
-//! a unit if the engine records a reason against its placement for the whole of one attempt. It
-//! also gives up if the machine cannot read the unit's file, or if init does not restart the failed
-//! unit. While no server answers, it keeps polling, because the request stays in effect.
+//! It polls often at first and then every 250 ms; one attempt is 2 s of that. While no server
+//! answers, it keeps polling, because the request stays in effect. Without a limit on attempts, it
+//! gives up on a unit that is hopeless for a whole attempt:
+//! - The engine records a reason against its placement.
+//! - The machine cannot read its file.
+//! - init does not restart the failed unit.
 
 use super::arguments::Waiting;
 use super::client::hash_of;
@@ -63,7 +65,7 @@ impl Waiting {
 /// A sequence of polls without an answer; the warning is printed once.
 #[derive(Default)]
 pub(super) struct Outage {
-    told: bool,
+    warned: bool,
 }
 
 impl Outage {
@@ -74,13 +76,13 @@ impl Outage {
     pub(super) fn bridged<T>(&mut self, seen: Result<T, Trouble>) -> Result<Option<T>, Trouble> {
         match seen {
             Err(trouble) if trouble.passing => {
-                if !std::mem::replace(&mut self.told, true) {
+                if !std::mem::replace(&mut self.warned, true) {
                     warn(&format!("{}; still waiting", trouble.message));
                 }
                 Ok(None)
             }
             other => {
-                self.told = false;
+                self.warned = false;
                 other.map(Some)
             }
         }
@@ -92,7 +94,7 @@ impl Outage {
 pub(super) async fn until(
     session: &mut Session,
     names: &[String],
-    wished: Desired,
+    desired: Desired,
     patience: Patience,
     word: &str,
 ) -> Result<(), Trouble> {
@@ -112,7 +114,7 @@ pub(super) async fn until(
         } else if patience == Patience::None {
             say(&format!("Triggered unit {name} {word}"));
         } else {
-            match arrive_by(session, name, wished, (patience, began), word == "start").await {
+            match arrive_by(session, name, desired, (patience, began), word == "start").await {
                 Ok(unit) => {
                     let place = session.place_suffix(&unit).await;
                     say(&format!("Unit {name} {}{place}", unit.current_state));
@@ -167,43 +169,43 @@ pub(super) async fn answered<T>(
 pub(super) async fn arrive(
     session: &mut Session,
     name: &str,
-    wished: Desired,
+    desired: Desired,
     patience: Patience,
     running: bool,
 ) -> Result<Unit, Trouble> {
-    arrive_by(session, name, wished, (patience, Instant::now()), running).await
+    arrive_by(session, name, desired, (patience, Instant::now()), running).await
 }
 
 /// Like [`arrive`], with the given start of the wait.
 async fn arrive_by(
     session: &mut Session,
     name: &str,
-    wished: Desired,
+    desired: Desired,
     (patience, since): (Patience, Instant),
     running: bool,
 ) -> Result<Unit, Trouble> {
     let began = Instant::now();
     let mut look = FIRST_LOOK;
     let mut hopeless_since: Option<Instant> = None;
-    let mut told = false;
+    let mut warned = false;
     let mut outage = Outage::default();
     loop {
-        let seen = outage.bridged(look_at(session, name, wished, running).await)?;
+        let seen = outage.bridged(look_at(session, name, desired, running).await)?;
         let seen = match seen {
             Some(Look::Arrived(unit)) => return Ok(*unit),
             Some(Look::OnItsWay { hopeless, is }) => {
-                progress::show(name, &format!("{is}, waiting to be {wished}"), began);
+                progress::show(name, &format!("{is}, waiting to be {desired}"), began);
                 hopeless
             }
             None => {
-                progress::show(name, &format!("no server answers, waiting to be {wished}"), began);
+                progress::show(name, &format!("no server answers, waiting to be {desired}"), began);
                 None
             }
         };
         if patience.is_over(since) {
             let why = reason(session, name).await;
             return Err(Trouble::new(format!(
-                "timed out waiting for unit {name} to report state {wished}{why}"
+                "timed out waiting for unit {name} to report state {desired}{why}"
             )));
         }
         match seen {
@@ -215,10 +217,10 @@ async fn arrive_by(
                 }
             }
         }
-        if began.elapsed() >= ATTEMPT && !told && patience == Patience::Endless {
-            told = true;
+        if began.elapsed() >= ATTEMPT && !warned && patience == Patience::Endless {
+            warned = true;
             let why = reason(session, name).await;
-            warn(&format!("waiting for unit {name} to be {wished}{why}"));
+            warn(&format!("waiting for unit {name} to be {desired}{why}"));
         }
         sleep(look).await;
         look = (look * 2).min(LOOK);
@@ -239,12 +241,12 @@ enum Look {
 async fn look_at(
     session: &mut Session,
     name: &str,
-    wished: Desired,
+    desired: Desired,
     running: bool,
 ) -> Result<Look, Trouble> {
     let unit = session.client.unit(name).await?;
     let unit = unit.ok_or_else(|| Trouble::new(format!("unit {name} was destroyed")))?;
-    let there = unit.current_state == wished.as_str();
+    let there = unit.current_state == desired.as_str();
     let state = if there && running { session.client.state(name).await? } else { None };
     let own = state.as_ref().filter(|state| state.hash == hash_of(&unit));
     if own.is_some_and(|state| state.ended == "skipped") {
@@ -253,7 +255,7 @@ async fn look_at(
     if there && (!running || state.as_ref().is_some_and(is_running) || own.is_some_and(has_run)) {
         return Ok(Look::Arrived(Box::new(unit)));
     }
-    let hopeless = hopeless(session, &unit, wished, there).await?;
+    let hopeless = hopeless(session, &unit, desired, there).await?;
     Ok(Look::OnItsWay { hopeless, is: state_text(&unit, state.as_ref()) })
 }
 
@@ -272,10 +274,10 @@ fn state_text(unit: &Unit, state: Option<&UnitState>) -> String {
 async fn hopeless(
     session: &mut Session,
     unit: &Unit,
-    wished: Desired,
+    desired: Desired,
     there: bool,
 ) -> Result<Option<String>, Trouble> {
-    if wished == Desired::Inactive {
+    if desired == Desired::Inactive {
         return Ok(None);
     }
     if unit.machine_id.is_empty() {
@@ -285,7 +287,7 @@ async fn hopeless(
     }
     let Some(state) = session.client.state(&unit.name).await? else { return Ok(None) };
     let failed = state.systemd_active_state == "failed" || state.ended == "failed";
-    let failed = wished == Desired::Launched && failed;
+    let failed = desired == Desired::Launched && failed;
     if state.systemd_load_state != "error" && !failed {
         return Ok(None);
     }
@@ -323,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_block_wins_and_attempts_are_counted_from_one() {
+    fn no_block_wins_and_zero_or_negative_attempts_mean_no_limit() {
         let patience = |no_block, block_attempts| Waiting { no_block, block_attempts }.patience();
         assert_eq!(patience(true, 0), Patience::None);
         assert_eq!(patience(true, 9), Patience::None);

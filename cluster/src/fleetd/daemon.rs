@@ -6,7 +6,7 @@ use super::init::Init;
 use super::lead::Candidate;
 use super::machine_lease::{LeaseKeeper, MachineLease, PreviousRun};
 use super::metrics::Metrics;
-use super::saved_state::{Held, Keep, Recalled};
+use super::saved_state::{Held, Keep, SavedState};
 use super::trusted_keys::TrustKeeper;
 use super::unit_runner::{Leave, Stops, UnitRunner};
 use crate::clock::Clock;
@@ -50,7 +50,7 @@ pub struct Wiring {
     /// Checks signatures; `None` to run all units.
     pub trust_keeper: Option<TrustKeeper>,
     /// The saved state of the previous fleetd.
-    pub recalled: Recalled,
+    pub recalled: SavedState,
     /// Saves the state for the next fleetd.
     pub keep: Keep,
 }
@@ -64,7 +64,7 @@ pub struct Daemon {
     /// The machine's lease.
     pub machine_lease: watch::Receiver<MachineLease>,
     /// Why the cluster refuses the machine, if it does.
-    pub turned_away: watch::Receiver<Option<String>>,
+    pub machine_refusal: watch::Receiver<Option<String>>,
     /// The lease of the leader key while this machine leads, or of its last term.
     pub leads: watch::Receiver<Option<i64>>,
     /// The latest time to give up exclusive units; `None` if none runs here.
@@ -97,21 +97,21 @@ impl Daemon {
         } = wiring;
         let recalled = remembered(recalled);
         let (cache, follower) = EtcdCache::new(store, keys, clock);
-        let Recalled { known, ran, withheld, .. } = recalled.clone();
+        let SavedState { known, ran, withheld, .. } = recalled.clone();
         let (refusing, refused) = watch::channel(BTreeSet::new());
         let follower = follower.knowing(known).on(identity.id.clone()).after(ran, withheld);
         let (record, records) = watch::channel(record);
-        let (told, machine_lease) = watch::channel(MachineLease::default());
+        let (lease_sender, machine_lease) = watch::channel(MachineLease::default());
         let (leading, leads) = watch::channel(None);
-        let (turning_away, turned_away) = watch::channel(None);
+        let (refusal_sender, machine_refusal) = watch::channel(None);
         let metrics: Arc<Metrics> = Arc::default();
         let keeper = LeaseKeeper {
             cache: cache.clone(),
             identity: identity.clone(),
             ttl,
             record: records,
-            machine_lease: told,
-            turned_away: turning_away,
+            machine_lease: lease_sender,
+            machine_refusal: refusal_sender,
             previous_run: PreviousRun::default(),
         };
         let follower = follower.with_refused(refused).follow();
@@ -143,7 +143,7 @@ impl Daemon {
             cache,
             record,
             machine_lease,
-            turned_away,
+            machine_refusal,
             leads,
             give_up_deadline,
             metrics,
@@ -163,13 +163,13 @@ impl Daemon {
 }
 
 /// Returns the saved state, reduced if a mutant is planted.
-fn remembered(recalled: Recalled) -> Recalled {
+fn remembered(recalled: SavedState) -> SavedState {
     if planted(Mutant::RestartForgets) {
-        Recalled { known: recalled.known, ..Recalled::default() }
+        SavedState { known: recalled.known, ..SavedState::default() }
     } else if planted(Mutant::HeldForgotten) {
-        Recalled { held: Held::default(), ..recalled }
+        SavedState { held: Held::default(), ..recalled }
     } else if planted(Mutant::WithheldForgotten) {
-        Recalled { withheld: BTreeSet::new(), ..recalled }
+        SavedState { withheld: BTreeSet::new(), ..recalled }
     } else {
         recalled
     }

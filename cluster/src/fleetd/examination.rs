@@ -1,9 +1,9 @@
 //! Checks etcd at the first contact and then periodically. Logs each finding
-//! ([`crate::store::standing`]) once and keeps it for the API.
+//! ([`crate::store::findings`]) once and keeps it for the API.
 
 use crate::etcd_cache::EtcdCache;
 use crate::log;
-use crate::store::standing::Standing;
+use crate::store::findings::EtcdFindings;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -19,16 +19,16 @@ const SOON: Duration = Duration::from_secs(1);
 pub async fn examine(cache: EtcdCache, insecure: watch::Sender<Option<Vec<String>>>) {
     let clock = cache.clock().clone();
     let mut health = cache.health();
-    let mut last = Standing::default();
+    let mut last = EtcdFindings::default();
     loop {
         if health.wait_for(|health| health.fault.is_none()).await.is_err() {
             return;
         }
-        match cache.store().standing().await {
-            Ok(Some(standing)) => {
-                log_findings(&last, &standing);
-                insecure.send_replace(Some(standing.insecure()));
-                last = standing;
+        match cache.store().findings().await {
+            Ok(Some(findings)) => {
+                log_findings(&last, &findings);
+                insecure.send_replace(Some(findings.insecure()));
+                last = findings;
                 clock.sleep(AGAIN).await;
             }
             Ok(None) => return,
@@ -40,7 +40,7 @@ pub async fn examine(cache: EtcdCache, insecure: watch::Sender<Option<Vec<String
     }
 }
 
-fn log_findings(last: &Standing, now: &Standing) {
+fn log_findings(last: &EtcdFindings, now: &EtcdFindings) {
     if now.versions != last.versions {
         log::info(format_args!("etcd is {}", now.versions.join(", ")));
     }
@@ -59,21 +59,21 @@ fn log_findings(last: &Standing, now: &Standing) {
 /// Logs why etcd does not answer, each reason once until it works again. Runs forever.
 pub async fn log_etcd_faults(cache: EtcdCache) {
     let mut health = cache.health();
-    let mut said: BTreeSet<String> = BTreeSet::new();
+    let mut logged: BTreeSet<String> = BTreeSet::new();
     // A missing first answer is not reported.
     let mut answered = false;
     loop {
         let fault = health.borrow_and_update().fault.as_ref().map(ToString::to_string);
         match fault {
             None => {
-                if !said.is_empty() {
+                if !logged.is_empty() {
                     log::info(format_args!("etcd answers again"));
                 }
-                (answered, said) = (true, BTreeSet::new());
+                (answered, logged) = (true, BTreeSet::new());
             }
-            Some(fault) if answered && said.len() < MOST_FAULTS && !said.contains(&fault) => {
+            Some(fault) if answered && logged.len() < MOST_FAULTS && !logged.contains(&fault) => {
                 log::error(format_args!("no updates from etcd: {fault}"));
-                said.insert(fault);
+                logged.insert(fault);
             }
             Some(_) => {}
         }

@@ -81,11 +81,11 @@ impl Identity {
     }
 
     /// Publishes the record if it has changed.
-    pub fn publish(&self, config: &Config, told: &watch::Sender<MachineRecord>) {
+    pub fn publish(&self, config: &Config, sender: &watch::Sender<MachineRecord>) {
         let now = self.record(config);
-        told.send_if_modified(|told| {
-            let is_news = *told != now;
-            *told = now;
+        sender.send_if_modified(|published| {
+            let is_news = *published != now;
+            *published = now;
             is_news
         });
     }
@@ -184,12 +184,12 @@ mod tests {
         let id = MachineId::new("m1").unwrap();
         let identity =
             Identity { id, boot: "b".to_string(), instance: "i".to_string(), disk: None };
-        let (told, mut heard) = watch::channel(identity.record(&at("192.0.2.1")));
-        identity.publish(&at("192.0.2.1"), &told);
-        assert!(!heard.has_changed().unwrap());
-        identity.publish(&at("192.0.2.2"), &told);
-        assert!(heard.has_changed().unwrap());
-        assert_eq!(heard.borrow_and_update().ip, "192.0.2.2");
+        let (sender, mut receiver) = watch::channel(identity.record(&at("192.0.2.1")));
+        identity.publish(&at("192.0.2.1"), &sender);
+        assert!(!receiver.has_changed().unwrap());
+        identity.publish(&at("192.0.2.2"), &sender);
+        assert!(receiver.has_changed().unwrap());
+        assert_eq!(receiver.borrow_and_update().ip, "192.0.2.2");
     }
 
     #[test]

@@ -134,10 +134,10 @@ pub async fn listen(init: InitSocket, happened: mpsc::Sender<()>) {
         if let Ok(pong) = after
             && let Ok(mut events) = init.events(pong.seq).await
         {
-            let mut told = happened.try_send(());
-            while !matches!(told, Err(mpsc::error::TrySendError::Closed(()))) {
+            let mut sent = happened.try_send(());
+            while !matches!(sent, Err(mpsc::error::TrySendError::Closed(()))) {
                 match events.next().await {
-                    Ok(_) => told = happened.try_send(()),
+                    Ok(_) => sent = happened.try_send(()),
                     Err(_) => break,
                 }
             }
@@ -157,7 +157,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     /// Returns what fleetd reads from an init with this generation number.
-    async fn told(generation: u32) -> Result<Look, InitFault> {
+    async fn look_with_generation(generation: u32) -> Result<Look, InitFault> {
         let name = format!("look-{}-{generation}.sock", std::process::id());
         let path = std::env::temp_dir().join(name);
         let listener = UnixListener::bind(&path).unwrap();
@@ -180,7 +180,7 @@ mod tests {
 
     #[tokio::test]
     async fn states_of_init_before_its_first_load_do_not_count() {
-        assert!(matches!(told(0).await, Err(InitFault::Gone(_))));
-        assert!(told(1).await.unwrap().units.is_empty());
+        assert!(matches!(look_with_generation(0).await, Err(InitFault::Gone(_))));
+        assert!(look_with_generation(1).await.unwrap().units.is_empty());
     }
 }

@@ -89,7 +89,7 @@ impl Candidate {
         let mut denied = false;
         loop {
             let mut pause = AGAIN;
-            if self.machine_lease.wait_for(|told| told.lease.is_some()).await.is_err() {
+            if self.machine_lease.wait_for(|state| state.lease.is_some()).await.is_err() {
                 return;
             }
             let (own, led) = (self.machine_lease.borrow().lease, *self.leading.borrow());
@@ -376,7 +376,7 @@ impl Term {
         self.engine.absorb(changes, began);
         self.spend(began);
         self.behind = false;
-        self.check()
+        self.check_leads()
     }
 
     fn spend(&mut self, since: Duration) {
@@ -384,7 +384,8 @@ impl Term {
         self.spent = Some(before.saturating_add(self.clock.since(since)));
     }
 
-    fn check(&self) -> Result<(), Over> {
+    /// Fails if the snapshot no longer shows the leader key under this term's lease.
+    fn check_leads(&self) -> Result<(), Over> {
         let snapshot = self.engine.snapshot();
         // If another program wrote an unreadable leader key, the epoch of this engine is over.
         let key = self.cache.keys().of(&Subject::Leader);
@@ -418,6 +419,6 @@ impl Term {
         }
         self.behind = false;
         self.seen = 0;
-        self.check()
+        self.check_leads()
     }
 }

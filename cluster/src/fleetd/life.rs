@@ -51,7 +51,7 @@ pub enum End {
 /// Status for API clients.
 struct ApiStatus {
     /// Why the cluster refuses this machine, if it does.
-    turned_away: watch::Receiver<Option<String>>,
+    machine_refusal: watch::Receiver<Option<String>>,
     /// Why etcd is insecure; `None` if it was not checked yet.
     insecure: watch::Receiver<Option<Vec<String>>>,
     /// Extra lines for `/metrics`.
@@ -67,8 +67,8 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     let source = Name::new(&config.source).map_err(|error| format!("source: {error}"))?;
     let store = Store::etcd(config.etcd.clone()).map_err(|fault| fault.to_string())?;
     let trust_keeper = TrustKeeper::of(&config)?;
-    let saved_state = StateFiles::of(&config, &identity);
-    let recalled = saved_state.recall();
+    let state_files = StateFiles::of(&config, &identity);
+    let recalled = state_files.recall();
     let init = InitSocket::new(config.init_socket.clone());
     let (daemon, tasks) = Daemon::new(Wiring {
         store,
@@ -83,18 +83,18 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
         room: MOST_OPERATIONS,
         trust_keeper,
         recalled,
-        keep: saved_state.clone().keeper(),
+        keep: state_files.clone().keeper(),
     });
     let cache = daemon.cache.clone();
     let (stop_api, stopped) = watch::channel(false);
-    let (told, insecure) = watch::channel(None);
+    let (insecure_sender, insecure) = watch::channel(None);
     let (metrics, clock) = (daemon.metrics.clone(), cache.clock().clone());
     let metrics = Arc::new(move || metrics.text(clock.now()));
-    let status = ApiStatus { turned_away: daemon.turned_away.clone(), insecure, metrics };
+    let status = ApiStatus { machine_refusal: daemon.machine_refusal.clone(), insecure, metrics };
     let passed = serve(&config, &identity, &cache, &status, stopped).await?;
     let tasks: Vec<_> = tasks.into_iter().map(tokio::spawn).collect();
-    let telling = tokio::spawn(log_etcd_faults(cache.clone()));
-    let examining = tokio::spawn(examine(cache.clone(), told));
+    let logging_faults = tokio::spawn(log_etcd_faults(cache.clone()));
+    let examining = tokio::spawn(examine(cache.clone(), insecure_sender));
     let listening = tokio::spawn(init::listen(init.clone(), daemon.happened.clone()));
     let ready = tokio::spawn(notify_when_ready(daemon.machine_lease.clone()));
     // The keepalives continue during the stop of the units, which may take long.
@@ -115,7 +115,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
         let down = daemon::stop_units(daemon.leave.clone(), Stops::All).await;
         tasks.iter().for_each(|task| task.abort());
         if down {
-            saved_state.forget();
+            state_files.forget();
         }
         daemon.leases(down).collect()
     } else {
@@ -128,7 +128,7 @@ pub async fn run(config: Config, read: impl Fn() -> Option<Config>) -> Result<En
     };
     daemon::revoke_leases(&cache, leases, LAST_WORDS).await;
     listening.abort();
-    [examining, telling].iter().for_each(|task| task.abort());
+    [examining, logging_faults].iter().for_each(|task| task.abort());
     stop_api.send_replace(true);
     Ok(if reconfigured { End::Reexec(passed) } else { End::Stopped })
 }
@@ -212,13 +212,13 @@ fn check_startable(config: &Config) -> Result<(), String> {
 }
 
 /// The client certificate for other machines.
-type Shown = Option<Arc<ReloadedFiles<Arc<rustls::ClientConfig>>>>;
+type ClientTls = Option<Arc<ReloadedFiles<Arc<rustls::ClientConfig>>>>;
 
 /// Returns the access control for TCP and the client certificate for other machines.
 ///
 /// # Errors
 /// A file cannot be read or is invalid.
-fn security(config: &Config) -> Result<(Security, Shown), String> {
+fn security(config: &Config) -> Result<(Security, ClientTls), String> {
     let server = match (&config.tls_cert_file, &config.tls_key_file, &config.tls_client_ca_file) {
         (Some(cert), Some(key), Some(client_ca)) => Some(tls::ServerFiles {
             cert: cert.clone(),
@@ -259,7 +259,7 @@ async fn serve(
     let settings = Settings {
         token_limit: config.token_limit,
         logs: Some(logs),
-        turned_away: Some(status.turned_away.clone()),
+        machine_refusal: Some(status.machine_refusal.clone()),
         insecure: Some(status.insecure.clone()),
         more_metrics: Some(status.metrics.clone()),
         ..Settings::default()
@@ -279,7 +279,7 @@ async fn serve(
 }
 
 async fn notify_when_ready(mut machine_lease: watch::Receiver<MachineLease>) {
-    if machine_lease.wait_for(|told| told.lease.is_some()).await.is_err() {
+    if machine_lease.wait_for(|state| state.lease.is_some()).await.is_err() {
         return;
     }
     let _ = sd_notify::notify(&[NotifyState::Ready]);

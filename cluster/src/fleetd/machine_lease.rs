@@ -36,9 +36,10 @@ pub struct MachineLease {
 }
 
 impl MachineLease {
-    /// Returns the time until which no machine counts as gone. Live machines may have lost their
-    /// leases in a silence of etcd, and register again. `ttl` is that of our own lease.
-    pub fn none_is_gone_until(&self, ttl: Duration, now: Duration) -> Option<Duration> {
+    /// Returns the time until which no machine counts as gone after a silence of etcd, or `None` if
+    /// that time is over. Live machines may have lost their leases in the silence, and register
+    /// again. `ttl` is that of our own lease.
+    pub fn silence_grace_end(&self, ttl: Duration, now: Duration) -> Option<Duration> {
         let silence_limit = fence::silence_limit(ttl);
         // After a silence, changes may arrive before the answer to our own renewal does.
         let old = self.proof.is_some_and(|proof| now.saturating_sub(proof) > silence_limit);
@@ -61,7 +62,7 @@ pub struct LeaseKeeper {
     /// Publishes the state of the lease to the other tasks.
     pub machine_lease: watch::Sender<MachineLease>,
     /// Why the cluster refuses this machine, if it does.
-    pub turned_away: watch::Sender<Option<String>>,
+    pub machine_refusal: watch::Sender<Option<String>>,
     /// The previous run of this machine, which may not be over yet.
     pub previous_run: PreviousRun,
 }
@@ -80,26 +81,26 @@ pub struct PreviousRun {
 impl LeaseKeeper {
     /// Watches the lease; the task never ends.
     pub async fn run(mut self) {
-        let mut was_in = false;
-        let mut said = String::new();
+        let mut was_registered = false;
+        let mut logged = String::new();
         let clock = self.cache.clock().clone();
         loop {
             match self.register().await {
                 Ok((lease, since)) => {
-                    if std::mem::replace(&mut was_in, true) {
+                    if std::mem::replace(&mut was_registered, true) {
                         let now = clock.now();
-                        self.machine_lease.send_modify(|told| told.heard_again = Some(now));
+                        self.machine_lease.send_modify(|state| state.heard_again = Some(now));
                     }
                     let id = self.identity.id.clone();
                     log::info(format_args!("machine {id} is registered, lease {lease:x}"));
-                    said.clear();
+                    logged.clear();
                     self.renew_until_lost(lease, since).await;
                     self.machine_lease.send_replace(MachineLease::default());
                     log::error(format_args!("machine {id} is no longer registered"));
                 }
-                Err(why) if why != said => {
+                Err(why) if why != logged => {
                     log::error(format_args!("not registered: {why}"));
-                    said = why;
+                    logged = why;
                     clock.sleep(AGAIN).await;
                 }
                 Err(_) => clock.sleep(AGAIN).await,
@@ -115,16 +116,16 @@ impl LeaseKeeper {
         let lease = store.grant(self.ttl).await.map_err(|fault| fault.to_string())?;
         match self.write(lease.id).await {
             Ok(revision) => {
-                let told =
+                let state =
                     MachineLease { lease: Some(lease.id), proof: Some(proof), heard_again: None };
-                self.machine_lease.send_replace(told);
-                self.turned_away.send_replace(None);
+                self.machine_lease.send_replace(state);
+                self.machine_refusal.send_replace(None);
                 Ok((lease.id, revision))
             }
             Err(fault) => {
                 let _ = store.revoke(lease.id).await;
                 Err(match fault {
-                    WriteFault::Refused(twin) => self.turn_away(&twin),
+                    WriteFault::Refused(twin) => self.publish_refusal(&twin),
                     WriteFault::Store(fault) => fault.to_string(),
                     WriteFault::Contended => CONTENDED.to_string(),
                 })
@@ -148,7 +149,7 @@ impl LeaseKeeper {
             self.previous_run.silent = Some(twin.there.modified);
             return Ok(());
         }
-        Err(self.turn_away(&twin))
+        Err(self.publish_refusal(&twin))
     }
 
     /// Returns true if the registered machine has been silent long enough to count as our previous
@@ -178,9 +179,9 @@ impl LeaseKeeper {
         }
     }
 
-    fn turn_away(&self, twin: &Twin) -> String {
+    fn publish_refusal(&self, twin: &Twin) -> String {
         let why = self.refusal_text(twin);
-        self.turned_away.send_replace(Some(why.clone()));
+        self.machine_refusal.send_replace(Some(why.clone()));
         why
     }
 
@@ -228,7 +229,7 @@ impl LeaseKeeper {
     async fn renew(&self, lease: i64, since: i64) -> Result<Option<Duration>, String> {
         let clock = self.cache.clock();
         let proof = self.machine_lease.borrow().proof.unwrap_or_default();
-        let was_long_silent = clock.since(proof) > fence::may_be_taken_over(self.ttl);
+        let was_long_silent = clock.since(proof) > fence::takeover_time(self.ttl);
         let rewrites = was_long_silent && !planted(Mutant::RenewalBeforeKey);
         let asked = clock.now();
         if rewrites && !self.rewrite_key(lease, since).await? {
@@ -284,10 +285,10 @@ impl LeaseKeeper {
                         Ok(Some(began)) => {
                             let now = clock.now();
                             let silence_limit = fence::silence_limit(self.ttl);
-                            self.machine_lease.send_modify(|told| {
-                                let before = told.proof.replace(began).unwrap_or(began);
+                            self.machine_lease.send_modify(|state| {
+                                let before = state.proof.replace(began).unwrap_or(began);
                                 if now.saturating_sub(before) > silence_limit {
-                                    told.heard_again = Some(now);
+                                    state.heard_again = Some(now);
                                 }
                             });
                             unwritten = unwritten && self.write(lease).await.is_err();
@@ -350,10 +351,10 @@ mod tests {
 
     async fn until_published(cache: &EtcdCache, rack: &str) {
         let one = |kept: &crate::snapshot::Kept<MachineRecord>| kept.record == record(rack);
-        let told = |snapshot: &std::sync::Arc<crate::snapshot::Snapshot>| {
+        let is_published = |snapshot: &std::sync::Arc<crate::snapshot::Snapshot>| {
             snapshot.machines.values().any(one)
         };
-        cache.changes().wait_for(told).await.unwrap();
+        cache.changes().wait_for(is_published).await.unwrap();
     }
 
     fn keeper(cache: &EtcdCache, record: watch::Receiver<MachineRecord>) -> LeaseKeeper {
@@ -365,7 +366,7 @@ mod tests {
             ttl: Duration::from_secs(3),
             record,
             machine_lease: watch::channel(MachineLease::default()).0,
-            turned_away: watch::channel(None).0,
+            machine_refusal: watch::channel(None).0,
             previous_run: PreviousRun::default(),
         }
     }
@@ -379,7 +380,7 @@ mod tests {
             // change.
             let (cache, _still) = EtcdCache::new(store.clone(), Keys::under("/f"), Clock::system());
             let own = MachineRecord { disk: Some("disk".to_string()), ..record("1") };
-            let (_say, records) = watch::channel(own);
+            let (_record_sender, records) = watch::channel(own);
             let mut keeper = keeper(&cache, records);
             let lease = store.grant(keeper.ttl).await.unwrap().id;
             let since = keeper.write(lease).await.unwrap();
@@ -421,7 +422,7 @@ mod tests {
     fn successor_waits_by_the_lease_time_of_the_machine_that_wrote_the_key() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let (_say, records) = watch::channel(record("1"));
+            let (_record_sender, records) = watch::channel(record("1"));
             let (lease, created, modified) = (1, 7, 7);
             let there = Kept { record: record("1"), created, modified, lease };
             let twin = Twin { there, is_of_our_disk: true };
@@ -443,11 +444,11 @@ mod tests {
         runtime.block_on(async {
             let store = Store::memory();
             let (cache, _following) = EtcdCache::start(store.clone(), Keys::under("/f"));
-            let (say, records) = watch::channel(record("1"));
+            let (record_sender, records) = watch::channel(record("1"));
             tokio::spawn(keeper(&cache, records).run());
             timeout(SOON, until_published(&cache, "1")).await.unwrap();
             store.set_reachable(false);
-            say.send_replace(record("2"));
+            record_sender.send_replace(record("2"));
             // The store refuses at once: after these turns the keeper has made its attempt.
             for _ in 0..100 {
                 tokio::task::yield_now().await;

@@ -49,9 +49,9 @@ pub struct Held {
     pub earlier: BTreeMap<UnitName, ClaimValidity>,
 }
 
-/// The saved state of the previous fleetd.
+/// What a fleetd saves for the next one on the same machine.
 #[derive(Clone, Debug, Default)]
-pub struct Recalled {
+pub struct SavedState {
     /// The cluster.
     pub known: Option<Known>,
     /// The units that belonged here and were not refused.
@@ -88,27 +88,27 @@ struct HeldRecord {
     held: Held,
 }
 
-impl Recalled {
+impl SavedState {
     /// Returns the state to save for a goal and its snapshot, or `None` if the machine is in no
     /// cluster.
-    pub fn of(snapshot: &Snapshot, goal: Goal) -> Option<Recalled> {
+    pub fn of(snapshot: &Snapshot, goal: Goal) -> Option<SavedState> {
         let ran: Goal = goal.into_iter().filter(|(_, one)| one.refusal.is_none()).collect();
         let withheld = snapshot.withheld.iter().filter(|name| ran.contains_key(*name)).cloned();
         let withheld = withheld.collect();
-        Some(Recalled { known: Some(snapshot.known()?), ran, withheld, ..Recalled::default() })
+        Some(SavedState { known: Some(snapshot.known()?), ran, withheld, ..SavedState::default() })
     }
 
     /// Returns the state to save for a later snapshot on which the machine has not acted. It leaves
     /// out new units, which were not checked and do not run here.
-    pub fn later(snapshot: &Snapshot, me: &MachineId, goal: &Goal) -> Option<Recalled> {
+    pub fn later(snapshot: &Snapshot, me: &MachineId, goal: &Goal) -> Option<SavedState> {
         let now = agent::goal(snapshot, me, goal);
         let stays = goal.iter().filter(|(name, _)| now.contains_key(*name));
-        Recalled::of(snapshot, stays.map(|(name, one)| (name.clone(), one.clone())).collect())
+        SavedState::of(snapshot, stays.map(|(name, one)| (name.clone(), one.clone())).collect())
     }
 
     /// Returns true if the units, their states and their started files are the same.
-    pub fn has_same_units(&self, other: &Recalled) -> bool {
-        let what = |of: &Recalled| {
+    pub fn has_same_units(&self, other: &SavedState) -> bool {
+        let what = |of: &SavedState| {
             let one = |(name, one): (&UnitName, &Wanted)| {
                 (name.clone(), one.desired, one.content.clone())
             };
@@ -121,7 +121,7 @@ impl Recalled {
 }
 
 /// Saves the state for the next fleetd.
-pub type Keep = Box<dyn FnMut(&Recalled) + Send>;
+pub type Keep = Box<dyn FnMut(&SavedState) + Send>;
 
 /// The files of the saved state.
 #[derive(Clone)]
@@ -139,15 +139,15 @@ impl StateFiles {
 
     /// Reads the state that was saved in this boot. If no unit ran, returns nothing: the machine
     /// may then join any cluster.
-    pub fn recall(&self) -> Recalled {
+    pub fn recall(&self) -> SavedState {
         let known = self.known();
         let ran = known.as_ref().and_then(|_| self.ran());
         if ran.as_ref().is_some_and(|ran| ran.ran.is_empty()) {
-            return Recalled::default();
+            return SavedState::default();
         }
         // Without the units, fleetd does not know which of them to keep when it gives claims up.
         let held = ran.as_ref().and_then(|_| self.held()).unwrap_or_default();
-        Recalled { known, held, ..ran.unwrap_or_default() }
+        SavedState { known, held, ..ran.unwrap_or_default() }
     }
 
     fn held(&self) -> Option<Held> {
@@ -165,10 +165,10 @@ impl StateFiles {
     }
 
     /// Returns the saved units; init knows whether they still run.
-    fn ran(&self) -> Option<Recalled> {
+    fn ran(&self) -> Option<SavedState> {
         let text = std::fs::read(self.folder.join(RAN)).ok()?;
         let units: BTreeMap<UnitName, RanRecord> = serde_json::from_slice(&text).ok()?;
-        let mut all = Recalled::default();
+        let mut all = SavedState::default();
         for (name, RanRecord { unit, desired, withheld, running }) in units {
             let content = Content::of(&name, unit.options).signed(unit.signature);
             let refusal = agent::refusal(&name, &content.file);
@@ -205,21 +205,21 @@ impl StateFiles {
             let units_changed = !kept.has_same_units(next) || !fault.is_empty();
             let claims_changed = kept.held != next.held || !fault.is_empty();
             let written = self.write(next, units_changed, claims_changed);
-            let said = written.err().map(|error| error.to_string()).unwrap_or_default();
-            if !said.is_empty() && said != fault {
+            let error = written.err().map(|error| error.to_string()).unwrap_or_default();
+            if !error.is_empty() && error != fault {
                 log::error(format_args!(
-                    "cannot save the state for the next fleetd in {}: {said}",
+                    "cannot save the state for the next fleetd in {}: {error}",
                     self.folder.display()
                 ));
             }
-            fault = said;
+            fault = error;
             kept = next.clone();
         })
     }
 
     fn write(
         &self,
-        recalled: &Recalled,
+        recalled: &SavedState,
         units_changed: bool,
         claims_changed: bool,
     ) -> std::io::Result<()> {
@@ -282,7 +282,7 @@ mod tests {
         let withheld = BTreeSet::from([name.clone()]);
         let running = BTreeMap::from([(name.clone(), "0a".to_string())]);
         let ran = Goal::from([(name, one), (UnitName::new("b.service").unwrap(), idle)]);
-        let recalled = Recalled { known, ran, held, withheld, running };
+        let recalled = SavedState { known, ran, held, withheld, running };
         of("now").write(&recalled, true, true).unwrap();
         let found = of("now").recall();
         assert_eq!((&found.known, &found.ran), (&recalled.known, &recalled.ran));
@@ -301,7 +301,7 @@ mod tests {
             "a machine that left keeps no files"
         );
         of("now").forget();
-        let idle = Recalled { known: recalled.known, ..Recalled::default() };
+        let idle = SavedState { known: recalled.known, ..SavedState::default() };
         of("now").write(&idle, true, true).unwrap();
         assert!(of("now").recall().known.is_none(), "no unit runs that another cluster could stop");
         std::fs::remove_dir_all(&folder).unwrap();

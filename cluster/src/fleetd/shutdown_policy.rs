@@ -45,8 +45,8 @@ impl Fate {
             }
             Fate::Over
         };
-        let told = timeout(within, asking).await;
-        told.unwrap_or(without_answer)
+        let fate = timeout(within, asking).await;
+        fate.unwrap_or(without_answer)
     }
 }
 

@@ -83,7 +83,7 @@ impl TrustKeeper {
         }
         for (name, wanted) in goal {
             let is_rolled_out =
-                snapshot.globals.get(name).is_some_and(|told| told.record.first.is_some());
+                snapshot.globals.get(name).is_some_and(|kept| kept.record.first.is_some());
             let now = snapshot.units.get(name).map(|kept| &kept.record);
             let keeps_old_file =
                 is_rolled_out && now.is_none_or(|now| now.hash != wanted.content.hash);
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
     use crate::agent;
     use crate::desired::Desired;
-    use crate::fleetd::saved_state::Recalled;
+    use crate::fleetd::saved_state::SavedState;
     use crate::key::{Keys, Subject};
     use crate::machine::MachineId;
     use crate::record::{ClusterRecord, ScheduleRecord, UnitRecord, encode};
@@ -227,13 +227,13 @@ mod tests {
         let key = SigningKey::of(KEY, "c").unwrap();
         let signature = serial.map(|serial| key.sign(&name, &options, serial));
         let first = to.map(|to| BTreeSet::from([MachineId::new(to).unwrap()]));
-        let told =
+        let record =
             ScheduleRecord { first, ..ScheduleRecord::new(Desired::Launched, options.hash()) };
         let revision = snapshot.revision + 1;
         let keys = snapshot.keys().clone();
         for (subject, value) in [
             (Subject::Unit(name.clone()), encode(&UnitRecord { options, signature })),
-            (Subject::Global(name), encode(&told)),
+            (Subject::Global(name), encode(&record)),
         ] {
             let key = keys.of(&subject);
             let entry = Entry { key, value, created: revision, modified: revision, lease: 0 };
@@ -290,7 +290,7 @@ mod tests {
         // For some time the machine cannot act on its schedule.
         for (text, to) in [("/evil", None), ("/other", Some("m9"))] {
             roll_out(&mut snapshot, text, None, to);
-            goal = Recalled::later(&snapshot, &me, &goal).unwrap().ran;
+            goal = SavedState::later(&snapshot, &me, &goal).unwrap().ran;
         }
         assert!(
             text(&goal).contains("/good"),
@@ -308,7 +308,7 @@ mod tests {
         restarted.judge(&snapshot, &mut next, &goal);
         assert!(text(&next).contains("/evil") && !is_run(&next));
         assert!(
-            Recalled::of(&snapshot, next).unwrap().ran.is_empty(),
+            SavedState::of(&snapshot, next).unwrap().ran.is_empty(),
             "a refused unit is not saved"
         );
         let mut next = agent::goal(&snapshot, &me, &goal);
@@ -320,7 +320,7 @@ mod tests {
             revision: snapshot.revision + 1,
         });
         assert!(
-            Recalled::later(&snapshot, &me, &goal).unwrap().ran.is_empty(),
+            SavedState::later(&snapshot, &me, &goal).unwrap().ran.is_empty(),
             "the unit was removed"
         );
     }
@@ -337,8 +337,8 @@ mod tests {
             let there = &snapshot.units.values().next().unwrap().record;
             let (options, signature) = (there.file.clone(), there.signature.clone());
             roll_out(&mut snapshot, &global("/new"), serial, Some("m2"));
-            let told = snapshot.globals.values_mut().next().unwrap();
-            told.record.before = Some(UnitRecord { options, signature });
+            let global = snapshot.globals.values_mut().next().unwrap();
+            global.record.before = Some(UnitRecord { options, signature });
             let (mut trust_keeper, mut before) = (trusting(PUBLIC), Goal::new());
             for _ in 0..2 {
                 let mut goal = agent::goal(&snapshot, &me, &before);

@@ -16,7 +16,7 @@ use super::identity::Identity;
 use super::init::Init;
 use super::machine_lease::MachineLease;
 use super::metrics::Metrics;
-use super::saved_state::{Keep, Recalled};
+use super::saved_state::{Keep, SavedState};
 use super::trusted_keys::TrustKeeper;
 use crate::agent::{self, Goal};
 use crate::etcd_cache::EtcdCache;
@@ -119,7 +119,7 @@ pub struct UnitRunner {
     /// Saves the state for the next fleetd.
     keep: Option<Keep>,
     /// The last saved state, and when.
-    kept: Option<(Recalled, Duration)>,
+    kept: Option<(SavedState, Duration)>,
     /// Counts reconciliations.
     metrics: Arc<Metrics>,
 }
@@ -336,7 +336,7 @@ impl UnitRunner {
         if snapshot.leader.is_none() && planted(Mutant::EngineAwaited) {
             return;
         }
-        if !self.is_in(&snapshot, lease) && !outside {
+        if !self.is_registered(&snapshot, lease) && !outside {
             self.again = true;
             return;
         }
@@ -351,7 +351,7 @@ impl UnitRunner {
         agent::refuse_namesakes(&mut self.goal, &before);
         let refused = self.goal.iter().filter(|(_, one)| one.refusal.is_some());
         self.refusing.send_replace(refused.map(|(name, _)| name.clone()).collect());
-        self.remember(Recalled::of(&snapshot, self.goal.clone()));
+        self.remember(SavedState::of(&snapshot, self.goal.clone()));
         if is_ready && self.claim(&snapshot, lease).await {
             self.put().await;
         }
@@ -360,7 +360,7 @@ impl UnitRunner {
 
     /// Returns true if the snapshot shows this machine registered with that lease; only then it
     /// acts on its schedule.
-    fn is_in(&self, snapshot: &Snapshot, lease: i64) -> bool {
+    fn is_registered(&self, snapshot: &Snapshot, lease: i64) -> bool {
         snapshot.machines.get(&self.me).is_some_and(|kept| kept.lease == lease)
     }
 }

@@ -185,8 +185,8 @@ mod tests {
         assert_eq!(store.commit(&set_desired(&amid, &name, Desired::Loaded).unwrap()), None);
         let current = set_desired(&snapshot(&store), &name, Desired::Loaded).unwrap();
         assert!(store.commit(&current).is_some());
-        let told = &snapshot(&store).globals[&name].record;
-        assert_eq!((told.first.clone(), told.before.clone()), (None, None));
+        let record = &snapshot(&store).globals[&name].record;
+        assert_eq!((record.first.clone(), record.before.clone()), (None, None));
     }
 
     #[test]

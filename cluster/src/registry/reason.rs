@@ -23,11 +23,11 @@ pub fn explain(
         0 => "there is no machine in the cluster".to_string(),
         n => format!("no machine of {n} can have it{}", WhyRecord::beyond(n)),
     };
-    let told = refusals.iter().take(WhyRecord::MACHINES);
-    let machines = told.map(|(id, refusal)| (id.clone(), refusal.to_string())).collect();
+    let listed = refusals.iter().take(WhyRecord::MACHINES);
+    let machines = listed.map(|(id, refusal)| (id.clone(), refusal.to_string())).collect();
     let record = WhyRecord { text, machines };
-    let told = snapshot.whys.get(name).is_some_and(|kept| kept.record == record);
-    if told || planted(Mutant::WhyUntold) {
+    let is_recorded = snapshot.whys.get(name).is_some_and(|kept| kept.record == record);
+    if is_recorded || planted(Mutant::WhyUntold) {
         return None;
     }
     let transaction = fenced(keys, epoch).and(as_read(snapshot, name));

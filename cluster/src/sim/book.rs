@@ -2,7 +2,7 @@
 //! answers to clients, and the roots put at each init.
 
 use crate::desired::Desired;
-use crate::fleetd::saved_state::Recalled;
+use crate::fleetd::saved_state::SavedState;
 use crate::key::Subject;
 use crate::machine::MachineId;
 use crate::sim::continuity::Ran;
@@ -32,7 +32,7 @@ pub struct Book {
     /// When anything but a state or the cluster key was last written.
     pub last_write: Duration,
     /// When a global unit was last written.
-    pub globals: Duration,
+    pub global_written: Duration,
     /// When the schedule of a machine was last written, before the current write.
     pub schedule_written: BTreeMap<MachineId, Duration>,
     /// Since when a machine is not registered.
@@ -61,13 +61,13 @@ pub struct Book {
     /// The newest revision that a machine has put at its init.
     pub acted: BTreeMap<usize, i64>,
     /// When a machine was last registered.
-    pub member: BTreeMap<usize, Duration>,
+    pub last_registered: BTreeMap<usize, Duration>,
     /// History of signed units.
     pub signed: Signed,
     /// The units that ran when the last leading engine disappeared.
     pub ran_when_led: Vec<Ran>,
     /// The saved state of fleetd on a machine, with the boot.
-    pub recalled: BTreeMap<usize, (u64, Recalled)>,
+    pub recalled: BTreeMap<usize, (u64, SavedState)>,
     /// The original entries of overwritten values.
     pub garbled: Vec<Entry>,
     /// Machines that may see incomplete readings.
@@ -126,8 +126,8 @@ fn is_launched_with(
     globals: &BTreeSet<UnitName>,
 ) -> bool {
     let scheduled = snapshot.schedules.get(id).and_then(|of| of.get(name));
-    let told = scheduled.or_else(|| snapshot.globals.get(name).filter(|_| globals.contains(name)));
-    told.is_some_and(|kept| kept.record.desired == Desired::Launched)
+    let entry = scheduled.or_else(|| snapshot.globals.get(name).filter(|_| globals.contains(name)));
+    entry.is_some_and(|kept| kept.record.desired == Desired::Launched)
 }
 
 impl World {
@@ -232,7 +232,7 @@ impl World {
                 vec![id.clone()]
             }
             Subject::Global(_) => {
-                self.book.globals = now;
+                self.book.global_written = now;
                 everyone(self)
             }
             Subject::Claim(machine, name) => {
@@ -315,7 +315,7 @@ impl World {
         }
     }
 
-    /// Records what an init was told.
+    /// Records the roots that a fleetd has added and removed at its init.
     pub fn remember_put(&mut self, machine: usize, added: &[UnitName], dropped: &[UnitName]) {
         let seen = self.machines[machine].fleetd.as_ref();
         let Some(seen) = seen.map(|fleetd| fleetd.daemon.cache.snapshot().revision) else { return };
@@ -328,9 +328,9 @@ impl World {
         }
         self.book.acted.insert(machine, seen);
         self.book.took_over.entry(machine).or_insert(self.now);
-        let told = self.book.put_roots.entry(machine).or_default();
-        told.retain(|name| !dropped.contains(name));
-        told.extend(added.iter().cloned());
+        let roots = self.book.put_roots.entry(machine).or_default();
+        roots.retain(|name| !dropped.contains(name));
+        roots.extend(added.iter().cloned());
     }
 
     /// Returns the revision that a start is based on. A start takes time, mostly for the claim. So
@@ -362,7 +362,7 @@ impl World {
 /// runs with its current file, the present fleetd has put it, and its requirements are met. A
 /// fleetd that started later does not know the running file.
 pub fn must_keep_running(world: &World, machine: usize, name: &UnitName) -> bool {
-    let known = world.book.put_roots.get(&machine).is_some_and(|told| told.contains(name));
+    let known = world.book.put_roots.get(&machine).is_some_and(|roots| roots.contains(name));
     known && may_keep_running(world, machine, name)
 }
 

@@ -56,7 +56,7 @@ pub(super) enum About {
 }
 
 impl About {
-    fn answered(&self, method: &'static str, at: At, said: &Answer) -> Asked {
+    fn answered(&self, method: &'static str, at: At, answer: &Answer) -> Asked {
         let (unit, desired, hash) = match self {
             About::Unit(unit, desired, hash) => (Some(unit.clone()), *desired, hash.clone()),
             About::Metadata(..) | About::Drain => (None, "", None),
@@ -65,9 +65,9 @@ impl About {
             About::Metadata(id, value) => Some((id.clone(), value.clone())),
             About::Unit(..) | About::Drain => None,
         };
-        let body = String::from_utf8_lossy(&said.body).to_string();
+        let body = String::from_utf8_lossy(&answer.body).to_string();
         let At { at, from, knew } = at;
-        Asked { method, unit, desired, hash, patch, at, from, knew, status: said.status, body }
+        Asked { method, unit, desired, hash, patch, at, from, knew, status: answer.status, body }
     }
 
     /// A GET of the same subject.

@@ -2,7 +2,7 @@
 //! disappears, and the state that a fleetd takes over from its predecessor.
 
 use crate::desired::Desired;
-use crate::fleetd::saved_state::{Keep, Recalled};
+use crate::fleetd::saved_state::{Keep, SavedState};
 use crate::sim::lease_proof::LeaseProof;
 use crate::sim::local_init::{Phase, Run, is_exclusive};
 use crate::sim::world::{Shared, World, lock};
@@ -21,7 +21,7 @@ pub struct Ran {
     /// The unit.
     pub unit: UnitName,
     /// The revision of its schedule.
-    pub told: i64,
+    pub schedule_revision: i64,
     /// The run of the unit.
     pub life: u64,
 }
@@ -40,8 +40,14 @@ impl World {
                 let of = |run: &Run| text.as_ref() == Some(&run.text);
                 let launched = kept.record.desired == Desired::Launched;
                 if let Some(run) = run.filter(|run| launched && of(run)) {
-                    let (boot, told, life) = (machine.boot, kept.modified, run.life);
-                    all.push(Ran { machine: number, boot, unit: unit.clone(), told, life });
+                    let (boot, schedule_revision, life) = (machine.boot, kept.modified, run.life);
+                    all.push(Ran {
+                        machine: number,
+                        boot,
+                        unit: unit.clone(),
+                        schedule_revision,
+                        life,
+                    });
                 }
             }
         }
@@ -72,7 +78,7 @@ impl World {
     }
 
     /// Returns the saved state for a starting fleetd.
-    pub fn recalled(&self, machine: usize) -> Recalled {
+    pub fn recalled(&self, machine: usize) -> SavedState {
         let kept = self.book.recalled.get(&machine);
         let kept = kept.filter(|(boot, _)| *boot == self.machines[machine].boot);
         kept.map(|(_, recalled)| recalled.clone()).unwrap_or_default()

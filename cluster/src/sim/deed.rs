@@ -272,7 +272,7 @@ impl World {
 
     /// Switches a twin off for good.
     pub fn gone(&mut self, machine: usize) {
-        if !self.book.member.contains_key(&machine) {
+        if !self.book.last_registered.contains_key(&machine) {
             self.coverage.count("clone refused");
         }
         let rest = NEVER - self.now;

@@ -12,8 +12,8 @@ pub const OURS: u64 = 1;
 pub const FOREIGN: u64 = 2;
 
 /// Returns the answers of members of a cluster, each with its leader.
-pub fn members(cluster: u64, said: &[(u64, u64)]) -> Reply {
+pub fn members(cluster: u64, answers: &[(u64, u64)]) -> Reply {
     let known = Membership { cluster: OURS, voters: MEMBERS.into() };
     let word = |&(member, leader): &(u64, u64)| MemberAnswer { cluster, member, leader };
-    Reply::Members(known, said.iter().map(word).collect())
+    Reply::Members(known, answers.iter().map(word).collect())
 }

@@ -100,9 +100,9 @@ fn globals_by(
 ) -> BTreeSet<UnitName> {
     let mut there = on(snapshot, id);
     let mut chosen = BTreeSet::new();
-    let mut by_wish: Vec<_> = snapshot.globals.iter().collect();
-    by_wish.sort_by_key(|(_, kept)| kept.created);
-    for (name, kept) in by_wish {
+    let mut by_age: Vec<_> = snapshot.globals.iter().collect();
+    by_age.sort_by_key(|(_, kept)| kept.created);
+    for (name, kept) in by_age {
         let wanted = kept.record.desired != Desired::Inactive && !name.is_template();
         let fits = asks(snapshot, name).is_some_and(|asks| has_all(has, asks));
         if wanted && fits && there.iter().all(|other| !apart(snapshot, name, other)) {
@@ -144,9 +144,9 @@ pub fn away_refused(
     snapshot: &Snapshot,
     id: &MachineId,
     name: &UnitName,
-    said: &BTreeMap<String, String>,
+    last_metadata: &BTreeMap<String, String>,
 ) -> Option<String> {
-    refused_by(snapshot, id, name, &with_overrides(snapshot, id, said.clone()))
+    refused_by(snapshot, id, name, &with_overrides(snapshot, id, last_metadata.clone()))
 }
 
 fn refused_by(

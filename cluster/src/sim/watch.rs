@@ -135,13 +135,13 @@ impl DrivenWatch for Watching {
     fn next(&mut self) -> Answered<'_, Batch> {
         Box::pin(std::future::poll_fn(|context| {
             let mut world = lock(&self.world);
-            world.tell(self.id, context)
+            world.poll_watch(self.id, context)
         }))
     }
 }
 
 impl World {
-    fn tell(&mut self, id: u64, context: &Context<'_>) -> Poll<Result<Batch, Fault>> {
+    fn poll_watch(&mut self, id: u64, context: &Context<'_>) -> Poll<Result<Batch, Fault>> {
         let Etcd { watches, store, foreign, .. } = &mut self.etcd;
         let gone = || Fault::Unavailable("the watch has ended".to_string());
         let Some(watch) = watches.get_mut(&id) else { return Poll::Ready(Err(gone())) };

@@ -47,8 +47,8 @@ impl Snapshot {
         }
         for subject in &unreadable {
             if let Subject::Desired(name) = subject {
-                let told = self.globals.get(name).or_else(|| self.schedule_of(name));
-                let desired = told.map(|told| told.record.desired);
+                let entry = self.globals.get(name).or_else(|| self.schedule_of(name));
+                let desired = entry.map(|entry| entry.record.desired);
                 let desired = desired.or_else(|| self.desired_by_place(name, &unreadable));
                 let substitute =
                     desired.map(|desired| self.substitute_for(subject, DesiredRecord { desired }));
@@ -60,8 +60,8 @@ impl Snapshot {
                 && self.place_of(name) == Some(machine)
             {
                 let substitute = self.with_desired(subject, name);
-                let told = self.schedules.entry(machine.clone()).or_default();
-                told.extend(substitute.map(|substitute| (name.clone(), substitute)));
+                let schedule = self.schedules.entry(machine.clone()).or_default();
+                schedule.extend(substitute.map(|substitute| (name.clone(), substitute)));
             } else if let Subject::Global(name) = subject
                 && self.asks_to_be_global(name) == Some(true)
             {
@@ -114,7 +114,7 @@ impl Snapshot {
             Subject::Why(name) => self.whys.contains_key(name),
             Subject::Machine(id) => self.machines.contains_key(id),
             Subject::Schedule(machine, name) => {
-                self.schedules.get(machine).is_some_and(|told| told.contains_key(name))
+                self.schedules.get(machine).is_some_and(|schedule| schedule.contains_key(name))
             }
             Subject::Metadata(id, key) => {
                 self.metadata.get(id).is_some_and(|over| over.contains_key(key))
@@ -127,7 +127,7 @@ impl Snapshot {
     }
 
     fn restore_place(&mut self, name: &UnitName, unreadable: &[Subject]) {
-        let told = self.schedules.iter().find(|(_, told)| told.contains_key(name));
+        let schedule = self.schedules.iter().find(|(_, schedule)| schedule.contains_key(name));
         let mut keys = unreadable.iter();
         let by_key = || {
             keys.find_map(|subject| {
@@ -135,7 +135,7 @@ impl Snapshot {
                 (of == name).then_some(machine)
             })
         };
-        let Some(machine) = told.map(|(machine, _)| machine).or_else(by_key).cloned() else {
+        let Some(machine) = schedule.map(|(machine, _)| machine).or_else(by_key).cloned() else {
             return;
         };
         let substitute =
@@ -153,9 +153,9 @@ impl Snapshot {
     /// reached, or `launched` if the machine has reached none.
     fn desired_by_place(&self, name: &UnitName, unreadable: &[Subject]) -> Option<Desired> {
         let place = self.place_of(name);
-        let is_told = unreadable.contains(&Subject::Global(name.clone()))
+        let may_be_global = unreadable.contains(&Subject::Global(name.clone()))
             && self.asks_to_be_global(name) != Some(false);
-        if place.is_none() && !is_told {
+        if place.is_none() && !may_be_global {
             return None;
         }
         let states = self.states.get(name).into_iter().flatten();
@@ -174,8 +174,8 @@ impl Snapshot {
     fn with_desired(&self, subject: &Subject, name: &UnitName) -> Option<Kept<ScheduleRecord>> {
         let desired = self.desired_of(name);
         let hash = self.units.get(name)?.record.hash.clone();
-        let is_wished = desired != Desired::Inactive;
-        is_wished.then(|| self.substitute_for(subject, ScheduleRecord::new(desired, hash)))
+        let is_wanted = desired != Desired::Inactive;
+        is_wanted.then(|| self.substitute_for(subject, ScheduleRecord::new(desired, hash)))
     }
 
     fn substitute_for<T>(&self, subject: &Subject, record: T) -> Kept<T> {

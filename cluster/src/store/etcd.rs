@@ -6,8 +6,8 @@
 //! unreachable member.
 
 mod fault;
+mod findings;
 mod members;
-mod standing;
 mod tls;
 mod watch;
 

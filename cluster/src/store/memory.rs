@@ -47,7 +47,7 @@ fn gone() -> Fault {
 ///
 /// # Errors
 /// etcd would reject it.
-pub(crate) fn too_large(transaction: &Transaction) -> Result<(), Fault> {
+pub(crate) fn check_size(transaction: &Transaction) -> Result<(), Fault> {
     match transaction.fits_in(MOST_OPERATIONS) {
         true => Ok(()),
         false => Err(Fault::Refused("etcdserver: too many operations in txn request".to_string())),
@@ -88,7 +88,7 @@ impl Memory {
 
     pub(super) fn commit(&self, transaction: &Transaction) -> Result<Option<i64>, Fault> {
         self.check()?;
-        too_large(transaction)?;
+        check_size(transaction)?;
         let mut store = self.lock();
         let landed = store.commit(transaction);
         self.wake(&store);

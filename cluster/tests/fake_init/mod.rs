@@ -10,7 +10,7 @@ use cluster::fleetd::identity::Identity;
 use cluster::fleetd::init::{Answered, DrivenInit, Init, Look};
 use cluster::fleetd::init_socket::InitFault;
 use cluster::fleetd::metrics::Metrics;
-use cluster::fleetd::saved_state::Recalled;
+use cluster::fleetd::saved_state::SavedState;
 use cluster::fleetd::unit_runner::Leave;
 use cluster::key::Keys;
 use cluster::machine::MachineId;
@@ -178,19 +178,19 @@ pub(crate) struct Fleetd {
     pub(crate) leave: mpsc::Sender<Leave>,
     /// Signals an event at init.
     pub(crate) happened: mpsc::Sender<()>,
-    pub(crate) kept: Arc<Mutex<Recalled>>,
+    pub(crate) kept: Arc<Mutex<SavedState>>,
     pub(crate) metrics: Arc<Metrics>,
 }
 
 impl Fleetd {
-    pub(crate) fn begin(store: &Store, init: &Arc<FakeInit>, recalled: Recalled) -> Fleetd {
+    pub(crate) fn begin(store: &Store, init: &Arc<FakeInit>, recalled: SavedState) -> Fleetd {
         Fleetd::begin_with(store, init, recalled, TTL)
     }
 
     pub(crate) fn begin_with(
         store: &Store,
         init: &Arc<FakeInit>,
-        recalled: Recalled,
+        recalled: SavedState,
         ttl: Duration,
     ) -> Fleetd {
         Fleetd::begin_as("m1", store, init, recalled, (ttl, Clock::system()))
@@ -201,7 +201,7 @@ impl Fleetd {
         own: &str,
         store: &Store,
         init: &Arc<FakeInit>,
-        recalled: Recalled,
+        recalled: SavedState,
         (ttl, clock): (Duration, Clock),
     ) -> Fleetd {
         let word = String::from;
@@ -243,7 +243,7 @@ impl Fleetd {
         Fleetd { cache, tasks, leave, happened, kept, metrics }
     }
 
-    pub(crate) fn crash(self) -> Recalled {
+    pub(crate) fn crash(self) -> SavedState {
         self.tasks.iter().for_each(JoinHandle::abort);
         self.kept.lock().unwrap().clone()
     }

@@ -52,8 +52,8 @@ fn root_url_of_the_discovery_document_is_unusable() {
 
 #[test]
 fn refused_machine_does_not_speak_for_the_registered_one() {
-    let (tell, turned_away) = tokio::sync::watch::channel(None);
-    let settings = Settings { turned_away: Some(turned_away), ..Settings::default() };
+    let (tell, machine_refusal) = tokio::sync::watch::channel(None);
+    let settings = Settings { machine_refusal: Some(machine_refusal), ..Settings::default() };
     let stand = Stand::new(Plan { settings, ..Plan::of(&["m1"]) });
     write(&stand, "a.service", HELLO);
     assert_eq!(code(&stand.fleetctl(&["start", "a.service"])), 0);

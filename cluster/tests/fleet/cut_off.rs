@@ -3,7 +3,7 @@
 use crate::fake_init::{FakeInit, Fleetd, TTL, soon};
 use cluster::desired::Desired;
 use cluster::fleetd::daemon;
-use cluster::fleetd::saved_state::Recalled;
+use cluster::fleetd::saved_state::SavedState;
 use cluster::fleetd::unit_runner::Stops;
 use cluster::native_unit;
 use cluster::registry;
@@ -17,7 +17,7 @@ use std::time::Instant;
 
 /// Starts a fleetd with a running unit, a loaded one, and a running exclusive one.
 async fn runs(store: &Store, init: &Arc<FakeInit>) -> Fleetd {
-    let fleetd = Fleetd::begin(store, init, Recalled::default());
+    let fleetd = Fleetd::begin(store, init, SavedState::default());
     fleetd.cache.changes().wait_for(|snapshot| snapshot.machines.len() == 1).await.unwrap();
     fleetd.submit("a.service", "", Desired::Launched).await;
     fleetd.submit("l.service", "", Desired::Loaded).await;
@@ -221,7 +221,7 @@ async fn sees(fleetd: &Fleetd, what: fn(&Snapshot) -> bool) {
 
 /// Starts a fleetd with one exclusive native unit.
 async fn runs_native(store: &Store, init: &Arc<FakeInit>) -> Fleetd {
-    let fleetd = Fleetd::begin(store, init, Recalled::default());
+    let fleetd = Fleetd::begin(store, init, SavedState::default());
     sees(&fleetd, |snapshot| snapshot.machines.len() == 1).await;
     let own = "unit: a\nexec-start: /bin/true\nstop-timeout: 1s\nstop-promptly: yes\n\
                x-fleet:\n  Exclusive: true\n";
@@ -272,7 +272,7 @@ fn process_with_a_claim_stops_before_a_non_exclusive_file_could_keep_it() {
 fn process_with_a_claim_stops_before_a_file_of_another_unit_could_keep_it() {
     soon(async {
         let (store, init) = (Store::memory(), FakeInit::new());
-        let fleetd = Fleetd::begin(&store, &init, Recalled::default());
+        let fleetd = Fleetd::begin(&store, &init, SavedState::default());
         sees(&fleetd, |snapshot| snapshot.machines.len() == 1).await;
         fleetd.submit("a.service", "Exclusive=true", Desired::Launched).await;
         sees(&fleetd, |snapshot| snapshot.states.len() == 1 && snapshot.claims.len() == 1).await;

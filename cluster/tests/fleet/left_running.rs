@@ -4,7 +4,7 @@
 use crate::fake_init::{FakeInit, Fleetd, soon};
 use cluster::desired::Desired;
 use cluster::fleetd::daemon;
-use cluster::fleetd::saved_state::Recalled;
+use cluster::fleetd::saved_state::SavedState;
 use cluster::fleetd::unit_runner::Stops;
 use cluster::registry;
 use cluster::snapshot::Snapshot;
@@ -17,7 +17,7 @@ const OWN: &str = "x.service";
 
 /// Starts a fleetd with a running unit and an exclusive one.
 async fn runs(store: &Store, init: &Arc<FakeInit>) -> Fleetd {
-    let fleetd = Fleetd::begin(store, init, Recalled::default());
+    let fleetd = Fleetd::begin(store, init, SavedState::default());
     fleetd.cache.changes().wait_for(|snapshot| snapshot.machines.len() == 1).await.unwrap();
     fleetd.submit("a.service", "", Desired::Launched).await;
     fleetd.submit(OWN, "Exclusive=true", Desired::Launched).await;
@@ -142,7 +142,7 @@ fn exit_does_not_wait_for_an_init_without_our_source_that_refuses_puts() {
     soon(async {
         let (store, init) = (Store::memory(), FakeInit::new());
         init.knows_us.send_replace(false);
-        let fleetd = Fleetd::begin(&store, &init, Recalled::default());
+        let fleetd = Fleetd::begin(&store, &init, SavedState::default());
         fleetd.cache.changes().wait_for(|snapshot| snapshot.machines.len() == 1).await.unwrap();
         fleetd.submit(OWN, "Exclusive=true", Desired::Launched).await;
         init.refused_puts.subscribe().wait_for(|refused_puts| *refused_puts > 0).await.unwrap();
@@ -158,7 +158,7 @@ fn exit_does_not_wait_if_init_is_absent_and_never_accepted_a_source() {
         let (store, init) = (Store::memory(), FakeInit::new());
         init.unanswered_looks.send_replace(Some(0));
         init.unanswered_puts.send_replace(Some(0));
-        let fleetd = Fleetd::begin(&store, &init, Recalled::default());
+        let fleetd = Fleetd::begin(&store, &init, SavedState::default());
         fleetd.cache.changes().wait_for(|snapshot| snapshot.machines.len() == 1).await.unwrap();
         fleetd.submit("a.service", "", Desired::Launched).await;
         let left = tokio::spawn(daemon::stop_units(fleetd.leave.clone(), Stops::All));

@@ -4,7 +4,7 @@ use crate::fake_init::{FakeInit, Fleetd, soon};
 use cluster::clock::{Clock, Sleep, Time};
 use cluster::desired::Desired;
 use cluster::fence;
-use cluster::fleetd::saved_state::Recalled;
+use cluster::fleetd::saved_state::SavedState;
 use cluster::snapshot::Snapshot;
 use cluster::store::Store;
 use std::sync::Arc;
@@ -87,7 +87,7 @@ impl Time for PausingClock {
 /// Starts a fleetd with a running unit and an exclusive one.
 async fn runs(store: &Store, init: &Arc<FakeInit>, time: &PausingClock) -> Fleetd {
     let clock = Clock::of(Arc::new(time.clone()));
-    let fleetd = Fleetd::begin_as("m1", store, init, Recalled::default(), (TTL, clock));
+    let fleetd = Fleetd::begin_as("m1", store, init, SavedState::default(), (TTL, clock));
     fleetd.cache.changes().wait_for(|snapshot| snapshot.machines.len() == 1).await.unwrap();
     fleetd.submit("a.service", "", Desired::Launched).await;
     fleetd.submit("x.service", "Exclusive=true", Desired::Launched).await;

@@ -3,7 +3,7 @@
 use crate::fake_init::{FakeInit, Fleetd, soon};
 use cluster::desired::Desired;
 use cluster::fleetd::daemon;
-use cluster::fleetd::saved_state::Recalled;
+use cluster::fleetd::saved_state::SavedState;
 use cluster::fleetd::unit_runner::Stops;
 use cluster::machine::MachineId;
 use cluster::record::StateRecord;
@@ -26,7 +26,7 @@ impl Fleetd {
 }
 
 async fn running(store: &Store, init: &std::sync::Arc<FakeInit>) -> Fleetd {
-    let fleetd = Fleetd::begin(store, init, Recalled::default());
+    let fleetd = Fleetd::begin(store, init, SavedState::default());
     fleetd.cache.changes().wait_for(|snapshot| snapshot.machines.len() == 1).await.unwrap();
     fleetd.submit("a.service", "", Desired::Launched).await;
     fleetd.says("a.service", |state| state.active == "active").await;

@@ -3,7 +3,7 @@
 
 use crate::fake_init::{FakeInit, Fleetd, soon};
 use cluster::desired::Desired;
-use cluster::fleetd::saved_state::Recalled;
+use cluster::fleetd::saved_state::SavedState;
 use cluster::snapshot::Snapshot;
 use cluster::store::driven::{Answered, Call, Driven, DrivenWatch, Reply};
 use cluster::store::{Batch, Fault, Store, Watch};
@@ -73,7 +73,7 @@ impl Driven for Losing {
 fn unit_whose_claim_renewal_is_unconfirmed_is_not_stopped() {
     soon(async {
         let (memory, init) = (Store::memory(), FakeInit::new());
-        let fleetd = Fleetd::begin(&memory, &init, Recalled::default());
+        let fleetd = Fleetd::begin(&memory, &init, SavedState::default());
         fleetd.cache.changes().wait_for(|snapshot| snapshot.machines.len() == 1).await.unwrap();
         fleetd.submit("x.service", "Exclusive=true", Desired::Launched).await;
         init.has(&["x.service"]).await;
@@ -82,7 +82,7 @@ fn unit_whose_claim_renewal_is_unconfirmed_is_not_stopped() {
         let puts = init.set.borrow().0;
         let lost = Arc::new(watch::channel(Some(0)).0);
         let losing = Losing { memory, lost: lost.clone() };
-        let fleetd = Fleetd::begin(&Store::driven(Arc::new(losing)), &init, Recalled::default());
+        let fleetd = Fleetd::begin(&Store::driven(Arc::new(losing)), &init, SavedState::default());
         // fleetd handles each result before it writes the next claim.
         lost.subscribe().wait_for(|lost| lost.is_some_and(|lost| lost > 2)).await.unwrap();
         assert_eq!(init.set.borrow().0, puts, "a unit was stopped before etcd answered");

@@ -1,7 +1,7 @@
 //! A machine without an engine for a while, on an etcd without authentication.
 
 use crate::real_machine::{Manner, Node, until};
-use cluster::store::standing::Standing;
+use cluster::store::findings::EtcdFindings;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::time::{Duration, Instant};
@@ -89,7 +89,7 @@ fn etcd_without_authentication_is_reported_as_insecure() {
     assert_eq!(listed, "a.service\n", "fleetctl prints the field `insecure`");
     let version = version_of_etcd();
     assert!(node.log("fleetd").contains(&format!("INFO etcd is {version}\n")));
-    for fault in (Standing { versions: vec![version], ..Standing::default() }).faults() {
+    for fault in (EtcdFindings { versions: vec![version], ..EtcdFindings::default() }).faults() {
         assert!(node.log("fleetd").contains(&format!("ERROR {fault}\n")), "{fault}");
     }
 }

@@ -65,7 +65,7 @@ impl Rolling<'_> {
         let mut last = String::from("no machine has reported it");
         while began.elapsed() < patience {
             match outage.bridged(self.look_at(name, machines).await)? {
-                Some(Look::There(arrival)) => return Ok(self.arrived(name, arrival)),
+                Some(Look::There(arrival)) => return Ok(self.note_arrival(name, arrival)),
                 Some(Look::Lacks(what)) => last = what,
                 None => {}
             }
@@ -75,7 +75,8 @@ impl Rolling<'_> {
         Err(Trouble::new(format!("unit {name} is not active after {seconds} s: {last}")))
     }
 
-    fn arrived(&mut self, name: &str, arrival: Arrival) -> Arrival {
+    /// Prints that a unit was stopped or destroyed. A destroyed unit is not restored.
+    fn note_arrival(&mut self, name: &str, arrival: Arrival) -> Arrival {
         match arrival {
             Arrival::Up => {}
             Arrival::Stopped => {
@@ -106,7 +107,7 @@ impl Rolling<'_> {
                 match outage.bridged(self.is_healthy(&name, machines).await)? {
                     Some(Arrival::Up) => {}
                     Some(arrival) => {
-                        self.arrived(&name, arrival);
+                        self.note_arrival(&name, arrival);
                         names.retain(|one| *one != name);
                     }
                     None => is_known = false,

@@ -19,11 +19,11 @@ pub(super) fn unit_before_rollout(unit: &Unit) -> Option<Unit> {
 
 impl Rolling<'_> {
     /// Finishes a rollout. After a failure, restores the old files.
-    pub(super) async fn ended(&mut self, rolled: Result<(), Trouble>) -> Result<u8, Trouble> {
+    pub(super) async fn finish(&mut self, rolled: Result<(), Trouble>) -> Result<u8, Trouble> {
         let Err(trouble) = rolled else { return Ok(0) };
         warn(&trouble.message);
         if self.what.no_rollback {
-            return Err(Trouble::said());
+            return Err(Trouble::already_printed());
         }
         for done in std::mem::take(&mut self.done).iter().rev() {
             let name = &done.old.name;
@@ -34,7 +34,7 @@ impl Rolling<'_> {
                 Err(again) => warn(&format!("Unit {name}: {}", again.message)),
             }
         }
-        Err(Trouble::said())
+        Err(Trouble::already_printed())
     }
 
     /// Restores a unit. An unfinished earlier rollout left two files: `old` on its machines, and an

@@ -14,7 +14,7 @@ pub(super) struct EtcdSilence {
 
 impl EtcdSilence {
     pub(super) fn inform(&self, engine: &mut Engine, now: Duration) {
-        let until = self.machine_lease.borrow().none_is_gone_until(self.ttl, now);
+        let until = self.machine_lease.borrow().silence_grace_end(self.ttl, now);
         if let Some(until) = until {
             engine.keep_units_until(until, now);
         }

@@ -264,7 +264,7 @@ impl UnitRunner {
     pub(super) fn publish_deadline(&self) {
         let each = self.held.iter().map(|name| self.validity_of(name));
         let last = each.map(|validity| validity.end() + fence::members_timeout(validity.ttl)).min();
-        self.give_up_deadline.send_if_modified(|told| std::mem::replace(told, last) != last);
+        self.give_up_deadline.send_if_modified(|sent| std::mem::replace(sent, last) != last);
     }
 
     /// Gives exclusive units up before their lease can expire, unless most etcd members have no
@@ -282,13 +282,13 @@ impl UnitRunner {
             return;
         }
         self.take_proof();
-        self.ask_for_leases().await;
+        self.ask_members().await;
         self.give_up_after(fence::patience).await;
     }
 
     /// Asks etcd's members for a leader and waits for a renewal in flight, because a lease without
     /// news may still exist.
-    async fn ask_for_leases(&mut self) {
+    async fn ask_members(&mut self) {
         let validities: Vec<ClaimValidity> =
             self.held.iter().map(|name| self.validity_of(name)).collect();
         let clock = self.cache.clock().clone();

@@ -87,10 +87,13 @@ impl UnitRunner {
                     put.revision
                 ));
                 self.revision = Some(put.revision);
-                let wrong =
-                    put.diagnostics.into_iter().filter(|said| said.severity == Severity::Error);
+                let wrong = put
+                    .diagnostics
+                    .into_iter()
+                    .filter(|diagnostic| diagnostic.severity == Severity::Error);
                 let base = |file: &str| file.rsplit('/').next().unwrap_or_default().to_string();
-                self.complaints = wrong.map(|said| (base(&said.file), said.message)).collect();
+                self.complaints =
+                    wrong.map(|diagnostic| (base(&diagnostic.file), diagnostic.message)).collect();
                 set.expected = None;
                 self.put = Some(set);
                 self.fresh = Some(hashes);

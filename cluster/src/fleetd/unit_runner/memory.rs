@@ -5,7 +5,7 @@ use super::{Hashes, UnitRunner};
 use crate::agent::{self, Goal};
 use crate::desired::Desired;
 use crate::fence::ClaimValidity;
-use crate::fleetd::saved_state::{Held, Keep, Recalled};
+use crate::fleetd::saved_state::{Held, Keep, SavedState};
 use crate::mutant::{Mutant, planted};
 use crate::unit_name::UnitName;
 use std::collections::BTreeSet;
@@ -18,10 +18,10 @@ impl UnitRunner {
     /// Continues after a previous fleetd: guards the claims from now on even without etcd, and
     /// keeps them saved for the next fleetd.
     #[must_use]
-    pub fn after(self, recalled: Recalled) -> UnitRunner {
+    pub fn after(self, recalled: SavedState) -> UnitRunner {
         let now = self.cache.clock().now();
         let kept = recalled.known.is_some().then(|| (recalled.clone(), now));
-        let Recalled { ran, held, running: older, .. } = recalled;
+        let SavedState { ran, held, running: older, .. } = recalled;
         let own = ran.iter().map(|(name, one)| (name.clone(), one.content.hash.clone()));
         let mut running: Hashes = own.collect();
         running.extend(older);
@@ -72,11 +72,11 @@ impl UnitRunner {
 
     /// Saves a new state at once: a running unit that is not saved would be missing when a reading
     /// is checked. Readings with different contents may have the same revision.
-    pub(super) fn remember(&mut self, next: Option<Recalled>) {
+    pub(super) fn remember(&mut self, next: Option<SavedState>) {
         let Some(next) = next else { return };
         let (held, running) = (self.held_claims(), self.started_from_older(&next.ran));
         let Some(keep) = &mut self.keep else { return };
-        let next = Recalled { held, running, ..next };
+        let next = SavedState { held, running, ..next };
         let now = self.cache.clock().now();
         let is_kept = self.kept.as_ref().is_some_and(|(kept, at)| {
             let lately = now.saturating_sub(*at) < PAUSE;
@@ -136,8 +136,8 @@ impl UnitRunner {
         // fleetd puts that goal without the exclusive units when it gives them up. A goal of a
         // newer snapshot would stop other units.
         let (snapshot, lease) = (self.cache.snapshot(), self.machine_lease.borrow().lease);
-        if lease.is_some_and(|lease| self.is_in(&snapshot, lease)) {
-            self.remember(Recalled::later(&snapshot, &self.me, &self.goal));
+        if lease.is_some_and(|lease| self.is_registered(&snapshot, lease)) {
+            self.remember(SavedState::later(&snapshot, &self.me, &self.goal));
         }
     }
 }

@@ -44,10 +44,10 @@ impl UnitRunner {
         self.find_strays(snapshot);
         let left = |name: &&UnitName| !now.contains_key(*name) && !planted(Mutant::StateLeft);
         let gone = self.published.keys().filter(left).map(|name| (name.clone(), None));
-        let said = |name: &UnitName| {
+        let published_state = |name: &UnitName| {
             self.published.get(name).and_then(|published| published.state.as_ref())
         };
-        let fresh = now.iter().filter(|(name, state)| said(name) != Some(*state));
+        let fresh = now.iter().filter(|(name, state)| published_state(name) != Some(*state));
         let fresh = fresh.map(|(name, state)| (name.clone(), Some(state.clone())));
         let all: Vec<(UnitName, Option<StateRecord>)> = gone.chain(fresh).collect();
         for part in all.chunks(STATES_AT_ONCE) {

@@ -270,8 +270,8 @@ pub(super) fn c15_state_truth(world: &World, moment: &Moment<'_>) -> Verdict {
         let machine = &world.machines[number];
         for file in machine.init.files.keys() {
             let Ok(name) = UnitName::new(file) else { continue };
-            let told = world.truth.states.get(&name).and_then(|by| by.get(&machine.id));
-            let Some(told) = told else {
+            let published = world.truth.states.get(&name).and_then(|by| by.get(&machine.id));
+            let Some(published) = published else {
                 return Err(format!("machine {number} publishes no state of {name}"));
             };
             let active = match machine.init.runs.get(file).map(|run| run.phase) {
@@ -280,7 +280,7 @@ pub(super) fn c15_state_truth(world: &World, moment: &Moment<'_>) -> Verdict {
                 // The state changes during the check.
                 Some(Phase::Starting | Phase::Stopping) => continue,
             };
-            let record = &told.record;
+            let record = &published.record;
             must(record.active == active, || {
                 format!("{name} on machine {number} is {active}, published as {}", record.active)
             })?;

@@ -53,14 +53,14 @@ pub(super) fn c03_constraints(world: &World, moment: &Moment<'_>) -> Verdict {
             for (name, machine) in placed(&world.truth, changes) {
                 must(rules::is_wanted(&world.truth, &name), || format!("{name}: not wanted"))?;
                 let why = rules::refusal(&world.truth, &machine, &name);
-                let moment = globals_are_new(world, &name, &machine);
-                if let Some(why) = why.filter(|why| why != "MachineOf" || !moment) {
+                let are_new = globals_are_new(world, &name, &machine);
+                if let Some(why) = why.filter(|why| why != "MachineOf" || !are_new) {
                     return Err(format!("{name} is placed on {machine}: {why}"));
                 }
             }
             Ok(())
         }
-        Moment::Tick => settled(world).try_for_each(|number| runs_as_told(world, number)),
+        Moment::Tick => settled(world).try_for_each(|number| runs_its_schedule(world, number)),
         _ => Ok(()),
     }
 }
@@ -72,15 +72,15 @@ fn globals_are_new(world: &World, name: &UnitName, machine: &MachineId) -> bool 
     let asks = world.truth.units.get(name).map(|kept| &kept.record.asks.peers);
     let is_global = |peer: &String| world.truth.globals.keys().any(|name| name.as_str() == peer);
     let follows = asks.is_some_and(|peers| peers.iter().any(is_global));
-    let told = world.book.schedule_written.get(machine).copied().filter(|_| follows);
-    told.max(Some(world.book.globals)).is_some_and(|at| at + MOMENT > world.now)
+    let written = world.book.schedule_written.get(machine).copied().filter(|_| follows);
+    written.max(Some(world.book.global_written)).is_some_and(|at| at + MOMENT > world.now)
 }
 
-fn runs_as_told(world: &World, number: usize) -> Verdict {
+fn runs_its_schedule(world: &World, number: usize) -> Verdict {
     let machine = &world.machines[number];
-    let told = world.truth.schedules.get(&machine.id).into_iter().flatten();
+    let schedule = world.truth.schedules.get(&machine.id).into_iter().flatten();
     let mut expected: BTreeMap<&UnitName, Desired> = BTreeMap::new();
-    for (name, kept) in told {
+    for (name, kept) in schedule {
         expected.insert(name, kept.record.desired);
     }
     for (name, desired) in &expected {
@@ -153,9 +153,9 @@ pub(super) fn c04_followers(world: &World, moment: &Moment<'_>) -> Verdict {
             };
             let was = before.place_of(name) == Some(machine) && beside(before);
             // As in C3, the set of global units depends on recent writes.
-            let moment = world.book.globals + MOMENT > world.now
+            let are_new = world.book.global_written + MOMENT > world.now
                 && world.truth.globals.keys().any(|name| name.as_str() == peer);
-            must(!was || beside(&world.truth) || moment, || {
+            must(!was || beside(&world.truth) || are_new, || {
                 format!("{name} stays although {peer} is moved")
             })?;
         }
@@ -258,8 +258,8 @@ fn all_are_placed(world: &World) -> Verdict {
                 if let Some(machine) = truth.machines.keys().find(free) {
                     return Err(format!("{name} has no place, although {machine} may have it"));
                 }
-                let told = truth.whys.contains_key(name);
-                must(told, || format!("{name} has no place and no recorded reason"))?;
+                let is_recorded = truth.whys.contains_key(name);
+                must(is_recorded, || format!("{name} has no place and no recorded reason"))?;
             }
         }
     }
@@ -297,9 +297,9 @@ fn stays_or_has_cause(
         return Ok(());
     }
     // For an unregistered machine, its last metadata counts.
-    let said = world.book.last_metadata.get(from);
-    let refused = |snapshot: &Snapshot| match (snapshot.machines.contains_key(from), said) {
-        (false, Some(said)) => rules::away_refused(snapshot, from, name, said),
+    let metadata = world.book.last_metadata.get(from);
+    let refused = |snapshot: &Snapshot| match (snapshot.machines.contains_key(from), metadata) {
+        (false, Some(metadata)) => rules::away_refused(snapshot, from, name, metadata),
         _ => rules::stays_refused(snapshot, from, name),
     };
     if refused(before).is_some() || refused(after).is_some() {

@@ -47,8 +47,10 @@ pub(super) fn c20_without_an_engine(world: &World, moment: &Moment<'_>) -> Verdi
     }
     for ran in &world.book.ran_when_led {
         let machine = &world.machines[ran.machine];
-        let told = world.truth.schedules.get(&machine.id).and_then(|told| told.get(&ran.unit));
-        let same = told.is_some_and(|kept| kept.modified == ran.told) && machine.boot == ran.boot;
+        let schedule = world.truth.schedules.get(&machine.id);
+        let scheduled = schedule.and_then(|schedule| schedule.get(&ran.unit));
+        let same = scheduled.is_some_and(|kept| kept.modified == ran.schedule_revision)
+            && machine.boot == ran.boot;
         if !same || machine.leaving || world.book.sees_part.contains(&ran.machine) {
             continue;
         }

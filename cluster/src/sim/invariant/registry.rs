@@ -49,8 +49,8 @@ pub(super) fn c12_states(world: &World, moment: &Moment<'_>) -> Verdict {
     match moment {
         Moment::Landed { changes, .. } => {
             no_ring(truth, changes)?;
-            for (machine, told) in &truth.schedules {
-                for (name, kept) in told {
+            for (machine, schedule) in &truth.schedules {
+                for (name, kept) in schedule {
                     let wish = truth.desired_of(name);
                     let hash = truth.units.get(name).map(|unit| &unit.record.hash);
                     let same = kept.record.desired == wish && Some(&kept.record.hash) == hash;
@@ -60,8 +60,8 @@ pub(super) fn c12_states(world: &World, moment: &Moment<'_>) -> Verdict {
                 }
             }
             for (name, by) in &truth.states {
-                let said = by.values().any(|kept| kept.record.reached == Desired::Launched);
-                must(!said || ever(name), || {
+                let published = by.values().any(|kept| kept.record.reached == Desired::Launched);
+                must(!published || ever(name), || {
                     format!("{name} is published as launched without a request")
                 })?;
             }
@@ -73,8 +73,8 @@ pub(super) fn c12_states(world: &World, moment: &Moment<'_>) -> Verdict {
         }
         Moment::Answered(asked) => {
             let template = asked.unit.as_ref().is_some_and(UnitName::is_template);
-            let wished = !matches!(asked.desired, "" | "inactive");
-            must(!(template && wished && asked.status < 300), || {
+            let activates = !matches!(asked.desired, "" | "inactive");
+            must(!(template && activates && asked.status < 300), || {
                 "a template is launched".to_string()
             })
         }
@@ -83,8 +83,8 @@ pub(super) fn c12_states(world: &World, moment: &Moment<'_>) -> Verdict {
 }
 
 fn schedule_is_place(truth: &Snapshot) -> Verdict {
-    for (machine, told) in &truth.schedules {
-        for name in told.keys() {
+    for (machine, schedule) in &truth.schedules {
+        for name in schedule.keys() {
             let place = truth.place_of(name);
             must(place == Some(machine), || {
                 format!("{machine} has {name} in its schedule, but its place is {place:?}")
@@ -92,9 +92,11 @@ fn schedule_is_place(truth: &Snapshot) -> Verdict {
         }
     }
     for (name, kept) in &truth.places {
-        let told = truth.schedules.get(&kept.record.machine);
-        let told = told.is_some_and(|told| told.contains_key(name));
-        must(told, || format!("{name} has a place, but its machine has no schedule entry"))?;
+        let schedule = truth.schedules.get(&kept.record.machine);
+        let is_scheduled = schedule.is_some_and(|schedule| schedule.contains_key(name));
+        must(is_scheduled, || {
+            format!("{name} has a place, but its machine has no schedule entry")
+        })?;
     }
     Ok(())
 }
@@ -107,8 +109,9 @@ pub(super) fn c13_no_leak(world: &World, moment: &Moment<'_>) -> Verdict {
         Moment::Converged => {
             for (name, by) in &truth.states {
                 for machine in by.keys() {
-                    let told = truth.schedules.get(machine).is_some_and(|of| of.contains_key(name));
-                    let here = told || rules::globals(truth, machine).contains(name);
+                    let is_scheduled =
+                        truth.schedules.get(machine).is_some_and(|of| of.contains_key(name));
+                    let here = is_scheduled || rules::globals(truth, machine).contains(name);
                     must(here || is_withheld(world, machine, name), || {
                         format!("{machine} still publishes a state of {name}")
                     })?;
@@ -177,9 +180,9 @@ pub(super) fn c14_api(world: &World, moment: &Moment<'_>) -> Verdict {
         }
         ("GET", 200 | 404) => {
             let body: serde_json::Value = serde_json::from_str(&asked.body).unwrap_or_default();
-            let said = body.get("desiredState").and_then(serde_json::Value::as_str);
+            let shown = body.get("desiredState").and_then(serde_json::Value::as_str);
             let so = |shape: &Shape| match shape {
-                Some((desired, _)) => asked.status == 200 && said == Some(desired.as_str()),
+                Some((desired, _)) => asked.status == 200 && shown == Some(desired.as_str()),
                 None => asked.status == 404,
             };
             let slow = !world.is_calm(asked.at.0, Duration::from_secs(2));
@@ -187,7 +190,7 @@ pub(super) fn c14_api(world: &World, moment: &Moment<'_>) -> Verdict {
             let floor = floor.max(world.book.start_revision.get(&asked.at).copied());
             let was = world.book.first(unit, (floor.unwrap_or_default(), now), so).is_some();
             must(was, || {
-                format!("{unit}: GET gave {said:?}, which no revision since {floor:?} shows")
+                format!("{unit}: GET gave {shown:?}, which no revision since {floor:?} shows")
             })
         }
         _ => Ok(()),
@@ -253,7 +256,7 @@ pub(super) fn c17_identity(world: &World, moment: &Moment<'_>) -> Verdict {
             Ok(())
         }
         Moment::Put { machine, added, .. } => {
-            let member = world.book.member.get(machine).copied();
+            let member = world.book.last_registered.get(machine).copied();
             let lately = is_member(world, *machine)
                 || member.is_some_and(|at| at + NEWS + world.plan.ttl >= world.now);
             let one = &world.machines[*machine];
@@ -272,7 +275,7 @@ impl World {
     pub fn note_members(&mut self) {
         for number in 0..self.machines.len() {
             if is_member(self, number) {
-                self.book.member.insert(number, self.now);
+                self.book.last_registered.insert(number, self.now);
             }
         }
     }

@@ -37,21 +37,21 @@ pub(super) fn is_about_the_write(error: &Error) -> bool {
 /// Returns a fault for an operation that was not done, with all causes, such as a faulty
 /// certificate.
 pub(super) fn refused(error: &Error) -> Fault {
-    let (said, mut deeper) = if let Error::GRpcStatus(status) = error {
+    let (message, mut deeper) = if let Error::GRpcStatus(status) = error {
         (status.message().to_string(), status.source())
     } else if let Error::TransportError(error) = error {
         (error.to_string(), error.source())
     } else {
         (error.to_string(), None)
     };
-    let mut said = format!("etcd: {said}");
+    let mut message = format!("etcd: {message}");
     for _ in 0..DEEPEST {
         let Some(cause) = deeper else { break };
         let words = cause.to_string();
-        if !said.ends_with(&words) {
-            said = format!("{said}: {words}");
+        if !message.ends_with(&words) {
+            message = format!("{message}: {words}");
         }
         deeper = cause.source();
     }
-    Fault::Unavailable(said)
+    Fault::Unavailable(message)
 }

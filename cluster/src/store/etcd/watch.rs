@@ -34,12 +34,12 @@ impl EtcdWatch {
             }
             let changes: Vec<Change> = message.events().iter().filter_map(change).collect();
             let newest = changes.iter().map(revision_of).max();
-            let told = message.header().map_or(0, |header| header.revision());
+            let header_revision = message.header().map_or(0, |header| header.revision());
             match newest {
                 Some(revision) => self.ready.push_back(Batch::Changes { revision, changes }),
                 // No change under the prefix up to this revision.
                 None if !message.created() => {
-                    self.ready.push_back(Batch::Changes { revision: told, changes });
+                    self.ready.push_back(Batch::Changes { revision: header_revision, changes });
                 }
                 None => {}
             }

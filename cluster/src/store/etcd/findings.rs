@@ -1,15 +1,15 @@
-//! Queries etcd about its reliability; [`crate::store::standing`] evaluates the answers.
+//! Queries etcd about its reliability; [`crate::store::findings`] evaluates the answers.
 
 use super::{Etcd, Link, Why, refused, why};
 use crate::store::Fault;
-use crate::store::standing::Standing;
+use crate::store::findings::EtcdFindings;
 use crate::transaction::MOST_OPERATIONS;
 use etcd_client::{Client, GetOptions, Txn, TxnOp};
 use std::net::IpAddr;
 use tokio::time::timeout;
 
 impl Etcd {
-    pub(in crate::store) async fn standing(&self) -> Result<Standing, Fault> {
+    pub(in crate::store) async fn findings(&self) -> Result<EtcdFindings, Fault> {
         let Link { client, turn } = self.client().await?;
         // Only an administrator of etcd may list its users.
         let mut auth = client.auth_client();
@@ -28,7 +28,7 @@ impl Etcd {
             Err(error) => return Err(refused(&error)),
         };
         let without_tls = self.config.endpoints.iter().filter(|at| is_without_tls(at)).cloned();
-        Ok(Standing {
+        Ok(EtcdFindings {
             versions: self.versions().await,
             without_tls: without_tls.collect(),
             has_all_rights,

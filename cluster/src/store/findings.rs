@@ -40,7 +40,7 @@ impl Version {
 
 /// The findings about an etcd.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct EtcdFindings {
     /// The versions of the members that answered.
     pub versions: Vec<String>,
     /// Members reached over a network without TLS.
@@ -53,13 +53,13 @@ pub struct Standing {
     pub limit_is_too_low: bool,
 }
 
-impl Standing {
+impl EtcdFindings {
     /// Returns why programs outside the cluster may write to etcd, which equals root access to
     /// every machine. Empty if nothing is known.
     pub fn insecure(&self) -> Vec<String> {
-        let mut told = Vec::new();
+        let mut reasons = Vec::new();
         if self.has_all_rights {
-            told.push(match self.logs_in {
+            reasons.push(match self.logs_in {
                 true => "fleetd's etcd user is root: give it a role of its own",
                 false => {
                     "etcd's authentication is off: any client that can reach it can \
@@ -67,31 +67,31 @@ impl Standing {
                 }
             });
         }
-        let mut told: Vec<String> = told.into_iter().map(str::to_string).collect();
+        let mut reasons: Vec<String> = reasons.into_iter().map(str::to_string).collect();
         if !self.without_tls.is_empty() {
             let all = self.without_tls.join(" ");
-            told.push(format!(
+            reasons.push(format!(
                 "the connection to etcd at {all} is without TLS: anyone on the network can read \
                  and write it; use https:// in etcd_servers"
             ));
         }
-        told
+        reasons
     }
 
     /// Returns the other faults.
     pub fn faults(&self) -> Vec<String> {
-        let mut told: Vec<String> =
+        let mut faults: Vec<String> =
             self.versions.iter().filter_map(|text| fault_of_version(text)).collect();
-        told.sort();
-        told.dedup();
+        faults.sort();
+        faults.dedup();
         if self.limit_is_too_low {
             let most = crate::transaction::MOST_OPERATIONS;
-            told.push(format!(
+            faults.push(format!(
                 "etcd takes fewer than {most} operations in one transaction: larger ones fail; its \
                  --max-txn-ops should be {most} or more"
             ));
         }
-        told
+        faults
     }
 }
 
@@ -133,17 +133,21 @@ mod tests {
 
     #[test]
     fn etcd_that_others_may_write_to_is_insecure() {
-        let open = Standing { has_all_rights: true, ..Standing::default() };
+        let open = EtcdFindings { has_all_rights: true, ..EtcdFindings::default() };
         assert!(open.insecure()[0].contains("authentication is off"));
-        let root = Standing { logs_in: true, ..open };
+        let root = EtcdFindings { logs_in: true, ..open };
         assert!(root.insecure()[0].contains("etcd user is root"));
-        let clear =
-            Standing { without_tls: vec!["http://10.0.0.1:2379".into()], ..Standing::default() };
+        let clear = EtcdFindings {
+            without_tls: vec!["http://10.0.0.1:2379".into()],
+            ..EtcdFindings::default()
+        };
         assert!(clear.insecure()[0].contains("http://10.0.0.1:2379 is without TLS"));
-        let old =
-            Standing { versions: vec!["3.4.1".into(), "3.4.1".into()], ..Standing::default() };
+        let old = EtcdFindings {
+            versions: vec!["3.4.1".into(), "3.4.1".into()],
+            ..EtcdFindings::default()
+        };
         assert_eq!((old.insecure().len(), old.faults().len()), (0, 1));
-        let few = Standing { limit_is_too_low: true, ..Standing::default() };
+        let few = EtcdFindings { limit_is_too_low: true, ..EtcdFindings::default() };
         assert!(few.faults()[0].contains("--max-txn-ops"));
     }
 }
