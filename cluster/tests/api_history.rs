@@ -162,9 +162,9 @@ fn rounds(count: u64, daemons: usize, reads: bool, faults: &[Fault]) {
                 .await;
             history.sort_by_key(|one| one.asked);
             unknown += history.iter().filter(|one| one.outcome == Outcome::Unknown).count();
-            let told: Vec<String> = history.iter().map(|one| format!("{one:?}")).collect();
+            let lines: Vec<String> = history.iter().map(|one| format!("{one:?}")).collect();
             let sure = faults.is_empty();
-            assert!(holds(&history, sure), "round {round}:\n{}", told.join("\n"));
+            assert!(holds(&history, sure), "round {round}:\n{}", lines.join("\n"));
         }
         let all = count * CLIENTS * DEEDS;
         println!(
@@ -230,10 +230,10 @@ fn clients_are_answered_in_time_while_etcd_is_silent() {
             wire.set(hold);
             // The cache reports the fault after the first turn only.
             for known in [false, true] {
-                let told = |deed| is_answered_in_time(&api, deed, !known);
+                let answer = |deed| is_answered_in_time(&api, deed, !known);
                 let changes = [Deed::Put(2, 1), Deed::Wish(2), Deed::Delete];
-                let [put, wish, delete] = changes.map(told);
-                tokio::join!(put, wish, delete, told(Deed::Get));
+                let [put, wish, delete] = changes.map(answer);
+                tokio::join!(put, wish, delete, answer(Deed::Get));
                 let fault = |health: &cluster::etcd_cache::Health| health.fault.is_some();
                 timeout(PATIENCE, api.cache().health().wait_for(fault)).await.unwrap().unwrap();
                 assert!(!api.is_healthy());

@@ -122,28 +122,28 @@ async fn one_more(etcd: &Etcd, cache: &EtcdCache, crowd: &Crowd, units: usize, m
     let (sent, reads) = (count(SENT), count(READS));
     submit(cache, units).await;
     when(cache, "one more", MINUTE, |now| launched(now) == units + 1).await;
-    let (told, reads) = (count(SENT) - sent, count(READS) - reads);
+    let (bytes, reads) = (count(SENT) - sent, count(READS) - reads);
     let written = cache.snapshot().revision - reading.revision;
     let looks: Vec<u64> = looks().iter().zip(&looked).map(|(now, then)| now - then).collect();
     let looked: Vec<u64> = looks.into_iter().filter(|looks| *looks > 0).collect();
-    println!("one change: {written} revisions, {reads} readings, {told} bytes of {all}");
+    println!("one change: {written} revisions, {reads} readings, {bytes} bytes of {all}");
     println!("reconciliations of each machine that reconciled: {looked:?}");
     // The machine that got the unit, unless it is the real one; all others ignored the event.
     assert!(looked.len() <= 1, "other machines reconciled too: {looked:?}");
     assert!(looked.iter().all(|looks| *looks <= 4), "{looked:?} reconciliations for one change");
     assert!(written <= 4, "{written} revisions for one change");
-    assert!(told < 0.25 * (all * machines) as f64, "{told} bytes for one change of {all}");
+    assert!(bytes < 0.25 * (all * machines) as f64, "{bytes} bytes for one change of {all}");
 }
 
 /// Returns the number of engine decisions, and of those over a second.
 fn decisions(crowd: &Crowd, real: Option<&Machine>) -> (u64, u64) {
-    let told = real.map(|machine| machine.client().ask_at("GET", "/metrics", "").1);
+    let metrics = real.map(|machine| machine.client().ask_at("GET", "/metrics", "").1);
     let number = |text: &String, name: &str| -> u64 {
         let name = format!("fleet_engine_reconcile_seconds_{name} ");
         let line = text.lines().find_map(|line| line.strip_prefix(&name));
         line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
     };
-    let own = told.map(|text| {
+    let own = metrics.map(|text| {
         let all = number(&text, "count");
         (all, all - number(&text, "bucket{le=\"1\"}"))
     });

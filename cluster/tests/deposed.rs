@@ -101,10 +101,10 @@ impl Cluster {
         let snapshot = self.snapshot().await;
         assert_eq!(snapshot.places.len(), count);
         for (name, place) in &snapshot.places {
-            let told =
+            let scheduled =
                 MACHINES.map(id).into_iter().filter(|one| snapshot.is_scheduled_on(one, name));
-            let told: Vec<MachineId> = told.collect();
-            assert_eq!(told, std::slice::from_ref(&place.record.machine), "{name}");
+            let scheduled: Vec<MachineId> = scheduled.collect();
+            assert_eq!(scheduled, std::slice::from_ref(&place.record.machine), "{name}");
         }
     }
 }

@@ -260,8 +260,8 @@ fn etcd_connection_requires_a_client_certificate_and_the_right_ca() {
             assert!(matches!(refused, Err(Fault::Unavailable(_))), "{refused:?}");
         }
         let lost = Store::etcd(EtcdConfig { ca_file: Some(folder.join("nowhere.crt")), ..own });
-        let told = lost.err().map(|fault| fault.to_string()).unwrap_or_default();
-        assert!(told.contains("nowhere.crt"), "{told}");
+        let message = lost.err().map(|fault| fault.to_string()).unwrap_or_default();
+        assert!(message.contains("nowhere.crt"), "{message}");
         drop(etcd);
     });
 }
@@ -277,8 +277,8 @@ fn etcd_with_a_wrong_certificate_is_refused() {
             issue(&folder, "127.0.0.1", &issued);
             show(&folder, "127.0.0.1", "server");
             let refused = Store::etcd(own.clone()).unwrap().read(ROOT).await;
-            let told = refused.err().map(|fault| fault.to_string()).unwrap_or_default();
-            assert!(told.contains(why), "{why} {}: {told:?}", issued.extensions);
+            let message = refused.err().map(|fault| fault.to_string()).unwrap_or_default();
+            assert!(message.contains(why), "{why} {}: {message:?}", issued.extensions);
         }
         // Everything else was valid.
         issue(&folder, "127.0.0.1", &Issued::GOOD);

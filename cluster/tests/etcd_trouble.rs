@@ -53,11 +53,12 @@ async fn when_made(cache: &EtcdCache, number: u32) {
 /// Waits until the cache reports a fault.
 async fn fault(cache: &EtcdCache, part: &str) {
     let mut health = cache.health();
-    let told = health.wait_for(|health| {
+    let has_fault = health.wait_for(|health| {
         health.fault.as_ref().is_some_and(|fault| fault.to_string().contains(part))
     });
-    let told = tokio::time::timeout(PATIENCE, told).await.map(|told| told.is_ok());
-    assert_eq!(told, Ok(true), "{part}: {:?}", cache.health().borrow());
+    let has_fault =
+        tokio::time::timeout(PATIENCE, has_fault).await.map(|has_fault| has_fault.is_ok());
+    assert_eq!(has_fault, Ok(true), "{part}: {:?}", cache.health().borrow());
 }
 
 fn unit_count(cache: &EtcdCache) -> usize {
@@ -314,8 +315,8 @@ fn two_addresses_of_one_member_without_a_leader_are_no_majority() {
         let target = |url: &String| url.rsplit('/').next().unwrap().parse().unwrap();
         let ends = peers.iter().map(|url| ("127.0.0.1:0".parse().unwrap(), target(url)));
         let wire = Wire::open(ends.collect(), None);
-        let told = [0, 1, 2].map(|at| format!("http://{}", wire.addresses[at]));
-        let members = Etcd::three_advertised_at(1_000, &peers, &told);
+        let advertised = [0, 1, 2].map(|at| format!("http://{}", wire.addresses[at]));
+        let members = Etcd::three_advertised_at(1_000, &peers, &advertised);
         let url = |at: usize| members[at].url.clone();
         let other = |at: usize| format!("{}/", url(at));
         let of = |endpoints: Vec<String>| {

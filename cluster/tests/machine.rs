@@ -97,9 +97,9 @@ fn kept_run_is_reported_by_the_file_it_was_started_from() {
     for (sleeps, line) in [("200000", "on-change: keep"), ("300000", "essential: yes")] {
         node.put("web.yaml", &file(sleeps, line));
         let words = ["rollout", "--no-rollback", "--timeout=1", "web.yaml"];
-        let (fine, told) = node.try_fleetctl(&words);
-        assert!(!fine && told.contains("0 of 1 run the new file"), "{told}");
-        until("it is said to be older", || {
+        let (fine, printed) = node.try_fleetctl(&words);
+        assert!(!fine && printed.contains("0 of 1 run the new file"), "{printed}");
+        until("why names the older file", || {
             node.get("/fleet/v1/why/web.service").contains("an older file").then_some(())
         });
         assert_eq!((hash(), node.pid("web")), (old.clone(), Some(pid)));
@@ -128,14 +128,14 @@ fn rollout_stops_when_a_unit_dies_soon_after_it_was_active() {
     let again = "Restart=always\nRestartSec=100ms\n";
     for (file, how) in [(dies.to_string(), "failed"), (format!("{dies}{again}"), "")] {
         node.put("web.service", &file);
-        let (fine, told) = node.try_fleetctl(&["rollout", "web.service"]);
-        assert!(!fine && told.contains("came up on") && told.contains(how), "{told}");
-        assert!(told.contains("restored the old file"), "{told}");
+        let (fine, printed) = node.try_fleetctl(&["rollout", "web.service"]);
+        assert!(!fine && printed.contains("came up on") && printed.contains(how), "{printed}");
+        assert!(printed.contains("restored the old file"), "{printed}");
         assert_eq!(node.fleetctl(&["cat", "web.service"]), old);
     }
     node.put("web.service", "[Service]\nExecStart=/bin/sleep 200000\n");
-    let told = node.fleetctl(&["rollout", "--healthy-for=1", "web.service"]);
-    assert!(told.contains("Rolled out 1 units"), "{told}");
+    let printed = node.fleetctl(&["rollout", "--healthy-for=1", "web.service"]);
+    assert!(printed.contains("Rolled out 1 units"), "{printed}");
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn logs_show_the_output_and_then_why_the_unit_does_not_run() {
         (with(sleep(), requires), "no unit provides nowhere"),
         (with(sleep(), ("strange: yes", "Type=strange")), "strange"),
     ];
-    for (at, ((native, service), told)) in cases.into_iter().enumerate() {
+    for (at, ((native, service), expected)) in cases.into_iter().enumerate() {
         node.put(&format!("n{at}.yaml"), &format!("unit: n{at}\n{native}"));
         node.put(&format!("s{at}.service"), &service);
         for (file, unit) in [
@@ -174,16 +174,16 @@ fn logs_show_the_output_and_then_why_the_unit_does_not_run() {
         ] {
             node.fleetctl(&["start", "--no-block", &file]);
             // The command exits in any case, because it does not follow the log.
-            until(&format!("{file}: {told}"), || {
+            until(&format!("{file}: {expected}"), || {
                 let (fine, logs) = node.try_fleetctl(&["logs", &format!("{unit}.service")]);
-                (fine && logs.contains(told) && logs.contains("fleetd: ")).then_some(())
+                (fine && logs.contains(expected) && logs.contains("fleetd: ")).then_some(())
             });
         }
     }
     let text = "unit: another\nexec-start: /bin/sleep 9\n";
     node.put("misnamed.yaml", text);
     node.fleetctl(&["start", "--no-block", "misnamed.yaml"]);
-    until("it is said that it is another", || {
+    until("the log names the unit of the file", || {
         let (_, logs) = node.try_fleetctl(&["logs", "misnamed.service"]);
         logs.contains("for the unit \"another\", not \"misnamed\"").then_some(())
     });
@@ -221,10 +221,10 @@ fn fleetctl_does_not_wait_for_a_unit_that_ran_to_its_end_or_was_skipped() {
     node.put("once.service", "[Service]\nType=oneshot\nExecStart=/bin/true\n");
     let unmet = "[Unit]\nConditionPathExists=/no/such\n[Service]\nExecStart=/bin/sleep 100000\n";
     node.put("unmet.service", unmet);
-    let said = node.fleetctl(&["start", "once.service", "unmet.service"]);
-    assert!(said.contains("Unit once.service launched on"), "{said}");
-    assert!(said.contains("unit unmet.service does not run: it is on"), "{said}");
-    assert!(said.contains("/no/such is not met (inactive dead)"), "{said}");
+    let printed = node.fleetctl(&["start", "once.service", "unmet.service"]);
+    assert!(printed.contains("Unit once.service launched on"), "{printed}");
+    assert!(printed.contains("unit unmet.service does not run: it is on"), "{printed}");
+    assert!(printed.contains("/no/such is not met (inactive dead)"), "{printed}");
     node.fleetctl(&["restart", "once.service"]);
 }
 
@@ -249,10 +249,11 @@ fn fleetctl_1_0_restarts_a_unit_on_a_real_machine() {
     until("hello runs again", || node.pid("hello"));
     fleetctl.unload("hello.service");
     let metrics = node.get("/metrics");
-    let told = |line: &str| assert!(metrics.lines().any(|one| one == line), "{line}: {metrics}");
-    told("fleet_engine_leads 1");
-    told("fleet_engine_task_count_total{type=\"attemptscheduleunit\"} 1");
-    told("fleet_engine_task_failure_count_total{type=\"attemptscheduleunit\"} 0");
+    let assert_line =
+        |line: &str| assert!(metrics.lines().any(|one| one == line), "{line}: {metrics}");
+    assert_line("fleet_engine_leads 1");
+    assert_line("fleet_engine_task_count_total{type=\"attemptscheduleunit\"} 1");
+    assert_line("fleet_engine_task_failure_count_total{type=\"attemptscheduleunit\"} 0");
     assert!(!metrics.contains("fleet_engine_leader_start_time 0\n"), "{metrics}");
     fleetctl.destroy("hello.service");
     until("hello is gone", || node.pid("hello").is_none().then_some(()));
@@ -269,10 +270,10 @@ fn unit_that_cannot_be_enabled_is_not_loaded_and_why_says_so() {
         format!("[Service]\nExecStart={}\n\n[Install]\n{install}\n", node.command("bad"))
     };
     node.put("bad.service", &unit("Alias=bad.socket"));
-    let (fine, said) = node.try_fleetctl(&["load", "bad.service"]);
+    let (fine, printed) = node.try_fleetctl(&["load", "bad.service"]);
     let why =
         "it cannot be enabled: in [Install] Alias=bad.socket is not a unit name of the same type";
-    assert!(!fine && said.contains(why), "{said}");
+    assert!(!fine && printed.contains(why), "{printed}");
     let columns = ["list-units", "--no-legend", "--fields=unit,load,active,sub"];
     let listed = node.fleetctl(&columns);
     let words: Vec<&str> = listed.split_whitespace().collect();

@@ -73,8 +73,8 @@ impl Machine {
     }
 
     async fn has(&self, names: &[&str]) {
-        let told = timeout(PATIENCE, self.init.has(names)).await;
-        assert!(told.is_ok(), "{}: {:?}", self.own, self.init.set.borrow().1.files.keys());
+        let has_them = timeout(PATIENCE, self.init.has(names)).await;
+        assert!(has_them.is_ok(), "{}: {:?}", self.own, self.init.set.borrow().1.files.keys());
     }
 
     async fn puts(&self, own: &str, asks: &str) {
@@ -95,16 +95,16 @@ impl Machine {
     /// Waits until it is registered and its states are published.
     async fn is_back(&self) {
         let me = id(self.own);
-        let told = |snapshot: &Snapshot| {
-            let tells = |name: &&str| {
+        let all_published = |snapshot: &Snapshot| {
+            let is_published = |name: &&str| {
                 let on = snapshot.states.get(&name_of(name));
                 on.is_some_and(|on| on.contains_key(&me))
             };
             let own = self.init.set.borrow().1.files.clone();
             snapshot.machines.contains_key(&me)
-                && ALL.iter().filter(|name| own.contains_key(**name)).all(tells)
+                && ALL.iter().filter(|name| own.contains_key(**name)).all(is_published)
         };
-        self.sees("it is back", told).await;
+        self.sees("it is back", all_published).await;
     }
 
     /// Checks that init has the same source as before and got no other one.
@@ -120,8 +120,8 @@ impl Machine {
     async fn is_left_alone(&self, time: Duration, what: &str) {
         let mut sets = self.init.set.subscribe();
         sets.mark_unchanged();
-        let told = timeout(time, sets.changed()).await;
-        assert!(told.is_err(), "{}: {what}: {:?}", self.own, sets.borrow().1.roots);
+        let change = timeout(time, sets.changed()).await;
+        assert!(change.is_err(), "{}: {what}: {:?}", self.own, sets.borrow().1.roots);
     }
 }
 
@@ -163,10 +163,14 @@ async fn outlives_being_refused() {
     let busy = Busy::at(etcd.address());
     machine.is_left_alone(2 * LEASE, "too many requests").await;
     let mut health = machine.fleetd.cache.health();
-    let told = health.wait_for(|now| {
+    let has_fault = health.wait_for(|now| {
         now.fault.as_ref().is_some_and(|fault| fault.to_string().contains("too many requests"))
     });
-    assert!(timeout(PATIENCE, told).await.is_ok(), "{:?}", machine.fleetd.cache.health().borrow());
+    assert!(
+        timeout(PATIENCE, has_fault).await.is_ok(),
+        "{:?}",
+        machine.fleetd.cache.health().borrow()
+    );
     assert!(busy.answered() > 4, "{} calls", busy.answered());
     drop(busy);
     etcd.restart();

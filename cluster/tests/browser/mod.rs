@@ -81,13 +81,13 @@ impl Browser {
             if message["id"] == self.asked {
                 return message["result"].clone();
             }
-            let told = &message["params"];
+            let params = &message["params"];
             let method = message["method"].as_str().unwrap_or_default();
             let error = method == "Runtime.exceptionThrown"
-                || (method == "Runtime.consoleAPICalled" && told["type"] == "error")
-                || (method == "Log.entryAdded" && told["entry"]["level"] == "error");
+                || (method == "Runtime.consoleAPICalled" && params["type"] == "error")
+                || (method == "Log.entryAdded" && params["entry"]["level"] == "error");
             if error {
-                self.errors.push(told.to_string());
+                self.errors.push(params.to_string());
             }
         }
     }

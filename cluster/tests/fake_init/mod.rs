@@ -130,7 +130,7 @@ impl DrivenInit for FakeInit {
             let failure = Failure::new("too-large", "there would be too many units", "");
             return Box::pin(async { Err(InitFault::Refused(Box::new(failure))) });
         }
-        self.set.send_modify(|told| *told = (told.0 + 1, set.clone()));
+        self.set.send_modify(|current| *current = (current.0 + 1, set.clone()));
         let revision = self.set.borrow().0;
         let (source, plan, diagnostics) = (String::new(), None, Vec::new());
         Box::pin(async move {
@@ -147,9 +147,9 @@ impl DrivenInit for FakeInit {
             self.unanswered_looks.send_modify(|count| *count = count.map(|count| count + 1));
             return Box::pin(async { Err(InitFault::Gone("away".to_string())) });
         }
-        let told = self.set.borrow();
+        let current = self.set.borrow();
         let stale = *self.stale.borrow();
-        let roots: Vec<&str> = told.1.roots.iter().map(|root| root.as_str()).collect();
+        let roots: Vec<&str> = current.1.roots.iter().map(|root| root.as_str()).collect();
         let unit = |file: &String| {
             let name = file.strip_suffix(".yaml").unwrap_or(file);
             let needed = roots.contains(&name);
@@ -160,13 +160,14 @@ impl DrivenInit for FakeInit {
             }))
             .unwrap()
         };
-        let said = self.scripted_states.borrow();
-        let said = said.iter().map(|one| serde_json::from_value(one.clone()).unwrap());
-        let said: Vec<UnitStatus> = said.collect();
-        let is_told = |unit: &UnitStatus| said.iter().all(|one| one.unit != unit.unit);
-        let mut units: Vec<UnitStatus> = told.1.files.keys().map(unit).filter(is_told).collect();
-        units.extend(said);
-        let revision = (told.0 > 0).then_some(told.0);
+        let scripted = self.scripted_states.borrow();
+        let scripted = scripted.iter().map(|one| serde_json::from_value(one.clone()).unwrap());
+        let scripted: Vec<UnitStatus> = scripted.collect();
+        let is_unscripted = |unit: &UnitStatus| scripted.iter().all(|one| one.unit != unit.unit);
+        let mut units: Vec<UnitStatus> =
+            current.1.files.keys().map(unit).filter(is_unscripted).collect();
+        units.extend(scripted);
+        let revision = (current.0 > 0).then_some(current.0);
         Box::pin(async move { Ok(Look { units, revision, ending: false }) })
     }
 }

@@ -104,7 +104,7 @@ fn each_instance_of_a_native_template_has_its_own_file() {
 #[test]
 fn file_that_is_no_longer_exclusive_counts_as_that_of_another_unit() {
     let own = name("a.service");
-    let told = |text: &str| {
+    let applied = |text: &str| {
         let mut cluster = Cluster::new();
         let file = native_unit::read("a.yaml", text).unwrap();
         let write = registry::create(&cluster.snapshot(), &own, &file, Desired::Launched);
@@ -113,8 +113,8 @@ fn file_that_is_no_longer_exclusive_counts_as_that_of_another_unit() {
         let goal = cluster.goal(&Goal::new());
         (agent::source_set(&goal, &BTreeSet::from([own.clone()])), goal)
     };
-    let (before, first) = told("unit: a\nx-fleet:\n  Exclusive: true\n");
-    let (put, goal) = told("unit: a\n");
+    let (before, first) = applied("unit: a\nx-fleet:\n  Exclusive: true\n");
+    let (put, goal) = applied("unit: a\n");
     let is = |put, goal| agent::is_file_of_another(put, goal, &own);
     assert_eq!((is(&before, &first), is(&before, &goal), is(&put, &goal)), (false, false, true));
 }
@@ -232,14 +232,15 @@ impl Cluster {
         self.commit(&Transaction::default().put(key, br#"{"v":2,"other":1}"#.to_vec()));
     }
 
-    fn say(&mut self, own: &str, reached: Desired) {
+    /// Publishes a state of a unit on m1.
+    fn publish(&mut self, own: &str, reached: Desired) {
         let words = String::new;
         let (hash, load, active, sub) = (words(), words(), words(), words());
         let state =
             StateRecord { hash, load, active, sub, reached, reason: None, ended: None, run: None };
         let lease = self.store.grant(u64::MAX);
-        let said = registry::publish(&self.keys, &id("m1"), &name(own), Some(&state), None, lease);
-        self.commit(&said);
+        let write = registry::publish(&self.keys, &id("m1"), &name(own), Some(&state), None, lease);
+        self.commit(&write);
     }
 }
 
@@ -281,7 +282,7 @@ fn machine_with_unreadable_metadata_keeps_its_units() {
 #[test]
 fn unit_with_an_unreadable_desired_state_keeps_running() {
     let wish = |own: &str| Subject::Desired(name(own));
-    for (own, asks, told) in [
+    for (own, asks, subject) in [
         ("a.service", "", Subject::Schedule(id("m1"), name("a.service"))),
         ("g.service", "Global=true", Subject::Global(name("g.service"))),
     ] {
@@ -292,9 +293,9 @@ fn unit_with_an_unreadable_desired_state_keeps_running() {
                 cluster.put_on(own, Some("m1"));
             }
             let before = cluster.goal(&Goal::new());
-            reached.iter().for_each(|reached| cluster.say(own, *reached));
+            reached.iter().for_each(|reached| cluster.publish(own, *reached));
             cluster.garble(wish(own));
-            cluster.garble(told.clone());
+            cluster.garble(subject.clone());
             let expected = if reached == Some(Desired::Loaded) { reached } else { None };
             let now = cluster.goal(&before).get(own).map(|one| one.desired);
             assert_eq!(now, expected.or(Some(Desired::Launched)), "{own} {reached:?}");
@@ -304,7 +305,7 @@ fn unit_with_an_unreadable_desired_state_keeps_running() {
 
 #[test]
 fn only_an_exclusive_unit_is_reported_to_wait_for_its_own_claim() {
-    for (asks, told) in
+    for (asks, reason) in
         [("", "stops an exclusive unit with the same name"), ("Exclusive=true", "holds its claim")]
     {
         let mut cluster = Cluster::new();
@@ -312,8 +313,8 @@ fn only_an_exclusive_unit_is_reported_to_wait_for_its_own_claim() {
         cluster.put_on("a.service", Some("m1"));
         let goal = cluster.goal(&Goal::new());
         let name = name("a.service");
-        let said = agent::state(&name, &goal[&name], &SourceSet::default(), None, None);
-        assert!(said.reason.is_some_and(|why| why.contains(told)), "{asks}");
+        let state = agent::state(&name, &goal[&name], &SourceSet::default(), None, None);
+        assert!(state.reason.is_some_and(|why| why.contains(reason)), "{asks}");
     }
 }
 
@@ -324,7 +325,7 @@ fn exited_failed_and_waiting_units_are_reported_apart() {
     cluster.put_on("a.service", Some("m1"));
     let (own, goal) = (name("a.service"), cluster.goal(&Goal::new()));
     let put = agent::source_set(&goal, &BTreeSet::new());
-    let said = |kind: &str, state: &str, reason: &str| {
+    let published = |kind: &str, state: &str, reason: &str| {
         let unit = format!(
             r#"{{"unit":"a.service","type":"{kind}","state":"{state}","remains":false,"reason":{reason}}}"#
         );
@@ -333,7 +334,7 @@ fn exited_failed_and_waiting_units_are_reported_apart() {
         (state.active, state.ended, state.reason)
     };
     let reason = |words: &str| format!(r#"{{"text":"so",{words}}}"#);
-    let told = |active: &str, ended, reason: Option<&str>| {
+    let outcome = |active: &str, ended, reason: Option<&str>| {
         (active.to_string(), ended, reason.map(str::to_string))
     };
     let skipped = reason(r#""kind":"skipped","condition":"c""#);
@@ -341,16 +342,16 @@ fn exited_failed_and_waiting_units_are_reported_apart() {
     let exit = reason(r#""kind":"exit","code":1"#);
     let on = reason(r#""kind":"on","targets":["t"]"#);
     let table = [
-        ("oneshot", "exited", "null", told("inactive", Some(Ended::Done), None)),
-        ("oneshot", "exited", &skipped, told("inactive", Some(Ended::Skipped), Some("so"))),
-        ("oneshot", "failed", &missing, told("inactive", Some(Ended::Failed), Some("so"))),
-        ("oneshot", "failed", &exit, told("failed", None, Some("so"))),
-        ("oneshot", "waiting", &on, told("inactive", None, Some("so"))),
-        ("oneshot", "disabled", "null", told("inactive", None, None)),
-        ("oneshot", "starting", "null", told("activating", None, None)),
+        ("oneshot", "exited", "null", outcome("inactive", Some(Ended::Done), None)),
+        ("oneshot", "exited", &skipped, outcome("inactive", Some(Ended::Skipped), Some("so"))),
+        ("oneshot", "failed", &missing, outcome("inactive", Some(Ended::Failed), Some("so"))),
+        ("oneshot", "failed", &exit, outcome("failed", None, Some("so"))),
+        ("oneshot", "waiting", &on, outcome("inactive", None, Some("so"))),
+        ("oneshot", "disabled", "null", outcome("inactive", None, None)),
+        ("oneshot", "starting", "null", outcome("activating", None, None)),
     ];
     for (kind, state, reason, expected) in table {
-        assert_eq!(said(kind, state, reason), expected, "{state} {reason}");
+        assert_eq!(published(kind, state, reason), expected, "{state} {reason}");
     }
 }
 

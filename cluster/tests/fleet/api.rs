@@ -112,13 +112,13 @@ fn put_has_the_result_in_the_table_for_each_state() {
     assert_eq!(state("a.service")["options"][0]["value"], "/bin/sleep 2000");
     assert_eq!((instead("a.service", &hash), instead("a.service", &hash)), (201, 412));
     // The required desired state is not stored.
-    let while_wished = |wished: &str| {
+    let while_desired = |desired: &str| {
         let body = format!(
-            r#"{{"options":{OTHER},"desiredState":"{wished}","insteadOfState":"{wished}"}}"#
+            r#"{{"options":{OTHER},"desiredState":"{desired}","insteadOfState":"{desired}"}}"#
         );
         stand.put("a.service", &body).status
     };
-    assert_eq!(while_wished("launched"), 412);
+    assert_eq!(while_desired("launched"), 412);
     assert_eq!(state("a.service")["desiredState"], "loaded");
     assert_eq!((while_wished("loaded"), while_wished("inactive")), (201, 412));
     assert_eq!(state("a.service")["desiredState"], "loaded");
@@ -139,8 +139,8 @@ fn put_has_the_result_in_the_table_for_each_state() {
     assert_eq!(state("g.service")["machines"], serde_json::json!(["m9"]));
     // A file that is not global would remove the unit from all machines.
     let local = format!(r#"{{"options":{SLEEP},"desiredState":"loaded","machines":["m9"]}}"#);
-    let told = "machines is only valid for a global unit: the new file is not global";
-    assert_eq!(stand.put("g.service", &local).fault(), (400, told.to_string()));
+    let expected = "machines is only valid for a global unit: the new file is not global";
+    assert_eq!(stand.put("g.service", &local).fault(), (400, expected.to_string()));
     assert_eq!(state("g.service")["machines"], serde_json::json!(["m9"]));
     // The unit is gone.
     assert_eq!(stand.ask("DELETE", "/fleet/v1/units/a.service", None).status, 204);

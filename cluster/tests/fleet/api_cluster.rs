@@ -81,10 +81,10 @@ fn api_and_fleetctl_explain_a_rejected_etcd_and_the_remedy() {
     };
     runtime.block_on(stand.store.commit(&wipe)).unwrap();
     let words = "remove the file `cluster` in fleetd's runtime directory";
-    stand.until("it is said", |stand| stand.get("/healthz").body.contains(words));
+    stand.until("/healthz names the remedy", |stand| stand.get("/healthz").body.contains(words));
     for path in ["/healthz", "/fleet/v1/why/a.service", "/fleet/v1/units", "/fleet/v1/events"] {
-        let (status, told) = stand.get(path).fault();
-        assert!(status == 503 && told.contains(words), "{path}: {told}");
+        let (status, message) = stand.get(path).fault();
+        assert!(status == 503 && message.contains(words), "{path}: {message}");
     }
     let why = stand.fleetctl(&["why", "a"]);
     assert!(code(&why) == 1 && stderr(&why).contains(words), "{}", stderr(&why));
@@ -137,13 +137,13 @@ fn start_of_a_conflicting_global_unit_names_machines_and_conflict() {
     launched("logger.service", "");
     let started = launched("app.service", "Conflicts=logger.service\n");
     assert!(started.status.success(), "{started:?}");
-    let told = String::from_utf8_lossy(&started.stderr).into_owned();
+    let printed = String::from_utf8_lossy(&started.stderr).into_owned();
     for line in [
         "Unit app.service cannot run on 2 machines: it is global: active on 0 of 2 machines, cannot run on 2",
         "m1: logger.service is on it (Conflicts=logger.service)",
         "m2: logger.service is on it (Conflicts=logger.service)",
     ] {
-        assert!(told.contains(line), "{line:?} in {told}");
+        assert!(printed.contains(line), "{line:?} in {printed}");
     }
     let why = stand.get("/fleet/v1/why/app.service").json();
     assert_eq!(why["refusals"], 2);

@@ -33,8 +33,8 @@ fn request_is_decided_by_its_head_before_the_body_is_read() {
         for length in ["Content-Length: 1000000", "Transfer-Encoding: chunked"] {
             // The body never arrives; a server that waits for it would answer later.
             let head = format!("{line} HTTP/1.1\r\nHost: x\r\n{headers}{length}\r\n\r\n");
-            let told = reply(&stand, head.as_bytes()).map(|reply| reply.status);
-            assert_eq!(told, Some(status), "{line} {length}");
+            let answered = reply(&stand, head.as_bytes()).map(|reply| reply.status);
+            assert_eq!(answered, Some(status), "{line} {length}");
         }
     }
     // A body that does not count changes nothing, and the connection stays open.

@@ -52,7 +52,7 @@ fn root_url_of_the_discovery_document_is_unusable() {
 
 #[test]
 fn refused_machine_does_not_speak_for_the_registered_one() {
-    let (tell, machine_refusal) = tokio::sync::watch::channel(None);
+    let (refusal_sender, machine_refusal) = tokio::sync::watch::channel(None);
     let settings = Settings { machine_refusal: Some(machine_refusal), ..Settings::default() };
     let stand = Stand::new(Plan { settings, ..Plan::of(&["m1"]) });
     write(&stand, "a.service", HELLO);
@@ -62,16 +62,16 @@ fn refused_machine_does_not_speak_for_the_registered_one() {
     for path in all {
         assert_eq!(stand.get(&format!("/fleet/v1/{path}")).status, 200, "{path}");
     }
-    tell.send(Some("another machine is registered under its id".to_string())).unwrap();
+    refusal_sender.send(Some("another machine is registered under its id".to_string())).unwrap();
     for path in all.into_iter().chain(["events", "logs/a.service", "discovery"]) {
         let reply = stand.get(&format!("/fleet/v1/{path}"));
-        let told = "fleet server unable to communicate with etcd: the cluster refuses this machine: another machine is registered under its id";
-        assert_eq!(reply.fault(), (503, told.to_string()), "{path}");
+        let expected = "fleet server unable to communicate with etcd: the cluster refuses this machine: another machine is registered under its id";
+        assert_eq!(reply.fault(), (503, expected.to_string()), "{path}");
         assert_eq!(reply.headers["retry-after"], "5", "{path}");
     }
     assert_eq!(stand.ask("DELETE", "/fleet/v1/units/a.service", None).status, 503);
     assert_eq!(stand.get("/healthz").status, 503);
-    tell.send(None).unwrap();
+    refusal_sender.send(None).unwrap();
     assert_eq!(stand.get("/fleet/v1/units/a.service").status, 200, "it was not destroyed");
 }
 
@@ -85,15 +85,15 @@ fn why_counts_the_machines_whose_reasons_it_omits() {
     write(&stand, "all.service", &format!("{HELLO}{asks}Global=true\n"));
     assert_eq!(code(&stand.fleetctl(&["start", "ssd.service", "all.service"])), 1);
     let why = |unit: &str| stand.get(&format!("/fleet/v1/why/{unit}")).json();
-    let told = |why: &Value| why["machines"].as_object().unwrap().len();
+    let listed = |why: &Value| why["machines"].as_object().unwrap().len();
     let one = why("ssd.service");
     let text = format!("no machine of 35 can have it ({named} of them are listed, 3 are not)");
-    assert_eq!((one["text"].as_str(), told(&one)), (Some(text.as_str()), named));
+    assert_eq!((one["text"].as_str(), listed(&one)), (Some(text.as_str()), named));
     let all = why("all.service");
     let text = format!(
         "it is global: active on 0 of 35 machines, cannot run on 35 ({named} machines with a reason are listed, 3 are not)"
     );
-    assert_eq!((all["text"].as_str(), told(&all)), (Some(text.as_str()), named));
+    assert_eq!((all["text"].as_str(), listed(&all)), (Some(text.as_str()), named));
 }
 
 /// Returns the names of units or machines, and the next token.

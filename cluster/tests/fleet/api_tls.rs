@@ -369,9 +369,14 @@ fn certificate_name_has_the_rights_of_its_role() {
     assert!(may("ann", &["start", "db.service"]));
     assert!(may("ann", &["start", "--no-block", "web4.service"]));
     let why = |name: &str| stdout(&made.call(&stand, name, "ca", &["why", "web4.service"]));
-    stand.until("it is said why", |_| why("ann").contains("db.service is on it (Conflicts=db.*)"));
-    let told = why("ci");
-    assert!(told.contains("m1: another unit is on it") && !told.contains("db.service"), "{told}");
+    stand.until("why names the conflict", |_| {
+        why("ann").contains("db.service is on it (Conflicts=db.*)")
+    });
+    let answer = why("ci");
+    assert!(
+        answer.contains("m1: another unit is on it") && !answer.contains("db.service"),
+        "{answer}"
+    );
     assert!(may("ann", &["destroy", "db.service"]) && may("ann", &["drain", "--yes", "m1"]));
 }
 

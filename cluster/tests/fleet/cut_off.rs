@@ -24,8 +24,8 @@ async fn runs(store: &Store, init: &Arc<FakeInit>) -> Fleetd {
     fleetd.submit("x.service", "Exclusive=true", Desired::Launched).await;
     init.has(&["a.service", "l.service", "x.service"]).await;
     // Once both states are published, fleetd sees later changes.
-    let said = |snapshot: &Arc<Snapshot>| snapshot.states.len() == 3;
-    fleetd.cache.changes().wait_for(said).await.unwrap();
+    let all_published = |snapshot: &Arc<Snapshot>| snapshot.states.len() == 3;
+    fleetd.cache.changes().wait_for(all_published).await.unwrap();
     fleetd
 }
 
@@ -98,8 +98,8 @@ fn exclusive_unit_is_given_up_although_init_refuses_other_units() {
         let fleetd = runs(&store, &init).await;
         init.most.send_replace(2);
         fleetd.submit("b.service", "", Desired::Launched).await;
-        let told = |snapshot: &Arc<Snapshot>| snapshot.states.len() == 4;
-        fleetd.cache.changes().wait_for(told).await.unwrap();
+        let all_published = |snapshot: &Arc<Snapshot>| snapshot.states.len() == 4;
+        fleetd.cache.changes().wait_for(all_published).await.unwrap();
         store.set_reachable(false);
         init.has(&["a.service", "l.service"]).await;
         store.set_reachable(true);

@@ -335,17 +335,17 @@ fn unreadable(subjects: &[Subject]) -> (Cluster, Engine, Epoch) {
 fn unreadable_value_affects_nothing_else() {
     let own = name("a.service");
     let (wish, place) = (Subject::Desired(own.clone()), Subject::Place(own.clone()));
-    let told = Subject::Schedule(id("m1"), own.clone());
+    let schedule = Subject::Schedule(id("m1"), own.clone());
     let together = [
         vec![wish.clone()],
         vec![place.clone()],
         vec![Subject::Machine(id("m1"))],
         vec![Subject::Unit(own.clone())],
-        vec![told.clone()],
+        vec![schedule.clone()],
         // A change of the desired state writes these keys.
-        vec![wish.clone(), told.clone()],
-        vec![place.clone(), told.clone()],
-        vec![wish, place, told],
+        vec![wish.clone(), schedule.clone()],
+        vec![place.clone(), schedule.clone()],
+        vec![wish, place, schedule],
     ];
     for subject in together {
         let (mut cluster, mut engine, epoch) = unreadable(&subject);
@@ -371,19 +371,19 @@ fn unreadable_value_affects_nothing_else() {
 #[test]
 fn schedule_changed_by_another_client_is_corrected() {
     let own = name("a.service");
-    let told = |machine: &str| Subject::Schedule(id(machine), own.clone());
+    let schedule = |machine: &str| Subject::Schedule(id(machine), own.clone());
     let (mut cluster, mut engine, epoch) = unreadable(&[Subject::Why(name("other.service"))]);
     let key = |cluster: &Cluster, subject| cluster.keys.of(&subject);
-    let record = cluster.store.get(&key(&cluster, told("m1"))).unwrap().value.clone();
+    let record = cluster.store.get(&key(&cluster, schedule("m1"))).unwrap().value.clone();
     let write = Transaction::default()
-        .delete(key(&cluster, told("m1")))
-        .put(key(&cluster, told("m2")), record.clone());
+        .delete(key(&cluster, schedule("m1")))
+        .put(key(&cluster, schedule("m2")), record.clone());
     cluster.store.commit(&write).unwrap();
     cluster.run(&mut engine, epoch);
     engine.reread(&cluster.store.read(cluster.keys.root()), cluster.now);
     assert_eq!(cluster.run(&mut engine, epoch), 1, "the correction takes one write");
-    assert_eq!(cluster.store.get(&key(&cluster, told("m1"))).unwrap().value, record);
-    assert!(cluster.store.get(&key(&cluster, told("m2"))).is_none());
+    assert_eq!(cluster.store.get(&key(&cluster, schedule("m1"))).unwrap().value, record);
+    assert!(cluster.store.get(&key(&cluster, schedule("m2"))).is_none());
     engine.reread(&cluster.store.read(cluster.keys.root()), cluster.now);
     assert_eq!(cluster.run(&mut engine, epoch), 0, "a corrected schedule is written again");
 }

@@ -122,15 +122,18 @@ fn cache_keeps_its_contents_when_all_keys_are_deleted() {
         let operations = vec![Operation::DeletePrefix("/f/".to_string())];
         let all = Transaction { operations, ..Transaction::default() };
         store.commit(&all).await.unwrap().unwrap();
-        let told = |health: &Health, what: &str| {
+        let has_fault = |health: &Health, what: &str| {
             health.fault.as_ref().is_some_and(|fault| fault.to_string().contains(what))
         };
         let mut health = cache.health();
         health
-            .wait_for(|health| told(health, "all keys of the cluster were deleted"))
+            .wait_for(|health| has_fault(health, "all keys of the cluster were deleted"))
             .await
             .unwrap();
-        health.wait_for(|health| told(health, "etcd shows no cluster instead of")).await.unwrap();
+        health
+            .wait_for(|health| has_fault(health, "etcd shows no cluster instead of"))
+            .await
+            .unwrap();
         assert_eq!(cache.snapshot().desired_of(&name), Desired::Launched, "what was known stays");
         // A new cache that knows its cluster accepts nothing either.
         let known = cache.snapshot().known();
@@ -138,7 +141,10 @@ fn cache_keeps_its_contents_when_all_keys_are_deleted() {
         let (next, follower) = EtcdCache::new(store.clone(), keys, Clock::system());
         let following = tokio::spawn(follower.knowing(known).follow());
         let mut health = next.health();
-        health.wait_for(|health| told(health, "etcd shows no cluster instead of")).await.unwrap();
+        health
+            .wait_for(|health| has_fault(health, "etcd shows no cluster instead of"))
+            .await
+            .unwrap();
         assert_eq!(next.snapshot().revision, cache.snapshot().revision);
         [task, following].iter().for_each(JoinHandle::abort);
     });

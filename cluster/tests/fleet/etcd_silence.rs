@@ -72,7 +72,7 @@ fn silence_of_half_a_lease_protects_machines_for_half_a_lease() {
     let at = |seconds: u64| Duration::from_secs(seconds);
     let heard =
         |proof, heard_again| MachineLease { lease: Some(1), proof: Some(at(proof)), heard_again };
-    let until = |told: MachineLease, now| told.silence_grace_end(TTL, at(now));
+    let until = |lease: MachineLease, now| lease.silence_grace_end(TTL, at(now));
     assert_eq!(until(heard(100, None), 110), None, "as usual");
     assert_eq!(until(heard(100, None), 116), Some(at(131)), "our own renewal is not answered yet");
     assert_eq!(until(heard(120, Some(at(116))), 121), Some(at(131)));

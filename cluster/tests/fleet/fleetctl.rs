@@ -64,9 +64,9 @@ fn fleetctl_does_not_wait_for_an_unplaceable_unit() {
     let started = stand.fleetctl(&["start", "ssd"]);
     assert_eq!(code(&started), 1);
     assert!(began.elapsed().as_secs() < 20);
-    let told = stderr(&started);
-    assert!(told.contains("no machine of 2 can have it"), "{told}");
-    assert!(told.contains("m1: its metadata has no disk=ssd"), "{told}");
+    let printed = stderr(&started);
+    assert!(printed.contains("no machine of 2 can have it"), "{printed}");
+    assert!(printed.contains("m1: its metadata has no disk=ssd"), "{printed}");
     let why = stand.fleetctl(&["why", "ssd"]);
     assert_eq!(code(&why), 1);
     assert!(stdout(&why).contains("m2: its metadata has no disk=ssd"));
@@ -208,10 +208,10 @@ fn wrong_command_lines_have_fleets_exit_codes_and_messages() {
         (&["--endpoint=127.0.0.1:1", "list-units"], 1, "Unable to initialize client"),
         (&["--driver=x", "list-units"], 1, "unrecognized driver"),
     ];
-    for (words, expected, told) in table {
+    for (words, expected, message) in table {
         let output = stand.fleetctl(words);
         assert_eq!(code(&output), expected, "{words:?} {}", stderr(&output));
-        assert!(stderr(&output).contains(told), "{words:?} {}", stderr(&output));
+        assert!(stderr(&output).contains(message), "{words:?} {}", stderr(&output));
     }
     let help = stdout(&stand.fleetctl(&[]));
     for words in [["--help"], ["-h"], ["help"]] {
@@ -267,11 +267,14 @@ fn drain_names_units_that_would_stop_and_requires_confirmation() {
     let all = ["start", "pinned", "beside", "free", "global"];
     assert_eq!(code(&stand.fleetctl(&all)), 0);
     let refused = stand.fleetctl(&["drain", "aaaa"]);
-    let told = stderr(&refused);
-    assert_eq!((code(&refused), stdout(&refused)), (1, String::new()), "{told}");
-    assert!(told.contains("2 units stop") && told.contains("pinned.service: bbbb1...: "), "{told}");
-    assert!(told.contains("beside.service") && told.contains("--yes"), "{told}");
-    assert!(!told.contains("free.service") && !told.contains("global.service"), "{told}");
+    let printed = stderr(&refused);
+    assert_eq!((code(&refused), stdout(&refused)), (1, String::new()), "{printed}");
+    assert!(
+        printed.contains("2 units stop") && printed.contains("pinned.service: bbbb1...: "),
+        "{printed}"
+    );
+    assert!(printed.contains("beside.service") && printed.contains("--yes"), "{printed}");
+    assert!(!printed.contains("free.service") && !printed.contains("global.service"), "{printed}");
     assert!(!stand.get("/fleet/v1/machines").body.contains("draining"), "nothing is done");
     let drained = stand.fleetctl(&["drain", "--yes", "--wait", "aaaa"]);
     assert_eq!(code(&drained), 0, "{}", stderr(&drained));
@@ -329,9 +332,9 @@ fn typing_error_in_a_unit_file_is_a_warning_before_the_submit() {
     for (command, name) in [("submit", "a"), ("load", "b"), ("start", "c")] {
         write(&stand, &format!("{name}.service"), &format!("{HELLO}ExecStrat=/bin/b\n"));
         let done = stand.fleetctl(&[command, name]);
-        let told = stderr(&done);
-        assert_eq!(code(&done), 0, "{told}");
-        assert!(told.contains("ExecStrat") && told.contains("ExecStart"), "{told}");
+        let printed = stderr(&done);
+        assert_eq!(code(&done), 0, "{printed}");
+        assert!(printed.contains("ExecStrat") && printed.contains("ExecStart"), "{printed}");
     }
     write(&stand, "a.service", &format!("{HELLO}ExecStrat=/bin/c\n"));
     let done = stand.fleetctl(&["submit", "--replace", "a"]);
@@ -474,11 +477,11 @@ fn debug_flag_prints_each_request_with_its_time() {
     let stand = Stand::new(Plan::of(&["m1"]));
     let before = jiff::Timestamp::now();
     let output = stand.fleetctl(&["--debug", "list-machines"]);
-    let told = stderr(&output);
-    let (time, line) = told.split_once(' ').unwrap();
+    let printed = stderr(&output);
+    let (time, line) = printed.split_once(' ').unwrap();
     assert_eq!(line, "DEBUG GET /fleet/v1/machines\n");
     let time: jiff::Timestamp = time.parse().unwrap();
     let slack = jiff::SignedDuration::from_millis(1);
-    assert!(time >= before - slack && time <= jiff::Timestamp::now(), "{told}");
+    assert!(time >= before - slack && time <= jiff::Timestamp::now(), "{printed}");
     assert_eq!(stderr(&stand.fleetctl(&["list-machines"])), "");
 }

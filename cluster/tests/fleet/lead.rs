@@ -56,7 +56,7 @@ impl Machine {
     fn stand(&self) {
         let machine_lease = MachineLease { lease: Some(self.lease), ..MachineLease::default() };
         // The machine's lease never changes.
-        let (told, machine_lease) = watch::channel(machine_lease);
+        let (sender, machine_lease) = watch::channel(machine_lease);
         let candidate = Candidate {
             cache: self.cache.clone(),
             machine: self.id.clone(),
@@ -69,7 +69,7 @@ impl Machine {
             metrics: Arc::default(),
         };
         tokio::spawn(async move {
-            let _told = told;
+            let _sender = sender;
             candidate.run().await;
         });
     }

@@ -22,8 +22,8 @@ async fn runs(store: &Store, init: &Arc<FakeInit>) -> Fleetd {
     fleetd.submit("a.service", "", Desired::Launched).await;
     fleetd.submit(OWN, "Exclusive=true", Desired::Launched).await;
     init.has(&["a.service", OWN]).await;
-    let said = |snapshot: &Arc<Snapshot>| snapshot.states.len() == 2;
-    fleetd.cache.changes().wait_for(said).await.unwrap();
+    let all_published = |snapshot: &Arc<Snapshot>| snapshot.states.len() == 2;
+    fleetd.cache.changes().wait_for(all_published).await.unwrap();
     fleetd
 }
 

@@ -22,10 +22,10 @@ fn fleetctl_1_0_gets_the_expected_bytes() {
     assert!(!made.head.contains("\r\ncontent-type:"), "{}", made.head);
     assert!(made.head.contains("\r\ncontent-length: 0\r\n"), "{}", made.head);
     assert!(made.head.contains("\r\nserver: fleetd/v"), "{}", made.head);
-    for told in [&missing, &made] {
-        assert!(told.head.contains("\r\nx-content-type-options: nosniff\r\n"), "{}", told.head);
-        assert!(told.head.contains("\r\ncontent-security-policy: "), "{}", told.head);
-        assert!(told.head.contains("sandbox"), "{}", told.head);
+    for reply in [&missing, &made] {
+        assert!(reply.head.contains("\r\nx-content-type-options: nosniff\r\n"), "{}", reply.head);
+        assert!(reply.head.contains("\r\ncontent-security-policy: "), "{}", reply.head);
+        assert!(reply.head.contains("sandbox"), "{}", reply.head);
     }
     assert_eq!(
         fleetctl.unit(UNIT).body,
@@ -34,9 +34,9 @@ fn fleetctl_1_0_gets_the_expected_bytes() {
              \"name\":\"hello@1.service\",\"options\":{SLEEP}}}"
         )
     );
-    let wished = fleetctl.wish(UNIT, "launched");
-    assert_eq!((wished.status, wished.body.as_str()), (204, ""));
-    assert!(!wished.head.contains("\r\ncontent-type:"), "{}", wished.head);
+    let reply = fleetctl.wish(UNIT, "launched");
+    assert_eq!((reply.status, reply.body.as_str()), (204, ""));
+    assert!(!reply.head.contains("\r\ncontent-type:"), "{}", reply.head);
     fleetctl.start(UNIT);
     let state = "{\"hash\":\"2d432f4a06608c1a8b2848b66c836793a1d48ce6\",\"machineID\":\"m1\",\
                  \"name\":\"hello@1.service\",\"systemdActiveState\":\"active\",\

@@ -93,8 +93,8 @@ async fn runs(store: &Store, init: &Arc<FakeInit>, time: &PausingClock) -> Fleet
     fleetd.submit("x.service", "Exclusive=true", Desired::Launched).await;
     init.has(&["a.service", "x.service"]).await;
     // Once both states are published, fleetd sees later changes.
-    let said = |snapshot: &Arc<Snapshot>| snapshot.states.len() == 2;
-    fleetd.cache.changes().wait_for(said).await.unwrap();
+    let all_published = |snapshot: &Arc<Snapshot>| snapshot.states.len() == 2;
+    fleetd.cache.changes().wait_for(all_published).await.unwrap();
     fleetd
 }
 

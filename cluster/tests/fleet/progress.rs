@@ -26,13 +26,13 @@ fn at_terminal(stand: &Stand, term: &str, words: &[&str]) -> (Child, Receiver<St
         .stderr(pty.slave)
         .spawn()
         .unwrap();
-    let (told, comes) = channel();
+    let (sender, comes) = channel();
     std::thread::spawn(move || {
         let mut master = File::from(pty.master);
         let mut piece = [0; 4096];
         // Reading fails once no process has the other side open.
         while let Ok(read @ 1..) = master.read(&mut piece) {
-            let _ = told.send(String::from_utf8_lossy(&piece[..read]).into_owned());
+            let _ = sender.send(String::from_utf8_lossy(&piece[..read]).into_owned());
         }
     });
     (child, comes)
@@ -102,8 +102,8 @@ fn progress_is_hidden_without_a_terminal() {
     assert!(all.starts_with(timed_out) && !all.contains('\x1b'), "{all:?}");
     let output = stand.fleetctl(&words);
     assert_eq!(code(&output), 1);
-    let told = stderr(&output);
-    assert!(told.starts_with(timed_out) && !told.contains(['\x1b', '\r']), "{told:?}");
+    let printed = stderr(&output);
+    assert!(printed.starts_with(timed_out) && !printed.contains(['\x1b', '\r']), "{printed:?}");
 }
 
 #[test]
@@ -116,8 +116,11 @@ fn fleetctl_does_not_wait_for_a_unit_that_exits_or_cannot_start() {
     unit("unmet.service", "skipped");
     unit("needy.service", "failed");
     let once = stand.fleetctl(&["start", "once"]);
-    let told = "Unit once.service inactive\nUnit once.service launched on m1.../127.0.0.1\n";
-    assert_eq!((code(&once), stdout(&once), stderr(&once)), (0, told.to_string(), String::new()));
+    let expected = "Unit once.service inactive\nUnit once.service launched on m1.../127.0.0.1\n";
+    assert_eq!(
+        (code(&once), stdout(&once), stderr(&once)),
+        (0, expected.to_string(), String::new())
+    );
     assert_eq!(code(&stand.fleetctl(&["restart", "once"])), 0);
     let unmet = stand.fleetctl(&["start", "unmet"]);
     assert_eq!(code(&unmet), 0, "{}", stderr(&unmet));

@@ -13,15 +13,16 @@ use cluster::unit_file::UnitFile;
 use cluster::unit_name::UnitName;
 
 impl Fleetd {
-    /// Waits until it publishes such a state.
-    async fn says(&self, own: &str, so: impl Fn(&StateRecord) -> bool) -> StateRecord {
+    /// Waits until it publishes such a state of a unit, and returns the state.
+    async fn when_published(&self, own: &str, so: impl Fn(&StateRecord) -> bool) -> StateRecord {
         let (name, me) = (UnitName::new(own).unwrap(), MachineId::new("m1").unwrap());
         let mut changes = self.cache.changes();
-        let said = |snapshot: &cluster::snapshot::Snapshot| {
+        let published = |snapshot: &cluster::snapshot::Snapshot| {
             snapshot.states.get(&name).and_then(|by| Some(by.get(&me)?.record.clone()))
         };
-        let snapshot = changes.wait_for(|snapshot| said(snapshot).is_some_and(|state| so(&state)));
-        said(&snapshot.await.unwrap()).unwrap()
+        let snapshot =
+            changes.wait_for(|snapshot| published(snapshot).is_some_and(|state| so(&state)));
+        published(&snapshot.await.unwrap()).unwrap()
     }
 }
 
@@ -29,7 +30,7 @@ async fn running(store: &Store, init: &std::sync::Arc<FakeInit>) -> Fleetd {
     let fleetd = Fleetd::begin(store, init, SavedState::default());
     fleetd.cache.changes().wait_for(|snapshot| snapshot.machines.len() == 1).await.unwrap();
     fleetd.submit("a.service", "", Desired::Launched).await;
-    fleetd.says("a.service", |state| state.active == "active").await;
+    fleetd.when_published("a.service", |state| state.active == "active").await;
     fleetd
 }
 
@@ -43,13 +44,15 @@ fn units_waiting_for_a_refused_source_show_the_refusal() {
         let why = |state: &StateRecord| {
             state.reason.as_ref().is_some_and(|why| why.ends_with("there would be too many units"))
         };
-        let waits = fleetd.says("b.service", why).await;
+        let waits = fleetd.when_published("b.service", why).await;
         assert_eq!((waits.active.as_str(), waits.reached), ("inactive", Desired::Inactive));
-        let runs = fleetd.says("a.service", |_| true).await;
+        let runs = fleetd.when_published("a.service", |_| true).await;
         assert_eq!((runs.active.as_str(), runs.reason), ("active", None));
         init.most.send_replace(2);
         for own in ["a.service", "b.service"] {
-            fleetd.says(own, |state| state.reason.is_none() && state.active == "active").await;
+            fleetd
+                .when_published(own, |state| state.reason.is_none() && state.active == "active")
+                .await;
         }
         fleetd.crash();
     });
@@ -62,13 +65,13 @@ fn unit_not_in_the_refused_source_does_not_show_the_refusal() {
         let fleetd = running(&store, &init).await;
         init.most.send_replace(1);
         fleetd.submit("b.service", "", Desired::Launched).await;
-        fleetd.says("b.service", |state| state.reason.is_some()).await;
+        fleetd.when_published("b.service", |state| state.reason.is_some()).await;
         let write =
             registry::destroy(&fleetd.cache.snapshot(), &UnitName::new("b.service").unwrap());
         store.commit(&write.unwrap()).await.unwrap().unwrap();
         fleetd.submit("x.service", "Exclusive=true", Desired::Loaded).await;
-        let said = fleetd.says("x.service", |_| true).await;
-        assert_eq!((said.load.as_str(), said.reason), ("loaded", None));
+        let published = fleetd.when_published("x.service", |_| true).await;
+        assert_eq!((published.load.as_str(), published.reason), ("loaded", None));
         fleetd.crash();
     });
 }
@@ -79,8 +82,8 @@ fn unit_name_invalid_for_init_does_not_block_other_units() {
         let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = running(&store, &init).await;
         fleetd.submit(".x.service", "", Desired::Launched).await;
-        let said = fleetd.says(".x.service", |state| state.load == "error").await;
-        assert!(said.reason.is_some_and(|why| why.contains("\".x.service\"")));
+        let published = fleetd.when_published(".x.service", |state| state.load == "error").await;
+        assert!(published.reason.is_some_and(|why| why.contains("\".x.service\"")));
         fleetd.submit("b.service", "", Desired::Launched).await;
         init.has(&["a.service", "b.service"]).await;
         fleetd.crash();
@@ -101,10 +104,10 @@ fn running_unit_is_not_published_with_the_hash_of_a_newer_file() {
         // fleetd has continued since, but init has not answered it.
         let often = |count: &Option<u32>| count.is_some_and(|count| count > 2);
         init.unanswered_looks.subscribe().wait_for(often).await.unwrap();
-        let said = fleetd.says("a.service", |_| true).await;
-        assert_ne!(said.hash, file.hash(), "{said:?}");
+        let published = fleetd.when_published("a.service", |_| true).await;
+        assert_ne!(published.hash, file.hash(), "{published:?}");
         init.unanswered_looks.send_replace(None);
-        fleetd.says("a.service", |state| state.hash == file.hash()).await;
+        fleetd.when_published("a.service", |state| state.hash == file.hash()).await;
         fleetd.crash();
     });
 }
@@ -115,11 +118,11 @@ fn unit_states_are_published_as_unknown_while_init_is_silent() {
         let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = running(&store, &init).await;
         init.unanswered_looks.send_replace(Some(0));
-        let said = fleetd.says("a.service", |state| state.reason.is_some()).await;
-        assert!(said.reason.is_some_and(|why| why.ends_with("does not answer: away")));
-        assert_eq!((said.active.as_str(), said.reached), ("active", Desired::Launched));
+        let published = fleetd.when_published("a.service", |state| state.reason.is_some()).await;
+        assert!(published.reason.is_some_and(|why| why.ends_with("does not answer: away")));
+        assert_eq!((published.active.as_str(), published.reached), ("active", Desired::Launched));
         init.unanswered_looks.send_replace(None);
-        fleetd.says("a.service", |state| state.reason.is_none()).await;
+        fleetd.when_published("a.service", |state| state.reason.is_none()).await;
         fleetd.crash();
     });
 }
@@ -129,7 +132,7 @@ fn unit_running_with_an_older_file_is_published_so() {
     soon(async {
         let (store, init) = (Store::memory(), FakeInit::new());
         let fleetd = running(&store, &init).await;
-        let old = fleetd.says("a.service", |_| true).await.hash;
+        let old = fleetd.when_published("a.service", |_| true).await.hash;
         init.stale.send_replace(true);
         let text = "[Service]\nExecStart=/bin/false\n[X-Fleet]\nMachineID=m1\n";
         let file = UnitFile::parse(text).unwrap();
@@ -137,18 +140,18 @@ fn unit_running_with_an_older_file_is_published_so() {
         let drifts = |state: &StateRecord| {
             state.reason.as_ref().is_some_and(|why| why.contains("older file"))
         };
-        let said = fleetd.says("a.service", drifts).await;
-        assert_eq!((said.active.as_str(), &said.hash), ("active", &old));
+        let published = fleetd.when_published("a.service", drifts).await;
+        assert_eq!((published.active.as_str(), &published.hash), ("active", &old));
         // A restarted fleetd finds the same state.
         let fleetd = Fleetd::begin(&store, &init, fleetd.crash());
         fleetd.submit("b.service", "", Desired::Loaded).await;
-        fleetd.says("b.service", |state| state.load == "loaded").await;
-        let said = fleetd.says("a.service", drifts).await;
-        assert_eq!(said.hash, old);
+        fleetd.when_published("b.service", |state| state.load == "loaded").await;
+        let published = fleetd.when_published("a.service", drifts).await;
+        assert_eq!(published.hash, old);
         init.stale.send_replace(false);
         fleetd.submit("c.service", "", Desired::Loaded).await;
-        let said = fleetd.says("a.service", |state| state.hash == file.hash()).await;
-        assert_eq!(said.reason, None);
+        let published = fleetd.when_published("a.service", |state| state.hash == file.hash()).await;
+        assert_eq!(published.reason, None);
         fleetd.crash();
     });
 }
@@ -166,14 +169,14 @@ fn is_known_after_the_lease(meanwhile: bool) {
         let fleetd = running(&store, &init).await;
         let (old, new) = (everywhere("/bin/true"), everywhere("/bin/false"));
         fleetd.put("g.service", old.clone(), Desired::Launched).await;
-        fleetd.says("g.service", |state| state.active == "active").await;
+        fleetd.when_published("g.service", |state| state.active == "active").await;
         init.stale.send_replace(true);
         let drifts = |state: &StateRecord| {
             state.reason.as_ref().is_some_and(|why| why.contains("older file"))
         };
         if !meanwhile {
             fleetd.put("g.service", new.clone(), Desired::Launched).await;
-            fleetd.says("g.service", drifts).await;
+            fleetd.when_published("g.service", drifts).await;
         }
         let (cache, recalled) = (fleetd.cache.clone(), fleetd.crash());
         let snapshot = cache.snapshot();
@@ -184,8 +187,8 @@ fn is_known_after_the_lease(meanwhile: bool) {
             store.commit(&write).await.unwrap().unwrap();
         }
         let fleetd = Fleetd::begin(&store, &init, recalled);
-        let said = fleetd.says("g.service", drifts).await;
-        assert_eq!(said.hash, old.hash(), "{said:?}");
+        let published = fleetd.when_published("g.service", drifts).await;
+        assert_eq!(published.hash, old.hash(), "{published:?}");
         fleetd.crash();
     });
 }
@@ -206,10 +209,10 @@ fn hanging_init_delays_neither_changes_nor_exit_of_fleetd() {
         let hangs = |state: &StateRecord| {
             state.reason.as_ref().is_some_and(|why| why.contains("does not answer: no answer"))
         };
-        fleetd.says("b.service", hangs).await;
+        fleetd.when_published("b.service", hangs).await;
         // The hanging init delays neither later changes nor the exit of fleetd.
         fleetd.submit("c.service", "", Desired::Launched).await;
-        fleetd.says("c.service", |_| true).await;
+        fleetd.when_published("c.service", |_| true).await;
         assert!(daemon::stop_units(fleetd.leave.clone(), Stops::Exclusive).await);
         fleetd.crash();
     });

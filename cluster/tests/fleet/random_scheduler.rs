@@ -165,14 +165,14 @@ proptest! {
             for group in &decision.groups {
                 land(&mut registry, group);
             }
-            let mut told = before.clone();
+            let mut applied = before.clone();
             for step in decision.groups.concat() {
-                prop_assert_eq!(&told[&step.unit], &step.from);
-                told.insert(step.unit, step.to);
+                prop_assert_eq!(&applied[&step.unit], &step.from);
+                applied.insert(step.unit, step.to);
             }
             let after: BTreeMap<_, _> =
                 scheduler.units().iter().map(|(n, u)| (n.clone(), u.machine.clone())).collect();
-            prop_assert_eq!(told, after);
+            prop_assert_eq!(applied, after);
             for step in decision.groups.concat() {
                 prop_assert!(step.from.is_none() || step.cause != Cause::Unplaced);
             }

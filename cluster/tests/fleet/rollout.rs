@@ -48,9 +48,9 @@ fn global_unit_is_rolled_out_machine_by_machine() {
     write(&stand, "all.service", &bad(&everywhere));
     let failed = stand.fleetctl(&["rollout", "--no-rollback", "all.service"]);
     assert_eq!(code(&failed), 1);
-    let told = (stdout(&failed), stderr(&failed));
-    assert!(told.0.contains("on m1\n") && !told.0.contains("on m2"), "{told:?}");
-    assert!(told.1.contains("failed on m1"), "{told:?}");
+    let printed = (stdout(&failed), stderr(&failed));
+    assert!(printed.0.contains("on m1\n") && !printed.0.contains("on m2"), "{printed:?}");
+    assert!(printed.1.contains("failed on m1"), "{printed:?}");
     let now = hashes(&stand);
     assert!(now[0] != old[0] && now[1..] == old[1..], "the others have the old file: {now:?}");
     let machines = || stand.get("/fleet/v1/units/all.service").json()["machines"].clone();
@@ -65,10 +65,10 @@ fn global_unit_is_rolled_out_machine_by_machine() {
     write(&stand, "all.service", &everywhere.replace("1000", "2000"));
     let rolled = stand.fleetctl(&["rollout", "--batch=2", "all.service"]);
     assert_eq!(code(&rolled), 0, "{}", stderr(&rolled));
-    let told = stdout(&rolled);
+    let printed = stdout(&rolled);
     assert!(
-        told.contains("Replacing all.service on m1 m2\nReplacing all.service on m3\n"),
-        "{told}"
+        printed.contains("Replacing all.service on m1 m2\nReplacing all.service on m3\n"),
+        "{printed}"
     );
     let new = hashes(&stand);
     assert!(new.len() == 3 && new[0] != old[0] && new.iter().all(|one| *one == new[0]), "{new:?}");
@@ -101,10 +101,10 @@ fn interrupted_rollout_continues() {
         stand.until("one has the new file, two the old one", |_| hashes().len() == 2);
         let rolled = stand.fleetctl(words);
         assert_eq!(code(&rolled), 0, "{}", stderr(&rolled));
-        let told = stdout(&rolled);
+        let printed = stdout(&rolled);
         let one_by_one = "Replacing all.service on m2\nReplacing all.service on m3\nRolled out";
-        assert_eq!(told.contains(one_by_one), words[0] == "rollout", "{told}");
-        assert!(!told.contains("othing to do"), "{told}");
+        assert_eq!(printed.contains(one_by_one), words[0] == "rollout", "{printed}");
+        assert!(!printed.contains("othing to do"), "{printed}");
         assert!(machines().is_null(), "it is over");
         stand.until("all have it", |_| hashes() == [file.hash()].into());
     }
@@ -136,8 +136,11 @@ fn continued_rollout_that_fails_restores_the_old_file() {
     stand.until("one has failed", |stand| active(stand).matches("active").count() == 2);
     let failed = stand.fleetctl(&["rollout", "all.service"]);
     assert_eq!(code(&failed), 1);
-    let told = stderr(&failed);
-    assert!(told.contains("failed on m1") && told.contains("restored the old file"), "{told}");
+    let printed = stderr(&failed);
+    assert!(
+        printed.contains("failed on m1") && printed.contains("restored the old file"),
+        "{printed}"
+    );
     stand.until("the old file runs everywhere", |stand| active(stand) == "active\n".repeat(3));
     assert_eq!(stdout(&stand.fleetctl(&["cat", "all"])), everywhere);
     let unit = stand.get("/fleet/v1/units/all.service").json();

@@ -70,9 +70,9 @@ fn unit_destroyed_or_unloaded_during_a_rollout_stays_so() {
     });
     let rolled = stand.fleetctl(&[&way, "rollout", "web@.service"]);
     assert_eq!((code(&rolled), stderr(&rolled)), (0, String::new()));
-    let told = stdout(&rolled);
-    assert!(told.contains("Unit web@2.service was destroyed in the meantime"), "{told}");
-    assert!(told.contains("Rolled out 2 units"), "{told}");
+    let printed = stdout(&rolled);
+    assert!(printed.contains("Unit web@2.service was destroyed in the meantime"), "{printed}");
+    assert!(printed.contains("Rolled out 2 units"), "{printed}");
     assert_eq!(desired_states(&stand), "web@1.service\tlaunched\nweb@3.service\tinactive\n");
     assert_eq!(stdout(&stand.fleetctl(&["cat", "web@3"])), new);
 }
@@ -135,7 +135,7 @@ fn meanwhile(stand: &Stand, put: &'static str, words: &'static [&'static str]) -
 #[test]
 fn unit_stopped_or_destroyed_during_the_wait_causes_no_rollback() {
     let names = ["web@1", "web@2", "web@3"];
-    for (words, said, left) in [
+    for (words, message, left) in [
         (
             ["unload", "web@1"].as_slice(),
             "was stopped in the meantime",
@@ -147,10 +147,10 @@ fn unit_stopped_or_destroyed_during_the_wait_causes_no_rollback() {
         let way = meanwhile(&stand, "web@1", words);
         write(&stand, "web@.service", &HELLO.replace("1000", "2000"));
         let rolled = stand.fleetctl(&[&way, "rollout", "--timeout=5", "web@.service"]);
-        let told = (stdout(&rolled), stderr(&rolled));
-        assert_eq!((code(&rolled), told.1.as_str()), (0, ""), "{told:?}");
-        let said = format!("Unit web@1.service {said}");
-        assert_eq!(told.0.matches(&said).count(), 1, "{told:?}");
+        let printed = (stdout(&rolled), stderr(&rolled));
+        assert_eq!((code(&rolled), printed.1.as_str()), (0, ""), "{printed:?}");
+        let message = format!("Unit web@1.service {message}");
+        assert_eq!(printed.0.matches(&message).count(), 1, "{printed:?}");
         let others = "web@2.service\tlaunched\nweb@3.service\tlaunched\n";
         assert_eq!(desired_states(&stand), format!("{left}{others}"));
     }
@@ -158,7 +158,7 @@ fn unit_stopped_or_destroyed_during_the_wait_causes_no_rollback() {
 
 #[test]
 fn global_unit_stopped_or_destroyed_during_the_wait_causes_no_rollback() {
-    for (words, said, left) in [
+    for (words, message, left) in [
         (&["stop", "all"], "all.service was stopped in the meantime", "all.service\tloaded\n"),
         (&["unload", "all"], "all.service was stopped in the meantime", "all.service\tinactive\n"),
         (&["destroy", "all"], "all.service was destroyed in the meantime", ""),
@@ -168,9 +168,9 @@ fn global_unit_stopped_or_destroyed_during_the_wait_causes_no_rollback() {
         let new = everywhere().replace("1000", "2000");
         write(&stand, "all.service", &new);
         let rolled = stand.fleetctl(&[&way, "rollout", "--timeout=5", "all.service"]);
-        let told = (stdout(&rolled), stderr(&rolled));
-        assert_eq!((code(&rolled), told.1.as_str()), (0, ""), "{told:?}");
-        assert_eq!(told.0.matches(said).count(), 1, "{told:?}");
+        let printed = (stdout(&rolled), stderr(&rolled));
+        assert_eq!((code(&rolled), printed.1.as_str()), (0, ""), "{printed:?}");
+        assert_eq!(printed.0.matches(message).count(), 1, "{printed:?}");
         assert_eq!(desired_states(&stand), left);
         if !left.is_empty() {
             assert_eq!(stdout(&stand.fleetctl(&["cat", "all"])), new);
@@ -208,9 +208,9 @@ fn unit_destroyed_just_before_its_replacement_is_not_recreated() {
     let way = just_before(&stand, "units/web%402.service", destroys(&stand, "web@2"));
     let rolled = stand.fleetctl(&[&way, "rollout", "web@.service"]);
     assert_eq!((code(&rolled), stderr(&rolled)), (0, String::new()));
-    let told = stdout(&rolled);
-    assert!(told.contains("Unit web@2.service was destroyed in the meantime"), "{told}");
-    assert!(told.contains("Rolled out 1 units"), "{told}");
+    let printed = stdout(&rolled);
+    assert!(printed.contains("Unit web@2.service was destroyed in the meantime"), "{printed}");
+    assert!(printed.contains("Rolled out 1 units"), "{printed}");
     assert_eq!(desired_states(&stand), "web@1.service\tlaunched\n");
 }
 
@@ -309,8 +309,8 @@ fn unit_recreated_from_the_same_file_is_not_rolled_back() {
     });
     let rolled = stand.fleetctl(&[&way, "rollout", "web@.service"]);
     assert_eq!(code(&rolled), 1);
-    let said = "Unit web@1.service: keeping the unit, which was re-created in the meantime";
-    assert!(stderr(&rolled).contains(said), "{}", stderr(&rolled));
+    let message = "Unit web@1.service: keeping the unit, which was re-created in the meantime";
+    assert!(stderr(&rolled).contains(message), "{}", stderr(&rolled));
     let cat = |name: &str| stdout(&stand.fleetctl(&["cat", name]));
     assert_eq!([cat("web@1"), cat("web@2"), cat("web@3")], [new.as_str(), HELLO, HELLO]);
 }
@@ -335,10 +335,10 @@ fn machine_that_no_longer_has_the_unit_causes_no_rollback() {
         false
     });
     let rolled = stand.fleetctl(&[&way, "rollout", "--timeout=20", "all.service"]);
-    let told = (stdout(&rolled), stderr(&rolled));
-    assert_eq!(code(&rolled), 0, "{told:?}");
-    assert!(told.0.contains("Unit all.service is no longer on m1"), "{told:?}");
-    assert!(!told.0.contains("on m3\n"), "{told:?}");
+    let printed = (stdout(&rolled), stderr(&rolled));
+    assert_eq!(code(&rolled), 0, "{printed:?}");
+    assert!(printed.0.contains("Unit all.service is no longer on m1"), "{printed:?}");
+    assert!(!printed.0.contains("on m3\n"), "{printed:?}");
     stand.until("one has it", |stand| hashes(stand).len() == 1);
 }
 
@@ -366,21 +366,21 @@ fn rollout_while_m2_disappears(machines: &'static str, timeout: &str) -> (i32, S
 
 #[test]
 fn machine_that_disappears_before_the_new_file_is_active_there_fails_the_rollout() {
-    let (code, said, faults) =
+    let (code, printed, faults) =
         rollout_while_m2_disappears(r#""machines":["m1","m2"]"#, "--timeout=3");
-    assert_eq!(code, 1, "{said}{faults}");
+    assert_eq!(code, 1, "{printed}{faults}");
     let why = "unit all.service is not active after 3 s: m2 is not registered";
     assert!(faults.contains(why), "{faults}");
     assert!(faults.contains("restored the old file"), "{faults}");
-    assert!(!said.contains("no longer on m2") && !said.contains("on m3\n"), "{said}");
+    assert!(!printed.contains("no longer on m2") && !printed.contains("on m3\n"), "{printed}");
 }
 
 #[test]
 fn machine_that_disappears_after_the_new_file_was_active_there_does_not_fail_the_rollout() {
-    let (code, said, faults) =
+    let (code, printed, faults) =
         rollout_while_m2_disappears(r#""machines":["m1","m2","m3"]"#, "--timeout=20");
-    assert_eq!((code, faults), (0, String::new()), "{said}");
-    assert!(said.contains("Unit all.service is no longer on m2\n"), "{said}");
+    assert_eq!((code, faults), (0, String::new()), "{printed}");
+    assert!(printed.contains("Unit all.service is no longer on m2\n"), "{printed}");
 }
 
 #[test]
@@ -397,9 +397,9 @@ fn global_instances_are_rolled_out_machine_by_machine() {
     write(&stand, "web@.service", &everywhere().replace("1000", "2000"));
     let rolled = stand.fleetctl(&["rollout", "web@.service"]);
     assert_eq!((code(&rolled), stderr(&rolled)), (0, String::new()));
-    let told = stdout(&rolled);
+    let printed = stdout(&rolled);
     for line in ["Replacing web@1.service on m3\n", "Replacing web@2.service on m1\n"] {
-        assert!(told.contains(line), "{told}");
+        assert!(printed.contains(line), "{printed}");
     }
     let all: BTreeSet<String> = hashes(&stand)
         .iter()

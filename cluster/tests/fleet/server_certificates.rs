@@ -114,7 +114,7 @@ fn many_unfinished_handshakes_leave_slots_for_others() {
     let address = stand.tcp.unwrap();
     let mut seen = Vec::new();
     // On a very busy host the handshakes may time out before the check.
-    let told = (0..5).any(|_| {
+    let were_held = (0..5).any(|_| {
         // As many as there are slots.
         let sides = u8::try_from(MOST_CONNECTIONS / 128).unwrap();
         let crowd = (0..sides).flat_map(|side| (0..128).map(move |_| side));
@@ -130,6 +130,6 @@ fn many_unfinished_handshakes_leave_slots_for_others() {
         }
         count > 0
     });
-    assert!(told, "the client waited until the unfinished handshakes timed out: {seen:?}");
+    assert!(were_held, "the client waited until the unfinished handshakes timed out: {seen:?}");
     std::fs::remove_dir_all(&made).unwrap();
 }

@@ -99,10 +99,10 @@ fn watched_list_with_json_prints_json() {
     write(&stand, "a.service", HELLO);
     assert_eq!(code(&stand.fleetctl(&["start", "a.service"])), 0);
     let mut watches = spawn(&stand, &["--json", "list-units", "--watch"]);
-    let mut said = BufReader::new(watches.stdout.as_mut().unwrap());
+    let mut printed = BufReader::new(watches.stdout.as_mut().unwrap());
     let mut next = || -> serde_json::Value {
         let mut line = String::new();
-        said.read_line(&mut line).unwrap();
+        printed.read_line(&mut line).unwrap();
         serde_json::from_str(&line).unwrap()
     };
     assert_eq!(next()[0]["systemdActiveState"], "active");
@@ -163,8 +163,8 @@ fn unit_recreated_during_its_destruction_is_not_waited_for() {
         });
         let destroyed = stand.fleetctl(&[&way, "destroy", "--block-attempts=5", "a.service"]);
         assert_eq!((code(&destroyed), stderr(&destroyed)), (0, String::new()));
-        let told = stdout(&destroyed);
-        assert_eq!(told, "Destroyed a.service; a new unit has the same name\n");
+        let printed = stdout(&destroyed);
+        assert_eq!(printed, "Destroyed a.service; a new unit has the same name\n");
         assert_eq!(desired_states(&stand), "a.service\tloaded\n");
     }
 }

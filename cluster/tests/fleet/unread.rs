@@ -25,11 +25,11 @@ fn why_names_unreadable_values_and_a_drain_counts_such_units() {
     cluster.submit("b.service", SLEEP, Desired::Launched);
     let mut engine = cluster.engine(Duration::from_secs(9));
     cluster.run(&mut engine, epoch);
-    let told = |cluster: &Cluster, own: &str| {
+    let reason = |cluster: &Cluster, own: &str| {
         let snapshot = cluster.snapshot();
         snapshot.whys.get(&name(own)).unwrap().record.machines.get(&id("m1")).cloned().unwrap()
     };
-    assert_eq!(told(&cluster, "b.service"), format!("the value of {key} cannot be read"));
+    assert_eq!(reason(&cluster, "b.service"), format!("the value of {key} cannot be read"));
     assert!(cluster.schedule("m1").contains_key("a.service"), "it keeps what it has");
     cluster.machine("m2");
     cluster.run(&mut engine, epoch);

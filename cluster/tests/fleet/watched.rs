@@ -20,9 +20,9 @@ impl Looking {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let (told, comes) = channel();
+        let (sender, comes) = channel();
         std::thread::spawn(move || {
-            lines.map_while(Result::ok).try_for_each(|line| told.send(line))
+            lines.map_while(Result::ok).try_for_each(|line| sender.send(line))
         });
         Looking(child, comes)
     }
@@ -57,7 +57,7 @@ fn events_prints_each_change_on_one_line() {
     assert_eq!(code(&stand.fleetctl(&["start", "hello.service"])), 0);
     let state = format!("state hello.service {MACHINE} loaded/active/running");
     let started = looking.until(|line| line.ends_with(&state));
-    let told = [
+    let expected = [
         "unit hello.service",
         "desired hello.service inactive",
         "desired hello.service launched",
@@ -65,7 +65,7 @@ fn events_prints_each_change_on_one_line() {
         &state,
     ];
     let words = |line: &String| line.split_once(' ').unwrap().1.to_string();
-    assert_eq!(started.iter().map(words).collect::<Vec<_>>(), told);
+    assert_eq!(started.iter().map(words).collect::<Vec<_>>(), expected);
     let revision = |line: &String| line.split_once(' ').unwrap().0.parse::<i64>().unwrap();
     assert!(started.is_sorted_by_key(revision), "{started:?}");
     assert_eq!(code(&stand.fleetctl(&["destroy", "hello.service"])), 0);

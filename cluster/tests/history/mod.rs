@@ -58,13 +58,13 @@ fn after(state: State, deed: Deed) -> (State, Outcome) {
 
 /// With `sure`, each answer is about its own operation. Otherwise a lost write may be reported as
 /// done if another client did exactly the same.
-fn explains(told: Outcome, is: Outcome, deed: Deed, sure: bool) -> bool {
+fn explains(answer: Outcome, is: Outcome, deed: Deed, sure: bool) -> bool {
     let alike = match deed {
-        Deed::Put(..) => matches!((told, is), (Outcome::Made, Outcome::Done)),
-        Deed::Delete => matches!((told, is), (Outcome::Done, Outcome::Missing)),
+        Deed::Put(..) => matches!((answer, is), (Outcome::Made, Outcome::Done)),
+        Deed::Delete => matches!((answer, is), (Outcome::Done, Outcome::Missing)),
         Deed::Wish(_) | Deed::Get => false,
     };
-    told == Outcome::Unknown || told == is || (!sure && alike)
+    answer == Outcome::Unknown || answer == is || (!sure && alike)
 }
 
 /// Returns true if some order explains the history; the unit does not exist at first.

@@ -69,7 +69,7 @@ impl DrivenInit for Prompt {
     }
 }
 
-/// All machines. Dropping them is a power failure: etcd is told nothing.
+/// All machines. Dropping them is a power failure: no machine tells etcd anything.
 pub(crate) struct Crowd {
     stop: tokio::sync::watch::Sender<()>,
     /// Metrics of each machine's engine.

@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     println!("running {count} tests");
     let (began, failed) = (Instant::now(), Mutex::new(Vec::new()));
     let unmatched_tests = case::unmatched_tests();
-    tell(EACH_HAS_ITS_CASE, unmatched_tests.is_empty(), &failed);
+    print_result(EACH_HAS_ITS_CASE, unmatched_tests.is_empty(), &failed);
     if !unmatched_tests.is_empty() {
         println!("---- {EACH_HAS_ITS_CASE} stdout ----\n{unmatched_tests:?}");
     }
@@ -92,7 +92,7 @@ const EACH_HAS_ITS_CASE: &str = "every_functional_test_of_fleet_has_its_case";
 const STANDS: usize = 2;
 
 /// Prints a result like the test harness, for the runner of the stages.
-fn tell(name: &'static str, fine: bool, failed: &Mutex<Vec<&'static str>>) {
+fn print_result(name: &'static str, fine: bool, failed: &Mutex<Vec<&'static str>>) {
     println!("test {name} ... {}", if fine { "ok" } else { "FAILED" });
     if !fine {
         failed.lock().unwrap().push(name);
@@ -112,7 +112,7 @@ fn work(queue: &Mutex<Vec<&'static Case>>, failed: &Mutex<Vec<&'static str>>) {
         let began = Instant::now();
         let fine = run(case, &mut ready);
         println!("# {} took {:.1} s", case.name, began.elapsed().as_secs_f64());
-        tell(case.name, fine, failed);
+        print_result(case.name, fine, failed);
     }
     if let Some(cluster) = &mut ready {
         cluster.pass();

@@ -15,7 +15,8 @@ const STYLE: &str = "margin:0;padding:14px;background:#14171c;color:#d8dee6;\
 pub(crate) struct Terminal(RefCell<String>);
 
 impl Terminal {
-    pub(crate) fn say(&self, text: &str) {
+    /// Prints a text and keeps it.
+    pub(crate) fn print(&self, text: &str) {
         println!("{text}");
         let mut kept = self.0.borrow_mut();
         kept.push_str(text);

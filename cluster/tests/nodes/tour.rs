@@ -147,8 +147,8 @@ impl Tour {
         self.say("One machine: etcd and fleetd are two of its units.");
         self.fleetctl(&["list-machines"]);
         self.machines(1)?;
-        self.terminal.say("n1# initctl status");
-        self.terminal.say(&indented(&self.cluster.node(1).initctl(&["status"])));
+        self.terminal.print("n1# initctl status");
+        self.terminal.print(&indented(&self.cluster.node(1).initctl(&["status"])));
 
         self.say("A systemd unit file, and a native one.");
         self.file("hello.service", HELLO);
@@ -172,7 +172,7 @@ impl Tour {
     }
 
     fn say(&self, text: &str) {
-        self.terminal.say(&format!("\n== {text}\n"));
+        self.terminal.print(&format!("\n== {text}\n"));
     }
 
     /// Saves a picture of the output for the README.
@@ -184,27 +184,27 @@ impl Tour {
     }
 
     fn file(&self, name: &str, text: &str) {
-        self.terminal.say(&format!("n{}# cat {name}\n{}", self.at, indented(text)));
+        self.terminal.print(&format!("n{}# cat {name}\n{}", self.at, indented(text)));
         self.cluster.file(name, text);
     }
 
     /// Shows a command and its output.
     fn fleetctl(&self, words: &[&str]) {
-        self.terminal.say(&format!("n{}# fleetctl {}", self.at, words.join(" ")));
+        self.terminal.print(&format!("n{}# fleetctl {}", self.at, words.join(" ")));
         let (_, out, err) = self.cluster.node(self.at).try_fleetctl(words);
-        self.terminal.say(&indented(&format!("{out}{err}")));
+        self.terminal.print(&indented(&format!("{out}{err}")));
     }
 
     /// Shows the engine's reason for a move.
     fn why_moved(&self, unit: &str) {
         for number in 1..=self.cluster.count() {
             let log = self.cluster.node(number).log("fleetd");
-            let told = |line: &&str| {
+            let names_move = |line: &&str| {
                 line.contains(&format!("engine: {unit}")) && line.contains("went away")
             };
-            if let Some(line) = log.lines().rfind(told) {
+            if let Some(line) = log.lines().rfind(names_move) {
                 let asked = format!("n{number}# initctl logs fleetd | tail -n 1");
-                self.terminal.say(&format!("{asked}\n{}", indented(line)));
+                self.terminal.print(&format!("{asked}\n{}", indented(line)));
             }
         }
     }
@@ -238,14 +238,14 @@ impl Tour {
     /// Waits until a unit is reported as unplaceable.
     fn waits(&self, unit: &str) -> Result<(), Difference> {
         let node = self.cluster.node(self.at);
-        let mut told = json!(null);
+        let mut unplaceable = json!(null);
         let _ = within(PATIENCE, || {
             let (_, out, _) = node.try_fleetctl(&["--json", "why", unit]);
             let why: Value = serde_json::from_str(&out).ok()?;
-            told = why["unplaceable"].clone();
-            (told == true).then_some(())
+            unplaceable = why["unplaceable"].clone();
+            (unplaceable == true).then_some(())
         });
-        same(&format!("{unit} cannot be placed"), &told, &json!(true))
+        same(&format!("{unit} cannot be placed"), &unplaceable, &json!(true))
     }
 }
 

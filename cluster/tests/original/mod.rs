@@ -128,9 +128,9 @@ impl Original {
                 return (all, pages);
             }
             let query = format!("alt=json&nextPageToken={}", token.replace('=', "%3D"));
-            let told = self.ask_with("GET", what, &query, None);
-            assert_eq!(told.status, 200, "{}", told.body);
-            (page, pages) = (told.json(), pages + 1);
+            let reply = self.ask_with("GET", what, &query, None);
+            assert_eq!(reply.status, 200, "{}", reply.body);
+            (page, pages) = (reply.json(), pages + 1);
         }
     }
 
@@ -193,9 +193,9 @@ impl Original {
 
     /// The requests of `cat UNIT`, and of `status` and `journal` before they use ssh.
     pub(crate) fn look_at(&mut self, unit: &str) -> Value {
-        let told = self.unit(unit);
-        assert_eq!(told.status, 200);
-        told.json()
+        let reply = self.unit(unit);
+        assert_eq!(reply.status, 200);
+        reply.json()
     }
 
     /// `fleetctl load UNIT` of a submitted unit.
@@ -258,8 +258,8 @@ impl Original {
             Some("loaded") => &["launched"],
             Some(_) => &["loaded", "launched"],
         };
-        for wished in steps {
-            assert_eq!(self.wish(unit, wished).status, 204);
+        for state in steps {
+            assert_eq!(self.wish(unit, state).status, 204);
             self.wait(unit, "launched");
         }
         self.get("machines");
@@ -269,8 +269,8 @@ impl Original {
     pub(crate) fn destroy_and_go(&mut self, unit: &str) {
         self.find(unit).unwrap();
         let path = format!("units/{}", escaped(unit));
-        let told = self.ask("DELETE", &path, None);
-        assert_eq!((told.status, told.body.as_str()), (204, ""));
+        let reply = self.ask("DELETE", &path, None);
+        assert_eq!((reply.status, reply.body.as_str()), (204, ""));
     }
 
     /// `fleetctl destroy --no-block UNIT`, which does wait.

@@ -111,7 +111,7 @@ fn answer(mut stream: TcpStream, shared: &Shared) {
             let begins = PREFACE + HEAD;
             let (kind, flags) = (known[PREFACE + 3], known[PREFACE + 4]);
             let number = [5, 6, 7, 8].map(|at| known[PREFACE + at]);
-            let said = match kind {
+            let answer = match kind {
                 HEADERS => {
                     shared.answered.fetch_add(1, Ordering::Relaxed);
                     frame(HEADERS, WHOLE, number, &refusal())
@@ -121,7 +121,7 @@ fn answer(mut stream: TcpStream, shared: &Shared) {
                 _ => Vec::new(),
             };
             known.drain(PREFACE..end);
-            if stream.write_all(&said).is_err() {
+            if stream.write_all(&answer).is_err() {
                 return;
             }
         }

@@ -215,7 +215,7 @@ impl Node {
 
     /// Runs etcdctl as root of its etcd.
     pub(crate) fn etcdctl(&self, words: &[&str]) -> String {
-        self.call_etcdctl(words).unwrap_or_else(|said| panic!("etcdctl {words:?}: {said}"))
+        self.call_etcdctl(words).unwrap_or_else(|fault| panic!("etcdctl {words:?}: {fault}"))
     }
 
     /// Like [`Self::etcdctl`], or `None` on failure.
@@ -247,11 +247,11 @@ impl Node {
 
     /// Waits until its machine reports the unit as running.
     pub(crate) fn when_running(&self, unit: &str) {
-        until(&format!("{unit} is told as running"), || {
+        until(&format!("{unit} is listed as running"), || {
             let (_, listed) =
                 self.try_fleetctl(&["list-units", "--no-legend", "--fields=unit,sub"]);
-            let told = |line: &str| line.starts_with(unit) && line.ends_with("running");
-            listed.lines().any(told).then_some(())
+            let is_running = |line: &str| line.starts_with(unit) && line.ends_with("running");
+            listed.lines().any(is_running).then_some(())
         });
     }
 

@@ -89,7 +89,7 @@ impl Stand {
         let folder = folder();
         let store = Store::memory();
         let keys = Keys::under("/test");
-        let (ready, told) = mpsc::channel();
+        let (ready, listening) = mpsc::channel();
         let (stop, stopped) = tokio::sync::watch::channel(false);
         let (inner, inner_keys, socket) = (store.clone(), keys.clone(), folder.join("fleet.sock"));
         let thread = std::thread::spawn(move || {
@@ -97,7 +97,7 @@ impl Stand {
                 tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(run(plan, inner, inner_keys, socket, ready, stopped));
         });
-        let tcp = told.recv_timeout(Duration::from_secs(20)).unwrap();
+        let tcp = listening.recv_timeout(Duration::from_secs(20)).unwrap();
         Stand { folder, store, keys, tcp, stop, thread: Some(thread) }
     }
 
@@ -231,8 +231,8 @@ impl Reply {
 
     /// Returns status and message of a refusal.
     pub(crate) fn fault(&self) -> (u16, String) {
-        let told = self.json()["error"]["message"].as_str().map(str::to_string);
-        (self.status, told.unwrap_or_default())
+        let message = self.json()["error"]["message"].as_str().map(str::to_string);
+        (self.status, message.unwrap_or_default())
     }
 }
 
@@ -349,10 +349,10 @@ fn published_states(
     let global = snapshot.globals.iter().filter(|(name, _)| host.globals.contains_key(*name));
     let own = snapshot.schedules.get(id).into_iter().flatten();
     let all = own.chain(global).map(|(name, kept)| {
-        let said = snapshot.states.get(name).and_then(|on| on.get(id));
+        let published = snapshot.states.get(name).and_then(|on| on.get(id));
         let waits = kept.record.first.as_ref().is_some_and(|first| !first.contains(id));
-        if let Some(said) = said.filter(|_| waits) {
-            return (name.clone(), said.record.clone());
+        if let Some(published) = published.filter(|_| waits) {
+            return (name.clone(), published.record.clone());
         }
         let text = snapshot.units.get(name).map(|kept| kept.record.file.text()).unwrap_or_default();
         let here = text.contains(&format!("/bin/fails/{name}/{id}"));

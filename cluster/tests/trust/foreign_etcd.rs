@@ -11,10 +11,10 @@ fn restart_fleetd(node: &Node, fleetd: &mut Running, conf: &str) {
 }
 
 fn holds(node: &Node, fleetd: &mut Running, conf: &str, why: &str) {
-    let told = || node.log("fleetd").matches(why).count();
-    let before = told();
+    let count = || node.log("fleetd").matches(why).count();
+    let before = count();
     restart_fleetd(node, fleetd, conf);
-    until(&format!("it says: {why}"), || (told() > before).then_some(()));
+    until(&format!("it says: {why}"), || (count() > before).then_some(()));
 }
 
 #[test]

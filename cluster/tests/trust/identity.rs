@@ -46,8 +46,8 @@ fn machine_keeps_its_identity_with_another_address_or_disk() {
     std::fs::create_dir(node.folder.join("own")).unwrap();
     restart_fleetd(&node, &mut fleetd, "");
     until("fleetd waits until its old key expires", || {
-        let told = format!("another machine is registered under the id {}", node.id);
-        node.log("fleetd").contains(&told).then_some(())
+        let message = format!("another machine is registered under the id {}", node.id);
+        node.log("fleetd").contains(&message).then_some(())
     });
     when_alone(&node, &node.id, "192.0.2.1");
     node.when_running("here.service");

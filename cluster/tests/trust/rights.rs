@@ -20,9 +20,9 @@ fn may(node: &Node, user: &str, words: &[&str]) -> bool {
     let (url, user) = (format!("--endpoints={}", node.url()), format!("--user={user}:{PASSWORD}"));
     let all = [&["etcdctl", &url, &user][..], words].concat();
     let output = called(&all).env("ETCDCTL_API", "3").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    let denied = said.contains("permission denied");
-    assert!(output.status.success() || denied, "etcdctl {words:?}: {said}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    let denied = printed.contains("permission denied");
+    assert!(output.status.success() || denied, "etcdctl {words:?}: {printed}");
     !denied
 }
 
@@ -123,10 +123,10 @@ fn compromised_machine_cannot_run_units_on_another_machine() {
     let pids = ["one", "only"].map(|name| Some(until("it has started", || other.pid(name))));
     // The API of that machine changes only the machine's own keys.
     other.put("evil.service", "[Service]\nExecStart=/bin/sleep 1\n");
-    let (fine, said) = other.try_fleetctl(&["start", "evil.service"]);
+    let (fine, printed) = other.try_fleetctl(&["start", "evil.service"]);
     assert!(
-        !fine && said.contains("403: the etcd user of this fleetd has no right to write that"),
-        "{said}"
+        !fine && printed.contains("403: the etcd user of this fleetd has no right to write that"),
+        "{printed}"
     );
     assert!(
         other.get("/healthz").contains(r#"{"status":"ok"}"#),

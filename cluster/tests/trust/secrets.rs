@@ -15,8 +15,8 @@ const OF_A_KEY: &str = "canary-of-a-broken-key";
 
 fn call(program: &str, words: &str, at: &Path) {
     let output = Command::new(program).args(words.split(' ')).current_dir(at).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{program} {words}: {said}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{program} {words}: {printed}");
 }
 
 /// Enables authentication in etcd.

@@ -40,8 +40,8 @@ fn file(node: &Node, name: &str, more: &str) -> String {
 
 fn refused(node: &Node, unit: &str, why: &str) {
     until(&format!("{unit} is refused: {why}"), || {
-        let (_, said) = node.try_fleetctl(&["why", unit]);
-        said.contains(why).then_some(())
+        let (_, printed) = node.try_fleetctl(&["why", unit]);
+        printed.contains(why).then_some(())
     });
     let fields = "--fields=unit,load,active,sub";
     let listed = node.fleetctl(&["list-units", "--no-legend", fields]);
@@ -112,12 +112,12 @@ fn replayed(node: &Node, signed: &dyn Fn(&[&str]) -> String) {
     signed(&["start", &again]);
     let old = until("it runs", || node.pid("again"));
     let (then, key) = (record(node, &again), format!("{SCHEDULE}/{}/{again}", node.id));
-    let told = node.etcdctl(&["get", "--print-value-only", &key]);
+    let schedule = node.etcdctl(&["get", "--print-value-only", &key]);
     file(node, "again", "# another\nTimeoutStopSec=3\n");
     signed(&["start", "--replace", &again]);
     until("the new one runs", || node.pid("again").filter(|now| *now != old));
     write(node, &format!("{UNITS}/{again}"), &then);
-    write(node, &key, told.trim());
+    write(node, &key, schedule.trim());
     refused(node, &again, "its signature is outdated");
     file(node, "again", "");
 }
@@ -146,8 +146,8 @@ fn key_signs_nothing_that_another_client_wrote_to_etcd() {
         let shown = node.fleetctl(&["cat", &template]);
         shown.contains("sleep 200000").then_some(shown)
     });
-    let (fine, said) = node.try_fleetctl(&[&signs[..], &["start", "many@2.service"]].concat());
-    assert!(!fine && said.contains("is not signed with this key for this cluster"), "{said}");
+    let (fine, printed) = node.try_fleetctl(&[&signs[..], &["start", "many@2.service"]].concat());
+    assert!(!fine && printed.contains("is not signed with this key for this cluster"), "{printed}");
     assert!(!node.fleetctl(&["list-unit-files"]).contains("many@2"), "{shown}");
 
     // A rollback signs the old file again; it cannot do that for a foreign key.
@@ -161,9 +161,9 @@ fn key_signs_nothing_that_another_client_wrote_to_etcd() {
     let outcomes = [(&own, "restored the old file"), (&foreign, "is signed with another key")];
     for (name, outcome) in outcomes {
         node.put(name, "[Service]\nType=oneshot\nExecStart=/bin/false\n");
-        let (fine, said) =
+        let (fine, printed) =
             node.try_fleetctl(&[&signs[..], &["rollout", "--healthy-for=0", name]].concat());
-        assert!(!fine && said.contains(outcome), "{said}");
+        assert!(!fine && printed.contains(outcome), "{printed}");
     }
     node.when_running(&own);
     assert_eq!(

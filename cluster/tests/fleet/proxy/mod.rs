@@ -75,11 +75,11 @@ pub(crate) fn spawn(stand: &Stand, words: &[&str]) -> Child {
 }
 
 /// Reads the output until these words.
-pub(crate) fn hears(said: &mut impl BufRead, words: &str) {
+pub(crate) fn hears(output: &mut impl BufRead, words: &str) {
     let mut line = String::new();
     while !line.contains(words) {
         line.clear();
-        assert!(said.read_line(&mut line).unwrap() > 0, "it ended without a word of {words:?}");
+        assert!(output.read_line(&mut line).unwrap() > 0, "it ended without a word of {words:?}");
     }
 }
 

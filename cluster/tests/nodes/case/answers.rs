@@ -74,7 +74,7 @@ fn machines(cluster: &mut Cluster) {
     assert_eq!(patch("replace", "number", Some("17")).0, 204);
     let changed = json!({"foo": "bar", "hostname": "n1", "number": "17"});
     assert_eq!(metadata(node, 1), changed);
-    says(cluster, 3, &changed);
+    wait_for_metadata(cluster, 3, &changed);
     // The scheduler uses the new metadata: a unit that requires it goes there.
     cluster.file("foo.service", &sleeps_with("MachineMetadata=foo=bar"));
     cluster.node(3).fleetctl(&["start", "foo.service"]);
@@ -88,12 +88,12 @@ fn machines(cluster: &mut Cluster) {
     assert_eq!(metadata(node, 1), changed, "a refused patch changed the metadata");
     assert_eq!(patch("remove", "foo", None).0, 204);
     assert_eq!(patch("replace", "number", Some("1")).0, 204);
-    says(cluster, 3, &was);
+    wait_for_metadata(cluster, 3, &was);
 }
 
-/// The other nodes answer the same within moments.
-fn says(cluster: &Cluster, by: u8, metadata_of_one: &Value) {
-    until("every node says so", || {
+/// Waits until the given node answers with this metadata of the first machine.
+fn wait_for_metadata(cluster: &Cluster, by: u8, metadata_of_one: &Value) {
+    until("the node has the metadata of the first machine", || {
         (metadata(cluster.node(by), 1) == *metadata_of_one).then_some(())
     });
 }
@@ -105,8 +105,8 @@ fn of_itself(cluster: &mut Cluster) {
     assert_eq!(listed.lines().count(), 3, "{listed}");
     let socket = format!("--endpoint=unix://{}", cluster.node(2).at("run/fleet.sock"));
     assert_eq!(node.fleetctl(&[&socket, "list-machines", "--no-legend", "--full"]), listed);
-    let (code, _, said) = node.try_fleetctl(&["--endpoint=unix:///nowhere", "list-machines"]);
-    assert!(code == 1 && said.contains("/nowhere"), "{code} {said}");
+    let (code, _, printed) = node.try_fleetctl(&["--endpoint=unix:///nowhere", "list-machines"]);
+    assert!(code == 1 && printed.contains("/nowhere"), "{code} {printed}");
     let help = node.fleetctl(&[]);
     for words in [["--help"], ["-h"], ["help"]] {
         assert_eq!(node.fleetctl(&words), help, "{words:?}");

@@ -148,6 +148,6 @@ fn fails_everywhere(cluster: &mut Cluster) {
     // Its init enforces a minimum delay of 0.1 s, whatever RestartSec is.
     let (more, most) = (count(cluster) - before, since.elapsed().as_millis() / 100);
     assert!(more as u128 <= most + 10, "{more} tries in {:?}", since.elapsed());
-    let (code, said, _) = cluster.node(1).try_fleetctl(&["list-units", "--no-legend"]);
-    assert!(code == 0 && said.contains("broken.service"), "{said}");
+    let (code, printed, _) = cluster.node(1).try_fleetctl(&["list-units", "--no-legend"]);
+    assert!(code == 0 && printed.contains("broken.service"), "{printed}");
 }

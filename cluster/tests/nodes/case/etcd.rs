@@ -47,7 +47,7 @@ fn leader_of_etcd(cluster: &mut Cluster) {
     cluster.file("everywhere.service", &sleeps_with("Global=true"));
     cluster.node(1).fleetctl(&["start", "everywhere.service"]);
     cluster.when_active(1, 3);
-    let (before, told) = (everywhere(cluster), cluster.events("everywhere.service"));
+    let (before, events) = (everywhere(cluster), cluster.events("everywhere.service"));
     for (turn, signal) in ["STOP", "KILL"].into_iter().enumerate() {
         let leader = until("a member of etcd leads", || cluster.leads_etcd());
         cluster.node(leader).signal("etcd", signal);
@@ -71,7 +71,7 @@ fn leader_of_etcd(cluster: &mut Cluster) {
     }
     cluster.when_active(1, 5);
     assert_eq!(everywhere(cluster), before);
-    assert_eq!(cluster.events("everywhere.service"), told, "no unit has another state");
+    assert_eq!(cluster.events("everywhere.service"), events, "no unit has another state");
 }
 
 fn changed(cluster: &mut Cluster) {

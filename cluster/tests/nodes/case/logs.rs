@@ -25,7 +25,7 @@ fn begin(cluster: &Cluster) {
     cluster.node(1).fleetctl(&["start", "hello.service"]);
     assert_eq!(cluster.when_on(2, "hello.service"), 3);
     // It is active once started, which is before it prints.
-    crate::stand::program::until("it has said something", || {
+    crate::stand::program::until("it has printed something", || {
         cluster.node(3).log("hello.service").contains("Hello").then_some(())
     });
 }
@@ -98,8 +98,8 @@ fn without(cluster: &mut Cluster) {
     let (code, out, err) = ssh.fleetctl(cluster, 2, &["logs", "hello.service"]);
     assert!(code == 0 && out.contains("Hello, World!"), "{code} {out} {err}");
     let third = crate::stand::node::id(3);
-    let told = format!("machine {third} publishes no address to read logs from; using ssh");
-    assert!(err.contains(&told), "{err}");
+    let message = format!("machine {third} publishes no address to read logs from; using ssh");
+    assert!(err.contains(&message), "{err}");
     let (code, out, err) = ssh.fleetctl(cluster, 3, &["logs", "hello.service"]);
     assert!(code == 0 && out.contains("Hello, World!"), "{code} {out} {err}");
     assert_eq!(err, "", "the machine reads its own logs without ssh");

@@ -37,8 +37,8 @@ fn killed(cluster: &mut Cluster) {
     assert_ne!(new, cluster.when_on(other, "apart.1.service"));
     let lost = names.iter().find(|name| before[*name].contains(&old)).unwrap();
     until("why explains the unplaced unit", || {
-        let (code, said, _) = cluster.node(other).try_fleetctl(&["why", lost]);
-        (code == 1 && said.contains("no machine of 2 can have it")).then_some(())
+        let (code, printed, _) = cluster.node(other).try_fleetctl(&["why", lost]);
+        (code == 1 && printed.contains("no machine of 2 can have it")).then_some(())
     });
     cluster.boot_node(old);
     assert_eq!(cluster.when_on(other, lost), old);
@@ -135,11 +135,15 @@ fn twins(cluster: &mut Cluster) {
     cluster.node(3).start_fleetd();
     until("the second says so", || {
         let log = cluster.node(3).log("fleetd");
-        let told = format!("another machine is registered under the id {first}: at \"10.77.0.1\"");
-        log.contains(&told).then_some(())
+        let message =
+            format!("another machine is registered under the id {first}: at \"10.77.0.1\"");
+        log.contains(&message).then_some(())
     });
-    let (code, _, said) = cluster.node(3).try_fleetctl(&["list-machines"]);
-    assert!(code != 0 && said.contains("another machine is registered under the id"), "{said}");
+    let (code, _, printed) = cluster.node(3).try_fleetctl(&["list-machines"]);
+    assert!(
+        code != 0 && printed.contains("another machine is registered under the id"),
+        "{printed}"
+    );
     assert_eq!(cluster.when_on(2, "hello.service"), 1);
     assert_eq!(cluster.node(3).main_pid("hello.service"), None);
     cluster.node(3).stop_fleetd();
@@ -192,7 +196,7 @@ fn triggers(cluster: &mut Cluster) {
         let [web, tick, look] = on;
         let name = |number: u8| format!("n{number}");
         until("the socket's service answers", || {
-            cluster.connect(web, 7777).filter(|said| *said == name(web))
+            cluster.connect(web, 7777).filter(|answer| *answer == name(web))
         });
         until("the timer's service runs", || {
             (cluster.read("ticks").lines().last() == Some(&name(tick))).then_some(())

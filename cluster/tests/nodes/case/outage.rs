@@ -58,20 +58,20 @@ fn connectivity(cluster: &mut Cluster) {
     });
     let same = |cluster: &Cluster| there(cluster).is_some_and(|now| now == before);
     throughout(LEASE, "all is as it was", || same(cluster));
-    let (code, _, said) = cluster.node(3).try_fleetctl(&["list-units"]);
-    assert!(code != 0 && said.contains("etcd"), "{said}");
+    let (code, _, printed) = cluster.node(3).try_fleetctl(&["list-units"]);
+    assert!(code != 0 && printed.contains("etcd"), "{printed}");
     cluster.network.heal(3);
     until("it is back", || (cluster.node(3).list("list-machines")?.len() == 3).then_some(()));
     cluster.when_active(3, 4);
     // A unit that lost its place is placed here again, without a restart.
     throughout(LEASE, "all is as it was", || same(cluster));
     let events = cluster.node(3).initctl(&["events"]);
-    let told = |what: &str| {
+    let count = |what: &str| {
         let of_ours = |line: &&str| line.contains("single@") || line.contains("global@");
         events.lines().filter(of_ours).filter(|line| line.contains(what)).count()
     };
-    assert!(told("starting") > 0, "{events}");
-    assert_eq!(told("stopping"), 0, "{events}");
+    assert!(count("starting") > 0, "{events}");
+    assert_eq!(count("stopping"), 0, "{events}");
 }
 
 /// Returns the node whose engine leads, by node `by`.
@@ -155,12 +155,12 @@ fn exclusive(cluster: &mut Cluster) {
         "the old machine still runs the exclusive unit"
     );
     let events = cluster.node(old).initctl(&["events"]);
-    let told = |unit: &str, what: &str| {
+    let first_line = |unit: &str, what: &str| {
         let is_it = |line: &str| line.contains(unit) && line.contains(what);
         events.lines().position(is_it).unwrap_or_else(|| panic!("{unit} {what}: {events}"))
     };
     assert!(
-        told("only.service", "stopping -> ") < told("held.service", "stopping -> "),
+        first_line("only.service", "stopping -> ") < first_line("held.service", "stopping -> "),
         "a dependent unit delayed the stop: {events}"
     );
     assert_eq!(
@@ -176,14 +176,14 @@ fn exclusive(cluster: &mut Cluster) {
     cluster.node(1).fleetctl(&["stop", "only.service"]);
     until("it is stopped", || (cluster.active(1)?.len() == 1).then_some(()));
     cluster.file("slow.service", &sleeps_with("Exclusive=true"));
-    let (code, _, said) = cluster.node(1).try_fleetctl(&["start", "slow.service"]);
-    assert!(code == 1 && said.contains("its stop may take 90s"), "{said}");
+    let (code, _, printed) = cluster.node(1).try_fleetctl(&["start", "slow.service"]);
+    assert!(code == 1 && printed.contains("its stop may take 90s"), "{printed}");
 }
 
 fn reconfigured(cluster: &mut Cluster) {
     cluster.file("hello.service", &sleeps_with("MachineMetadata=colour=red"));
-    let (code, _, said) = cluster.node(1).try_fleetctl(&["start", "hello.service"]);
-    assert!(code == 1 && said.contains("its metadata has no colour=red"), "{said}");
+    let (code, _, printed) = cluster.node(1).try_fleetctl(&["start", "hello.service"]);
+    assert!(code == 1 && printed.contains("its metadata has no colour=red"), "{printed}");
     let conf = std::fs::read_to_string(cluster.node(2).at("fleet.conf")).unwrap();
     let fresh = conf.replace("metadata=", "metadata=colour=red,");
     cluster.node(2).put("fleet.conf", &fresh);
@@ -279,8 +279,8 @@ fn quorum(cluster: &mut Cluster) {
         cluster.node(number).signal("etcd", "STOP");
     }
     until("fleetctl reports that etcd is away", || {
-        let (code, _, said) = cluster.node(1).try_fleetctl(&["list-units"]);
-        (code != 0 && said.contains("etcd")).then_some(())
+        let (code, _, printed) = cluster.node(1).try_fleetctl(&["list-units"]);
+        (code != 0 && printed.contains("etcd")).then_some(())
     });
     // Each init restarts a crashing unit itself, whether the etcd of its machine is paused or not.
     let before = [1, 2, 3].map(|number| {
@@ -302,7 +302,7 @@ fn quorum(cluster: &mut Cluster) {
     throughout(without_quorum(), "all units keep running, and no machine answers", || {
         pids(cluster) == before && (1..=3).all(says_when_to_come_again)
     });
-    let told = cluster.events("hello.service");
+    let events = cluster.events("hello.service");
     for number in [2, 3] {
         cluster.node(number).signal("etcd", "CONT");
     }
@@ -316,7 +316,7 @@ fn quorum(cluster: &mut Cluster) {
     println!("# all units active {:.1} s after the quorum returned", whole.as_secs_f64());
     assert!(whole < CONVERGED, "{whole:?}");
     throughout(LEASE, "all that ran runs", || pids(cluster) == before);
-    assert_eq!(cluster.events("hello.service"), told, "no unit has another state");
+    assert_eq!(cluster.events("hello.service"), events, "no unit has another state");
 }
 
 /// Time until everything matches the desired states after etcd recovers.

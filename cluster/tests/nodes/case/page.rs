@@ -62,8 +62,8 @@ fn stopped(cluster: &mut Cluster) {
         let rows = browser.evaluate("document.querySelectorAll('#machines tbody tr').length");
         (rows == 2).then_some(())
     });
-    let told = browser.evaluate("document.querySelector('#machines').innerText");
-    assert!(!told.as_str().unwrap().contains(&machine), "{told}");
+    let shown = browser.evaluate("document.querySelector('#machines').innerText");
+    assert!(!shown.as_str().unwrap().contains(&machine), "{shown}");
     assert_eq!(browser.evaluate("window.sameDocument"), true, "no reload");
     // Saves a screenshot for the README.
     if let Some(file) = std::env::var_os("PICTURE_OF_THE_PAGE") {

@@ -31,8 +31,8 @@ fn machine_id(cluster: &mut Cluster) {
         assert_eq!(cluster.when_on(1, &name), number);
     }
     cluster.file("short.service", &sleeps_with(&format!("MachineID={}", &id(1)[..8])));
-    let (code, _, said) = cluster.node(1).try_fleetctl(&["start", "short.service"]);
-    assert!(code == 1 && said.contains("MachineID takes the full id"), "{said}");
+    let (code, _, printed) = cluster.node(1).try_fleetctl(&["start", "short.service"]);
+    assert!(code == 1 && printed.contains("MachineID takes the full id"), "{printed}");
 }
 
 fn machine_of(cluster: &mut Cluster) {
@@ -70,8 +70,8 @@ fn conflicts(cluster: &mut Cluster) {
     assert_eq!(cluster.unit_files(1).len(), 5);
     let waits = names.iter().find(|name| !active.contains_key(*name)).unwrap();
     until("why says which", || {
-        let (code, said, _) = cluster.node(1).try_fleetctl(&["why", waits]);
-        (code == 1 && said.contains("Conflicts=conflict.*.service")).then_some(())
+        let (code, printed, _) = cluster.node(1).try_fleetctl(&["why", waits]);
+        (code == 1 && printed.contains("Conflicts=conflict.*.service")).then_some(())
     });
 }
 
@@ -132,8 +132,11 @@ fn circular(cluster: &mut Cluster) {
     cluster.file("a.service", &sleeps_with("Replaces=b.service"));
     cluster.file("b.service", &sleeps_with("Replaces=a.service"));
     cluster.node(1).fleetctl(&["start", "a.service"]);
-    let (code, _, said) = cluster.node(1).try_fleetctl(&["start", "b.service"]);
-    assert!(code == 1 && said.contains("a.service") && said.contains("b.service"), "{said}");
+    let (code, _, printed) = cluster.node(1).try_fleetctl(&["start", "b.service"]);
+    assert!(
+        code == 1 && printed.contains("a.service") && printed.contains("b.service"),
+        "{printed}"
+    );
     assert_eq!(cluster.unit_files(1).len(), 1);
     cluster.when_active(1, 1);
 }
@@ -142,8 +145,8 @@ fn one_way(cluster: &mut Cluster) {
     cluster.file("first.service", &sleeps_with("Conflicts=hello.service"));
     cluster.file("hello.service", SLEEPS);
     cluster.node(1).fleetctl(&["start", "first.service"]);
-    let (code, _, said) = cluster.node(1).try_fleetctl(&["start", "hello.service"]);
-    assert!(code == 1 && said.contains("first.service is on it"), "{said}");
+    let (code, _, printed) = cluster.node(1).try_fleetctl(&["start", "hello.service"]);
+    assert!(code == 1 && printed.contains("first.service is on it"), "{printed}");
     assert!(cluster.when_active(1, 1).contains_key("first.service"));
     cluster.node(1).fleetctl(&["destroy", "first.service"]);
     until("hello alone is listed", || {

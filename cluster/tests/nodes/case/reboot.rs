@@ -40,8 +40,8 @@ fn key(cluster: &Cluster, number: u8) -> Option<(i64, Value)> {
     let value = serde_json::from_slice(&output(&words).stdout).ok()?;
     words.pop();
     words.extend(["-w", "json"].map(str::to_string));
-    let told: Value = serde_json::from_slice(&output(&words).stdout).ok()?;
-    Some((told["kvs"][0]["create_revision"].as_i64()?, value))
+    let answer: Value = serde_json::from_slice(&output(&words).stdout).ok()?;
+    Some((answer["kvs"][0]["create_revision"].as_i64()?, value))
 }
 
 fn rebooted(cluster: &mut Cluster) {
@@ -65,8 +65,8 @@ fn rebooted(cluster: &mut Cluster) {
     // Its exclusive unit waits until the old claim expires, and starts here again.
     until("all is as it was", || (cluster.active(1)? == there).then_some(()));
     assert_eq!(begins(cluster, "only"), "n3\nn3\n");
-    for (name, said) in [("filler", "n2\n"), ("free", "n3\nn3\n"), ("pinned", "n3\nn3\n")] {
-        assert_eq!(begins(cluster, name), said, "{name}");
+    for (name, expected) in [("filler", "n2\n"), ("free", "n3\nn3\n"), ("pinned", "n3\nn3\n")] {
+        assert_eq!(begins(cluster, name), expected, "{name}");
     }
 }
 

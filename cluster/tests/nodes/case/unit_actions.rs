@@ -136,10 +136,10 @@ fn instances(cluster: &mut Cluster) {
         assert_eq!(cluster.when_on(2, &name), number);
     }
     let nowhere = ["start", "--block-attempts=2", "metadata@invalid.service"];
-    let (code, _, said) = cluster.node(1).try_fleetctl(&nowhere);
-    assert_eq!(code, 1, "{said}");
+    let (code, _, printed) = cluster.node(1).try_fleetctl(&nowhere);
+    assert_eq!(code, 1, "{printed}");
     let why = "its metadata has hostname=n2, not invalid";
-    assert!(said.contains(why), "{said}");
+    assert!(printed.contains(why), "{printed}");
 }
 
 /// LOAD, ACTIVE and SUB of list-units equal the output of systemctl on the node.
@@ -179,8 +179,8 @@ fn same_words(cluster: &mut Cluster) {
     until("each is listed as on its node", || {
         let lines = cluster.units(1)?;
         let same = |line: &crate::stand::UnitLine| {
-            let told = cluster.node(line.node).systemctl(&line.unit);
-            told == format!("{} {} {}", line.load, line.active, line.sub)
+            let states = cluster.node(line.node).systemctl(&line.unit);
+            states == format!("{} {} {}", line.load, line.active, line.sub)
         };
         (lines.len() == units.len() && lines.iter().all(same)).then_some(())
     });
@@ -189,9 +189,9 @@ fn same_words(cluster: &mut Cluster) {
 fn flow(cluster: &mut Cluster) {
     let shown = |cluster: &Cluster| {
         let units = cluster.units(1).unwrap();
-        let told =
+        let columns =
             |line: &crate::stand::UnitLine| format!("{} {} {}", line.load, line.active, line.sub);
-        units.iter().map(told).collect::<Vec<_>>()
+        units.iter().map(columns).collect::<Vec<_>>()
     };
     let becomes = |cluster: &Cluster, wanted: &str| {
         until(wanted, || (shown(cluster) == [wanted]).then_some(()));

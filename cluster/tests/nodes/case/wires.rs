@@ -139,13 +139,13 @@ fn silent(cluster: &mut Cluster) {
     let before = begin(cluster);
     cluster.set_wire(3, Fault::HoldsAll);
     let began = Instant::now();
-    let told = within(Duration::from_secs(5), || {
+    let report = within(Duration::from_secs(5), || {
         let asked = Instant::now();
-        let (code, _, said) = cluster.node(3).try_fleetctl(&["list-units"]);
+        let (code, _, printed) = cluster.node(3).try_fleetctl(&["list-units"]);
         assert!(asked.elapsed() < Duration::from_secs(5), "fleetctl waited too long for an answer");
-        (code != 0 && said.contains("unable to communicate with etcd")).then_some(())
+        (code != 0 && printed.contains("unable to communicate with etcd")).then_some(())
     });
-    assert!(told.is_some(), "the outage was not reported after {:?}", began.elapsed());
+    assert!(report.is_some(), "the outage was not reported after {:?}", began.elapsed());
     throughout(2 * LEASE, "all that ran runs", || pids(cluster) == before);
     cluster.set_wire(3, Fault::None);
     whole(cluster, &before);

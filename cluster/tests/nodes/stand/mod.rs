@@ -205,8 +205,8 @@ impl Cluster {
     /// Returns the inits' events of a unit, with their nodes.
     pub(crate) fn events(&self, unit: &str) -> Vec<String> {
         let of = |node: &Node| node.initctl(&["events"]);
-        let told: Vec<String> = self.nodes.iter().map(of).collect();
-        let lines = told.iter().flat_map(|text| text.lines());
+        let printed: Vec<String> = self.nodes.iter().map(of).collect();
+        let lines = printed.iter().flat_map(|text| text.lines());
         lines.filter(|line| line.contains(unit)).map(str::to_string).collect()
     }
 

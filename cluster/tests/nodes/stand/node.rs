@@ -321,10 +321,10 @@ impl Node {
 
     /// Returns what its fleetd dumps on a signal.
     pub(crate) fn dumped_state(&self) -> Value {
-        let told = |log: &str| log.lines().filter(|line| line.contains("{\"")).count();
-        let before = told(&self.log("fleetd"));
+        let count = |log: &str| log.lines().filter(|line| line.contains("{\"")).count();
+        let before = count(&self.log("fleetd"));
         self.signal("fleetd", "USR1");
-        until("fleetd dumps its state", || (told(&self.log("fleetd")) > before).then_some(()));
+        until("fleetd dumps its state", || (count(&self.log("fleetd")) > before).then_some(()));
         let log = self.log("fleetd");
         let last = log.lines().rfind(|line| line.contains("{\"")).unwrap();
         serde_json::from_str(&last[last.find('{').unwrap()..]).unwrap()
@@ -332,7 +332,7 @@ impl Node {
 
     /// Returns the ends of its logs, for debugging.
     pub(crate) fn last_words(&self) -> String {
-        let mut told = String::new();
+        let mut all = String::new();
         let logs = std::fs::read_dir(self.folder.join("log")).into_iter().flatten().flatten();
         let logs = logs.map(|entry| entry.path()).chain([self.folder.join("init.log")]);
         for path in logs.filter(|path| path.is_file()) {
@@ -340,8 +340,8 @@ impl Node {
             let text = String::from_utf8_lossy(&bytes);
             let lines: Vec<&str> = text.lines().collect();
             let tail = &lines[lines.len().saturating_sub(25)..];
-            let _ = writeln!(told, "--- {}\n{}", path.display(), tail.join("\n"));
+            let _ = writeln!(all, "--- {}\n{}", path.display(), tail.join("\n"));
         }
-        told
+        all
     }
 }

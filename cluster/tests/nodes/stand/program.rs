@@ -81,8 +81,8 @@ pub(crate) fn output<S: AsRef<OsStr>>(words: &[S]) -> Output {
 pub(crate) fn call<S: AsRef<OsStr>>(words: &[S]) -> String {
     let output = output(words);
     let line: Vec<_> = words.iter().map(|word| word.as_ref().display().to_string()).collect();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {said}", line.join(" "));
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {printed}", line.join(" "));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 

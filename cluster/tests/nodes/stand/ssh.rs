@@ -85,7 +85,7 @@ impl Ssh {
         node.initctl(&["restart", "sshd"]);
         until("sshd runs again", || node.main_pid("sshd").filter(|pid| *pid != old));
         until("sshd answers", || {
-            cluster.connect(number, 22).filter(|said| said.contains("SSH-2.0"))
+            cluster.connect(number, 22).filter(|banner| banner.contains("SSH-2.0"))
         });
         let key = std::fs::read_to_string(host.with_extension("pub")).unwrap();
         format!("{} {key}", address(number))
