@@ -158,7 +158,7 @@ fn unknown(verb: &str, after: &[String], verbs: &[String]) -> Error {
 }
 
 /// Handles calls as `poweroff`, `reboot` or `halt`, which ask for no confirmation. `-p`,
-/// `--poweroff`, `--reboot` and `--halt` select the verb. Flags about wtmp and speed are ignored.
+/// `--poweroff`, `--reboot` and `--halt` select the verb. Flags that change neither the end nor its order are ignored.
 fn power_alias(called: &str, rest: Vec<String>) -> Result<Vec<String>, Error> {
     let mut verb = called.to_string();
     let mut kept = Vec::new();
@@ -167,7 +167,11 @@ fn power_alias(called: &str, rest: Vec<String>) -> Result<Vec<String>, Error> {
             "-p" | "--poweroff" => verb = "poweroff".to_string(),
             "--reboot" => verb = "reboot".to_string(),
             "--halt" => verb = "halt".to_string(),
-            "-d" | "-n" | "-w" | "--no-wtmp" | "--wtmp-only" | "--no-wall" | "-i" | "-h" => {}
+            "-d" | "-n" | "--no-wtmp" | "--no-wall" | "-i" | "-h" => {}
+            "-w" | "--wtmp-only" => {
+                let hint = "the boot set records each shutdown in wtmp";
+                return Err(Error::usage(format!("{called} writes no record for `{word}`"), hint));
+            }
             "-f" | "--force" => kept.push("--force".to_string()),
             "-ff" => kept.extend(["--force".to_string(), "--force".to_string()]),
             _ => kept.push(word),

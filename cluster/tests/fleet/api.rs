@@ -120,7 +120,7 @@ fn put_has_the_result_in_the_table_for_each_state() {
     };
     assert_eq!(while_desired("launched"), 412);
     assert_eq!(state("a.service")["desiredState"], "loaded");
-    assert_eq!((while_wished("loaded"), while_wished("inactive")), (201, 412));
+    assert_eq!((while_desired("loaded"), while_desired("inactive")), (201, 412));
     assert_eq!(state("a.service")["desiredState"], "loaded");
     // A template never runs.
     assert_eq!(put("t@.service", Some(SLEEP), Some("launched")), 400);
