@@ -1,5 +1,5 @@
-//! Facts about other processes from /proc: parents, groups, cgroups. Reads only `stat`, `cgroup`
-//! and `limits`, which never wait for the process (cmdline, environ and maps may).
+//! Facts about other processes from /proc: parents, groups, cgroups. Reads no file that may wait
+//! for the process, as cmdline, environ and maps may.
 //!
 //! Every answer is a snapshot: the pid may be reused before the answer is used. A caller that needs
 //! certainty opens a pidfd first and asks again.

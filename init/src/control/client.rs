@@ -89,7 +89,7 @@ pub(crate) struct Client {
     pub(crate) given_up: bool,
     /// True if the record includes unread and unsent bytes, because init is about to re-exec.
     #[serde(skip)]
-    pub(crate) goes_along: bool,
+    pub(crate) records_unfinished: bool,
     /// For a follower of events: the request id, and the last event number sent.
     pub(crate) follows: Option<(u64, u64)>,
     /// The ids of requests that wait for the loader.
@@ -116,7 +116,7 @@ impl Client {
             closing: false,
             dead: false,
             given_up: false,
-            goes_along: false,
+            records_unfinished: false,
             follows: None,
             pending: Vec::new(),
             waits: Vec::new(),
@@ -126,7 +126,7 @@ impl Client {
     /// Returns true if the connection is part of the state. After a crash, a connection with a
     /// partial request or answer is closed.
     pub(super) fn is_recorded(&self) -> bool {
-        self.goes_along || (self.input.is_empty() && self.sent == self.output.len())
+        self.records_unfinished || (self.input.is_empty() && self.sent == self.output.len())
     }
 
     /// Registers the stream with the poll.

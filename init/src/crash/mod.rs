@@ -51,7 +51,7 @@ pub(crate) fn take_care(options: &Options, mode: Mode, why: &io::Error) -> End {
         shell.restart_at(Time::ZERO);
     }
     voice.flush();
-    let mut drain = Drain::of_the_rest(refuse_requests(options));
+    let mut drain = Drain::take_over(refuse_requests(options));
     let how = reap_until_asked(mode, &mut shell, &mut drain);
     End::new(how, mode, Outer::at(None), None, None)
 }
@@ -129,7 +129,7 @@ pub(crate) struct Drain {
 impl Drain {
     /// Takes over the read ends and the notify socket of earlier images. [`Drain::turn`] starts the
     /// child.
-    pub(crate) fn of_the_rest(notify: Option<OwnedFd>) -> Drain {
+    pub(crate) fn take_over(notify: Option<OwnedFd>) -> Drain {
         let children = procfs::children().into_iter();
         let helpers = children.filter(|pid| procfs::runs_this_program(Pid::from_raw(*pid)));
         let (helpers, mut ends) = (helpers.collect(), BTreeMap::new());

@@ -139,7 +139,7 @@ impl Init {
 
     fn stage_head(&mut self, store: &mut records::Store) -> Option<()> {
         let number = self.machine.generation().number;
-        if !self.loader.origin.has(number) && !self.loader.origin.keeps(number) {
+        if !self.loader.origin.is_installed(number) && !self.loader.origin.install(number) {
             return None;
         }
         let record = self.record.as_mut().and_then(|record| {

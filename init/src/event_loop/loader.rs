@@ -10,7 +10,7 @@ use crate::event_loop::Init;
 use crate::loader::child::LoadRequest;
 use crate::loader::failed_load::LeftOut;
 use crate::loader::transfer::LoadResult;
-use crate::loader::{Asker, Next, Outcome, Purpose, Rank, Working, send};
+use crate::loader::{Asker, Next, Outcome, Purpose, Rank, Working, fork};
 use crate::spawn::{Base, Passed};
 use crate::sys::Pid;
 use crate::{fd, logger};
@@ -39,11 +39,11 @@ impl Init {
             return self.not_loaded(purpose, &[], &why);
         }
         self.loader.left_out = LeftOut::default();
-        self.send_for(purpose);
+        self.start_load(purpose);
     }
 
     /// Forks the loader child for a load whose turn has come.
-    pub(crate) fn send_for(&mut self, purpose: Purpose) {
+    pub(crate) fn start_load(&mut self, purpose: Purpose) {
         let boots = matches!(purpose, Purpose::Boot);
         if self.loader.is_stuck() && !boots {
             let why = "cannot load: earlier loads are blocked on a file system";
@@ -56,15 +56,15 @@ impl Init {
             left_out: self.loader.left_out.clone(),
             ..LoadRequest::of(&self.paths, self.mode, &purpose)
         };
-        let sent = send(&errand);
-        self.loading(purpose, sent);
+        let forked = fork(&errand);
+        self.load_started(purpose, forked);
     }
 
     /// Handles the start of a load. If the loader of the first one cannot be started, init boots
     /// with an empty generation and so enters the emergency.
-    pub(crate) fn loading(&mut self, purpose: Purpose, sent: io::Result<(Pid, OwnedFd)>) {
+    pub(crate) fn load_started(&mut self, purpose: Purpose, sent: io::Result<(Pid, OwnedFd)>) {
         if matches!(purpose, Purpose::Boot) {
-            self.loader.boots(self.now);
+            self.loader.note_boot_load(self.now);
         }
         match sent {
             Ok(sent) => {
@@ -224,13 +224,13 @@ impl Init {
 
     /// Applies the settings of a new generation and reports the targets in them that no unit
     /// provides.
-    pub(crate) fn settle_with(&mut self, generation: &Generation) {
-        self.settle_in(&generation.settings);
+    pub(crate) fn apply_settings_of(&mut self, generation: &Generation) {
+        self.apply_settings(&generation.settings);
         self.warn_about_targets(generation);
     }
 
     /// Applies the settings that are about init itself.
-    pub(crate) fn settle_in(&mut self, settings: &Settings) {
+    pub(crate) fn apply_settings(&mut self, settings: &Settings) {
         let machine = self.mode == Mode::Machine;
         let every = || vec!["*".to_string()];
         let pass = settings.env_pass.clone().unwrap_or(if machine { Vec::new() } else { every() });
@@ -240,7 +240,7 @@ impl Init {
             limits: self.basics.own_limits.of_children(),
             score: self.basics.own_limits.score(),
         };
-        self.settle_watchdog();
+        self.apply_watchdog_setting();
         self.logger.set(log_settings(&self.paths, self.mode, settings), self.now);
     }
 
@@ -333,7 +333,7 @@ impl Init {
     /// Retries a boot load that failed; after the last attempt, boots with an empty generation.
     fn retry_boot(&mut self) {
         if self.loader.retries_boot(self.now) {
-            self.send_for(Purpose::Boot);
+            self.start_load(Purpose::Boot);
         } else {
             self.boot(Arc::default());
         }
@@ -341,7 +341,7 @@ impl Init {
 
     /// Installs the first generation: gives the logger its settings and sets the goal.
     pub(crate) fn boot(&mut self, generation: Arc<Generation>) {
-        self.settle_with(&generation);
+        self.apply_settings_of(&generation);
         let targets = self.options.target.clone().or_else(|| self.basics.kernel_target.clone());
         let asked = targets.as_ref().unwrap_or(&generation.settings.default_target).clone();
         let targets = targets.into_iter().collect();
@@ -397,9 +397,9 @@ impl Init {
     pub(crate) fn source_must_wait(&self, purpose: &Purpose) -> Option<String> {
         let Purpose::Put { source, .. } = purpose else { return None };
         let until = self.loader.slow.until(source).filter(|until| *until > self.now)?;
-        let is_slow = self.rank_of(purpose) != Rank::Trusted;
+        let must_wait = self.rank_of(purpose) != Rank::Trusted;
         let seconds = until.since(self.now).as_secs() + 1;
-        is_slow.then(|| format!("source {source} took too long to load: retry in {seconds} s"))
+        must_wait.then(|| format!("source {source} took too long to load: retry in {seconds} s"))
     }
 
     /// Handles a loader that exited or was abandoned without a result.
@@ -409,7 +409,7 @@ impl Init {
             Next::Wait(purpose) => self.load_later(purpose),
             Next::Again(purpose, why) => {
                 self.say(Level::Error, format_args!("{why}: retrying the load"));
-                self.send_for(purpose);
+                self.start_load(purpose);
             }
             Next::GiveUp(purpose, why) => self.loaded(purpose, Err(why)),
         }

@@ -179,7 +179,7 @@ impl Init {
             self.wait(&mut events);
             self.now = clock::now();
             self.pending.wakeups = self.pending.wakeups.saturating_add(1);
-            self.sort(&events);
+            self.handle_poll_events(&events);
             self.watchdog.feed(self.now);
             self.guarded_turn();
             self.execute_next_image();
@@ -239,8 +239,8 @@ impl Init {
         all.into_iter().flatten().min()
     }
 
-    /// Marks the sources that are ready. Reads the descriptors of runs and of triggers.
-    fn sort(&mut self, events: &Events) {
+    /// Marks the sources that are ready. Reads the descriptors of runs and of triggers at once.
+    fn handle_poll_events(&mut self, events: &Events) {
         for event in events {
             match event.token() {
                 Token(token::NOTIFY) => {
@@ -264,7 +264,7 @@ impl Init {
 
     fn facts_of_token(&mut self, token: usize) {
         #[cfg(debug_assertions)]
-        crash_test::strike_in("sort", self.basics.crashes == 0);
+        crash_test::strike_in("poll", self.basics.crashes == 0);
         self.report_ready(token);
         self.runs.main_ready(token);
         self.trigger_ready(token);
@@ -276,7 +276,7 @@ impl Init {
     pub(crate) fn turn(&mut self) {
         let asked = self.signals.take(self.paths.command.is_some());
         self.settle();
-        for step in [Init::hear, Init::logger_reports, Init::report_exited_mains] {
+        for step in [Init::receive_notifications, Init::logger_reports, Init::report_exited_mains] {
             step(self);
             self.settle();
         }
@@ -292,7 +292,7 @@ impl Init {
         // Clients that are served next see which children have executed their program.
         self.look_at_reports(limit::CHILDREN_UNKNOWN_MOST);
         self.settle();
-        for step in [Init::serve, Init::on_time, Init::attend] {
+        for step in [Init::serve, Init::on_time, Init::watch_awaited_triggers] {
             step(self);
             self.settle();
         }
@@ -308,7 +308,7 @@ impl Init {
         self.name_blockers();
         // A device that was busy after a crash; the hardware keeps counting down meanwhile.
         if self.watchdog.is_due(self.now) {
-            self.settle_watchdog();
+            self.apply_watchdog_setting();
         }
         let now = self.now;
         if self.basics.shell.is_due(now) && !self.ending.is_under_way() {
@@ -366,7 +366,7 @@ impl Init {
             return;
         }
         // The watchdog's kernel module may have been loaded during the boot.
-        self.settle_watchdog();
+        self.apply_watchdog_setting();
         let ready = if self.basics.has_settled { "" } else { "READY=1\n" };
         self.pending.facts.shrink_to_fit();
         self.spawner.give_back();
@@ -408,7 +408,7 @@ impl Init {
             Reaction::Nothing => {
                 self.say(Level::Info, format_args!("{key}: no action configured"));
             }
-            // While a shutdown is in progress, the keys hasten it whatever their configured action.
+            // During a shutdown, Ctrl-Alt-Del hastens it if any action is configured for it.
             Reaction::End(_) | Reaction::Goal(_) if hastens => self.interrupted(Shutdown::Reboot),
             Reaction::End(how) => self.shut_down(how),
             Reaction::Goal(goal) => {

@@ -74,7 +74,7 @@ impl Init {
         #[cfg(debug_assertions)]
         crash_test::strike_in("resume", !given.gave_way);
         init.rewatch().map_err(|why| execute_fallback(mode, why))?;
-        init.chase();
+        init.kill_again();
         signal::record_arrived(given.arrived);
         // Deliver the signals held back so far; their handlers are installed now.
         crate::sys::signal::unblock_all();
@@ -168,7 +168,7 @@ impl Init {
             init.say(Level::Warning, format_args!("{text}: {error}"));
         }
         init.take_inputs(found.inputs, row, &helpers);
-        init.chase();
+        init.kill_again();
         init.suspects.extend(suspect);
         // The console writer starts before the commit, so that the next image knows it if it hangs.
         console_log::begin();
@@ -239,7 +239,7 @@ impl Init {
 
     /// Kills runs again that were killed and still have processes. A run whose grace period after
     /// the last signal has not ended is left alone.
-    fn chase(&mut self) {
+    fn kill_again(&mut self) {
         let mut killed = self.machine.killed();
         killed.retain(|run| {
             self.runs.get(*run).is_none_or(|running| {
@@ -247,7 +247,7 @@ impl Init {
                 !has_time && running.procedure.may_kill_all()
             })
         });
-        self.tracker.chase(killed);
+        self.tracker.kill_again(killed);
     }
 
     fn of(state: State, options: Options, mode: Mode, images: Images) -> io::Result<Init> {
@@ -261,7 +261,7 @@ impl Init {
         let settings = state.machine.generation().settings.clone();
         let own = Own { options, mode, paths, voice, poll, signals, null, images };
         let mut init = Init::with(own, state);
-        init.settle_in(&settings);
+        init.apply_settings(&settings);
         Ok(init)
     }
 

@@ -48,7 +48,7 @@ impl Init {
     /// signal hastens the shutdown.
     pub(crate) fn forward(&mut self, number: i32) {
         let run = self.options.target.as_ref().and_then(|name| self.runs.latest(name));
-        let run = run.filter(|run| self.are_reported(*run));
+        let run = run.filter(|run| self.handle_exec_results(*run));
         let Ok(signal) = u8::try_from(number) else { return };
         let ends = signals::shutdown_by(number, self.mode).is_some();
         if ends && (run.is_none() || self.ending.is_under_way()) {
@@ -274,7 +274,7 @@ impl Init {
 
 impl Init {
     /// Opens the hardware watchdog according to the settings.
-    pub(crate) fn settle_watchdog(&mut self) {
+    pub(crate) fn apply_watchdog_setting(&mut self) {
         let Some(asked) = self.machine.generation().settings.watchdog else { return };
         if self.mode != Mode::Machine {
             return;

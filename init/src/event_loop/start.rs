@@ -56,7 +56,7 @@ impl Init {
         // Start the loader first; init prepares the rest while the loader works.
         let wanted = [&options.target, &kernel.target].into_iter().flatten().cloned().collect();
         let request = LoadRequest::of(&paths, mode, &Purpose::Boot);
-        let loading = loader::send(&LoadRequest { wanted, ..request });
+        let loading = loader::fork(&LoadRequest { wanted, ..request });
         let (signals, deaf) = retry_with_backoff(|| Signals::listen(poll.registry()))?;
         // The parent may have blocked signals, and the mask survives an exec.
         signal::unblock_all();
@@ -106,7 +106,7 @@ impl Init {
         }
         retry_with_backoff(|| init.watch_tracker())?;
         init.make_sockets();
-        init.loading(Purpose::Boot, loading);
+        init.load_started(Purpose::Boot, loading);
         // The logger is a fork of this process, so it is cheaper before init grows.
         if let Err(error) = init.logger.start(init.now) {
             init.say(Level::Error, format_args!("cannot start the logger: {error}"));

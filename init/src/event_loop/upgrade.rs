@@ -165,17 +165,17 @@ impl Init {
         self.next_load();
     }
 
-    fn connections_go_along(&mut self, go_along: bool) {
+    fn record_unfinished_connections(&mut self, record: bool) {
         let clients = self.control.iter_mut().flat_map(|control| control.clients.values_mut());
-        clients.for_each(|client| client.goes_along = go_along);
+        clients.for_each(|client| client.records_unfinished = record);
     }
 
     /// Executes the binary. Returns the error and, if the new root was entered nevertheless, the
     /// descriptor of the old root.
     fn execute(&mut self, passed: &Passed, arrived: u64) -> (Option<Option<OwnedFd>>, String) {
-        self.connections_go_along(true);
+        self.record_unfinished_connections(true);
         self.commit();
-        self.connections_go_along(false);
+        self.record_unfinished_connections(false);
         let store = self.images.store.as_ref().filter(|store| store.is_committed());
         let Some(store) = store.map(Store::number) else {
             return (None, "cannot store the state".to_string());
@@ -242,7 +242,7 @@ impl Init {
             self.make_sockets();
         }
         self.loader.boot_again();
-        self.send_for(Purpose::Boot);
+        self.start_load(Purpose::Boot);
         if let Some(old) = old {
             let emptied = process::fork(&[old.as_fd()], || {
                 let _ = process::set_name(c"init: frees");

@@ -279,7 +279,7 @@ fn put_source(
     body: Option<BorrowedFd<'_>>,
 ) -> Result<Generation, Refusal> {
     let set = match body {
-        Some(body) => wanted(body)?,
+        Some(body) => read_source_set(body)?,
         None => SourceSet::default(),
     };
     let at = previous.revision(name);
@@ -312,7 +312,7 @@ fn put_source(
     Ok(generation)
 }
 
-fn wanted(body: BorrowedFd<'_>) -> Result<SourceSet, Refusal> {
+fn read_source_set(body: BorrowedFd<'_>) -> Result<SourceSet, Refusal> {
     let unreadable =
         |error: io::Error| refusal("protocol", format!("cannot read the memfd: {error}"), "");
     let memory = File::from(body.try_clone_to_owned().map_err(unreadable)?);

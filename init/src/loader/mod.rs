@@ -207,7 +207,7 @@ impl Loader {
     }
 
     /// Notes the start of the first load.
-    pub(crate) fn boots(&mut self, now: Time) {
+    pub(crate) fn note_boot_load(&mut self, now: Time) {
         self.since.get_or_insert(now);
     }
 
@@ -228,7 +228,7 @@ impl Loader {
 }
 
 /// Forks the loader.
-pub(crate) fn send(errand: &LoadRequest<'_>) -> io::Result<(Pid, OwnedFd)> {
+pub(crate) fn fork(errand: &LoadRequest<'_>) -> io::Result<(Pid, OwnedFd)> {
     let memory = memfd::create(c"generation")?;
     let body = if let Purpose::Put { body, .. } = errand.purpose { body.as_ref() } else { None };
     let body = body.map(AsFd::as_fd);
@@ -256,7 +256,8 @@ pub(crate) fn send(errand: &LoadRequest<'_>) -> io::Result<(Pid, OwnedFd)> {
     Ok((pid, memory))
 }
 
-// The queue of loads: their order and their limits. Pure; [`super`] carries them out.
+// The queue of loads: their order and their limits. Pure; [`crate::event_loop`] carries them
+// out.
 //
 // Every user may read, and some queries need a load. Neither their number nor their order may
 // delay root's reload or a controller's files.

@@ -115,19 +115,19 @@ impl Origin {
     /// Records a new generation. `in_force` is the present generation, whose state may not be
     /// committed yet.
     pub(crate) fn delivered(&mut self, in_force: u32, number: u32, memory: Option<OwnedFd>) {
-        self.keeps(in_force);
+        self.install(in_force);
         self.delivered = memory.map(|memory| Sealed { number, memory: memory.into() });
     }
 
-    /// Returns true if [`Origin::keeps`] would change nothing.
-    pub(crate) fn has(&self, number: u32) -> bool {
+    /// Returns true if [`Origin::install`] would change nothing.
+    pub(crate) fn is_installed(&self, number: u32) -> bool {
         let is_it = |sealed: &Sealed| sealed.number == number;
         let is_there = number == 0 || self.present.as_ref().is_some_and(is_it);
         is_there && !self.delivered.as_ref().is_some_and(is_it)
     }
 
-    /// Records that this generation is in force. Returns false if its bytes are missing.
-    pub(crate) fn keeps(&mut self, number: u32) -> bool {
+    /// Makes this the present generation. Returns false if its bytes are missing.
+    pub(crate) fn install(&mut self, number: u32) -> bool {
         if let Some(taken) = self.delivered.take_if(|sealed| sealed.number == number) {
             self.before.extend(self.present.replace(taken));
         }
@@ -175,8 +175,8 @@ mod tests {
         // A planned or refused generation.
         origin.delivered(1, 2, memory());
         origin.delivered(1, 2, memory());
-        assert!(origin.keeps(1));
-        assert!(origin.keeps(2) && !origin.keeps(1));
+        assert!(origin.install(1));
+        assert!(origin.install(2) && !origin.install(1));
     }
 
     #[test]
@@ -184,11 +184,11 @@ mod tests {
         let mut origin = Origin::default();
         for number in 1..=2 {
             origin.delivered(number - 1, number, memory());
-            assert!(origin.keeps(number));
+            assert!(origin.install(number));
         }
         assert_eq!(open(&origin), [1, 2]);
         origin.committed();
         assert_eq!(open(&origin), [2]);
-        assert!(origin.keeps(2));
+        assert!(origin.install(2));
     }
 }

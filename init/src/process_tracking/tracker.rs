@@ -580,7 +580,7 @@ impl Tracker {
 
     /// Kills killed runs again in a new image without cgroups, because they may have forked
     /// meanwhile.
-    pub(crate) fn chase(&mut self, killed: impl IntoIterator<Item = RunId>) {
+    pub(crate) fn kill_again(&mut self, killed: impl IntoIterator<Item = RunId>) {
         if self.hierarchy.is_some() {
             return;
         }

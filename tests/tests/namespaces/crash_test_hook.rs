@@ -89,13 +89,13 @@ fn new_image_that_panics_at_start_gives_way_to_the_old_one() {
 /// Part of the event loop runs outside a turn.
 #[test]
 fn a_panic_between_two_turns_is_survived() {
-    let mut init = with_bug_in(&program("GROUNDSTATE_DEBUG_INIT", "init"), "sort");
+    let mut init = with_bug_in(&program("GROUNDSTATE_DEBUG_INIT", "init"), "poll");
     init.expect_crashes();
     let before = init.main_of("other");
     init.sandbox.put("now", "");
     // Init watches the process of the job from time to time.
     has_survived(&init, 1);
-    assert!(init.output().contains("on purpose in sort"), "{}", init.output());
+    assert!(init.output().contains("on purpose in poll"), "{}", init.output());
     assert_eq!(init.main_of("other"), before);
     init.finish_after_crash();
 }

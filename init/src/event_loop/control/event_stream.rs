@@ -39,7 +39,7 @@ impl Init {
     }
 
     fn event_lines(&self, after: u64, id: u64) -> Vec<u8> {
-        let facts = self.shown_by();
+        let facts = self.view_facts();
         let mut lines = Vec::new();
         for (seq, entry) in self.history.after(after) {
             lines.extend(line(&Line::ok(id, control::event(*seq, entry, &facts))));

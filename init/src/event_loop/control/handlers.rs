@@ -88,13 +88,13 @@ impl Init {
         match verb {
             Verb::Ping {} => now(self.pong()),
             Verb::Status { targets } => now(self.show_status(&targets)?),
-            Verb::Why { target } => now(view::why(&self.machine, &self.shown_by(), &target)?),
+            Verb::Why { target } => now(view::why(&self.machine, &self.view_facts(), &target)?),
             Verb::Plan { reload: true, .. } => self.later(asker, Purpose::Plan { asker }),
             Verb::Plan { targets, want, drop, .. } => {
                 let want = want.into_iter().map(|name| (name, None)).collect();
                 self.plan_change(asker, Event::SetGoal(Goal { targets, want, drop }))
             }
-            Verb::Graph {} => now(view::graph(&self.machine, &self.shown_by())),
+            Verb::Graph {} => now(view::graph(&self.machine, &self.view_facts())),
             Verb::Timers {} => now(self.show_timers()),
             Verb::Sockets {} => now(self.show_sockets()),
             Verb::Blame {} => now(Blame { schema: SCHEMA, units: self.timings.shown() }),
@@ -267,7 +267,7 @@ impl Init {
     ) -> Answered {
         let plan = for_a_client.then(|| self.show_plan(flip.clone())).transpose()?;
         self.wish(flip)?;
-        self.settle_with(generation);
+        self.apply_settings_of(generation);
         self.timings.keep(generation);
         let (number, units) = (generation.number, generation.units.len());
         self.say(Level::Info, format_args!("generation {number}: {units} units"));

@@ -60,7 +60,7 @@ impl Init {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION").to_string(),
             pid: std::process::id(),
-            boot: self.shown_by().wall_of(self.basics.booted),
+            boot: self.view_facts().wall_of(self.basics.booted),
             mode: self.mode.as_str().to_string(),
             seq: self.history.last(),
             seq_mono_us: self.basics.booted.as_nanos() / 1000,
@@ -139,13 +139,13 @@ impl Init {
     }
 
     pub(crate) fn show_status(&self, names: &[Name]) -> Result<Status, Failure> {
-        let mut status = view::status(&self.machine, &self.shown_by(), names)?;
+        let mut status = view::status(&self.machine, &self.view_facts(), names)?;
         event_in_progress::show(&self.suspects, &mut status);
         Ok(status)
     }
 
     /// The facts that the views need and the machine does not know.
-    pub(crate) fn shown_by(&self) -> Facts {
+    pub(crate) fn view_facts(&self) -> Facts {
         // Before its exec the process is a copy of init, so its pid is not shown.
         let main = |running: &Running| {
             let pid = running.main.as_ref()?.pid();

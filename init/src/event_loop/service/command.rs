@@ -64,7 +64,7 @@ impl Init {
                 (running.output, running.spec) = (None, None);
             }
         }
-        self.keep(run, part, &spec, child);
+        self.register_child(run, part, &spec, child);
         Vec::new()
     }
 
@@ -198,7 +198,13 @@ impl Init {
     }
 
     /// Registers the new child with its run, the tracker and the poll.
-    pub(crate) fn keep(&mut self, run: RunId, part: CommandKind, spec: &Run, child: Report) {
+    pub(crate) fn register_child(
+        &mut self,
+        run: RunId,
+        part: CommandKind,
+        spec: &Run,
+        child: Report,
+    ) {
         let (pid, token) = (child.pid.as_raw(), self.tokens.next());
         self.tracker.started(run, child.pid);
         self.runs.own(pid, run, part);
@@ -371,12 +377,12 @@ impl Init {
     /// Makes a run ready. Pending exec results are handled first, because a ready process has
     /// executed.
     pub(crate) fn ready(&mut self, run: RunId) {
-        self.are_reported(run);
+        self.handle_exec_results(run);
         self.advance(run, CommandSequence::ready);
     }
 
     /// Handles the pending exec results of a run. Returns false if one is not known yet.
-    pub(crate) fn are_reported(&mut self, run: RunId) -> bool {
+    pub(crate) fn handle_exec_results(&mut self, run: RunId) -> bool {
         let reports = self.runs.get(run).map(|running| running.reports.as_slice());
         let tokens: Vec<usize> = reports.into_iter().flatten().map(|s| s.token).collect();
         let unknown = tokens.into_iter().filter(|token| !self.report_ready(*token));

@@ -95,11 +95,11 @@ impl Init {
         if pidfd.as_ref().is_some_and(is_over) {
             return Err("has exited");
         }
-        self.has_main(run, pid, pidfd)
+        self.set_main(run, pid, pidfd)
     }
 
     /// Sets the main process of the run. Without a pidfd, it is a child of init.
-    fn has_main(
+    fn set_main(
         &mut self,
         run: RunId,
         pid: i32,

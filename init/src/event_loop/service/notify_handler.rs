@@ -59,7 +59,7 @@ impl Sender {
 impl Init {
     /// Reads messages, up to one turn's share and the flood limits. If a deadline has passed, reads
     /// all messages, because one sent in time counts.
-    pub(crate) fn hear(&mut self) {
+    pub(crate) fn receive_notifications(&mut self) {
         let now = self.now;
         let is_over = self.machine.next_deadline().is_some_and(|at| at <= now);
         if is_over && self.notify.as_ref().is_some_and(|notify| notify.holds_back(now)) {
@@ -140,7 +140,7 @@ impl Init {
             // Closes descriptors that are not stored. BARRIER=1 waits for that.
             self.keep_descriptors(run, &datagram.statements, passed);
             for statement in &datagram.statements {
-                self.understand(run, statement);
+                self.apply_statement(run, statement);
             }
         }
         fd::close_left();
@@ -158,7 +158,7 @@ impl Init {
         Some(Sender { run, access, is_main, is_started: part.is_some() })
     }
 
-    fn understand(&mut self, run: RunId, statement: &Statement) {
+    fn apply_statement(&mut self, run: RunId, statement: &Statement) {
         let tell = match statement {
             Statement::Ready => return self.ready(run),
             Statement::Reloading => return self.advance(run, CommandSequence::reloading),

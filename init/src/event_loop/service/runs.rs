@@ -374,7 +374,7 @@ fn line_in(pipe: &OwnedFd) -> Option<bool> {
 // The MONITOR_ variables of a unit that `on-failure` or `on-success` starts, as in
 // systemd.exec(5), `$MONITOR_SERVICE_RESULT`.
 
-fn is_alarm(kind: DependencyKind) -> bool {
+fn starts_a_reaction(kind: DependencyKind) -> bool {
     matches!(kind, DependencyKind::OnFailure | DependencyKind::OnSuccess)
 }
 
@@ -387,7 +387,7 @@ impl Init {
         let unit = self.machine.generation().find_unit(name.as_str());
         let brings_in = |unit: UnitId| {
             let mut edges = self.machine.graph().edges(unit).iter();
-            edges.any(|edge| is_alarm(edge.kind))
+            edges.any(|edge| starts_a_reaction(edge.kind))
         };
         if unit.is_some_and(brings_in) {
             self.ends.insert(name, LastEnd { run, outcome });
@@ -409,7 +409,8 @@ impl Init {
             return None;
         }
         let unit = self.machine.generation().find_unit(name.as_str())?;
-        let back = self.machine.graph().back(unit).iter().filter(|back| is_alarm(back.kind));
+        let back =
+            self.machine.graph().back(unit).iter().filter(|back| starts_a_reaction(back.kind));
         let mut causes = back.map(|back| back.dependent);
         let cause = causes.next()?;
         if causes.any(|other| other != cause) {

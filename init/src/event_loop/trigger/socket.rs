@@ -27,8 +27,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 impl Init {
-    /// Polls the sockets whose activity would start a unit, and no others.
-    pub(crate) fn attend(&mut self) {
+    /// Polls the sockets and watches the paths whose activity would start a unit, and no others.
+    /// Also closes connections that no unit serves any more.
+    pub(crate) fn watch_awaited_triggers(&mut self) {
         if !self.triggers.unsettled {
             return;
         }
@@ -66,7 +67,7 @@ impl Init {
             self.triggers.listening.insert(run, listening);
         }
         self.forget_connections();
-        self.attend_paths();
+        self.update_path_watches();
     }
 
     /// Schedules the end of a trigger's pause after too many firings.
@@ -298,7 +299,7 @@ impl Init {
         let broken = BrokenOff {
             unit: note.unit.to_string(),
             peer: one.peer.to_string(),
-            time: self.shown_by().wall_of(self.now),
+            time: self.view_facts().wall_of(self.now),
             reason: reason.to_string(),
         };
         let socket = one.socket.clone();
@@ -328,8 +329,8 @@ impl Init {
             Some(Ok(ids)) => Some(ids.clone()),
             None => None,
         };
-        let helper =
-            self.send_out(unit, socket, |theirs, socket| work(theirs, socket, ids.as_ref()));
+        let helper = self
+            .fork_socket_helper(unit, socket, |theirs, socket| work(theirs, socket, ids.as_ref()));
         let opening = match helper {
             Ok(opening) => opening,
             Err(error) => {
@@ -347,7 +348,7 @@ impl Init {
     /// Removes the paths of a socket unit (`socket-remove`). The child dies with init: after a
     /// crash the next run does not wait for it and may have created new paths.
     pub(crate) fn remove_paths(&mut self, unit: &Name, run: RunId, socket: Socket) {
-        let helper = self.send_out(unit, socket, |_, socket| {
+        let helper = self.fork_socket_helper(unit, socket, |_, socket| {
             open::remove(socket);
             0
         });
@@ -367,7 +368,7 @@ impl Init {
     }
 
     /// Forks a child that does `work` once earlier children for the same paths have exited.
-    fn send_out(
+    fn fork_socket_helper(
         &mut self,
         unit: &Name,
         socket: Socket,
@@ -426,7 +427,8 @@ impl Init {
         if held.saturating_add(fds.len()) > limit::SOCKETS {
             return Err(libc::EMFILE);
         }
-        if fds.len() != socket.listen.len() || (socket.accept && !fds.iter().all(never_waits)) {
+        if fds.len() != socket.listen.len() || (socket.accept && !fds.iter().all(make_nonblocking))
+        {
             return Err(libc::EIO);
         }
         let listening = Listening::new(unit.clone(), run, socket, fds);
@@ -455,7 +457,7 @@ impl Init {
 
 /// Makes a listening socket non-blocking: PID 1 accepts on it and must not wait for a connection
 /// that was closed meanwhile.
-fn never_waits(fd: &Foreign) -> bool {
+fn make_nonblocking(fd: &Foreign) -> bool {
     let flags = fcntl(fd, FcntlArg::F_GETFL).map(OFlag::from_bits_truncate);
     flags.is_ok_and(|flags| fcntl(fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK)).is_ok())
 }

@@ -140,7 +140,7 @@ impl Init {
     }
 
     pub(crate) fn show_timers(&self) -> Timers {
-        let facts = self.shown_by();
+        let facts = self.view_facts();
         let timer = |(id, unit): (UnitId, &Unit)| {
             let run = self.machine.run(id);
             let watched = run.and_then(|run| self.triggers.watched.get(&run));
@@ -161,7 +161,7 @@ impl Init {
     }
 
     pub(crate) fn show_sockets(&self) -> Sockets {
-        let facts = self.shown_by();
+        let facts = self.view_facts();
         let socket = |(id, unit): (UnitId, &Unit)| {
             let mut most = None;
             let listen = match Trigger::decode(&unit.run) {

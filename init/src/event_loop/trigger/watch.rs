@@ -237,7 +237,7 @@ impl Init {
     }
 
     /// Lets the lookout watch paths only while a firing would start a unit.
-    pub(crate) fn attend_paths(&mut self) {
+    pub(crate) fn update_path_watches(&mut self) {
         let now = self.now;
         let all: Vec<RunId> = self.triggers.watched.keys().copied().collect();
         for run in all {
