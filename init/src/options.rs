@@ -142,8 +142,8 @@ impl Options {
         given.or(self.paths.command.is_some().then_some(Level::Warning))
     }
 
-    /// Handles what ends the program at once: `--version`, `--help` and, unless init is PID 1 or
-    /// has a command, an unknown word (64, EX_USAGE of sysexits(3)).
+    /// Handles what ends the program at once: `--version`, `--help`, a telinit(8) argument, and an
+    /// unknown word if init has a command or is not PID 1 (64, EX_USAGE of sysexits(3)).
     #[allow(clippy::print_stdout, clippy::print_stderr, reason = "nothing runs yet")]
     pub(crate) fn answer(&self, mode: Mode) -> Option<ExitCode> {
         if let Some(text) = &self.say {

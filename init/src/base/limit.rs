@@ -241,7 +241,8 @@ pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(2);
 pub(crate) const CHILDREN_UNKNOWN: usize = 16;
 /// Of those, checked for each new child.
 pub(crate) const CHILDREN_LOOKED_AT: usize = 4;
-/// Children whose reports init tracks itself; the poll watches older ones.
+/// Children without an exec result that init checks in each turn. It learns the result of others
+/// from the poll or at their exit.
 pub(crate) const CHILDREN_UNKNOWN_MOST: usize = 4096;
 /// Time for a new binary to confirm that it can read the state.
 pub(crate) const UPGRADE_TRIAL: Duration = Duration::from_secs(10);

@@ -81,7 +81,7 @@ fn reap_until_asked(mode: Mode, shell: &mut EmergencyShell, drain: &mut Drain) -
             drain.reaped(ended);
         }
         if shell.is_due(clock::now()) {
-            shell.keep();
+            shell.restart_on_exit();
             // After an error it is due again after a pause.
             let _ = shell.start(clock::now());
         }

@@ -44,7 +44,7 @@ impl Init {
         store.put_watched(Kind::Tracker, &mut self.tracker);
         store.put_table(Kind::Log, &mut self.logger.unmarked().runs);
         store.put_watched(Kind::Logger, &mut self.logger);
-        let child_memory = self.spawner.keep()?;
+        let child_memory = self.spawner.kept()?;
         store.put(&Kind::ChildMemory.key(), &child_memory);
         store.put_table(Kind::Event, self.history.table());
         store.put_table(Kind::Start, &mut self.timings.of);
@@ -153,7 +153,7 @@ impl Init {
             policy: Cow::Borrowed(&generation.policy),
             basics: Cow::Borrowed(&self.basics),
             record,
-            no_joining: launch::die_at_birth(),
+            no_joining: launch::clones_into_no_cgroup(),
         };
         let written = &mut self.written.head;
         if written.as_ref() != Some(&head) {

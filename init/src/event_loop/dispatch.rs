@@ -94,7 +94,7 @@ impl Init {
         }
         if sets_goal && refused.is_none() {
             // The emergency shell was for the previous goal.
-            self.basics.shell.let_go();
+            self.basics.shell.stop_restarting();
         }
         let mut notes = actions.iter().filter_map(note_of).cloned().collect::<Vec<_>>();
         event_log::cause_first(&mut notes, subject.as_ref());
@@ -152,7 +152,7 @@ impl Init {
             Action::ReloadUnit { run, .. } => self.advance(run, |procedure| procedure.reload()),
             Action::Note(note) => self.noted(&note),
             Action::Emergency => {
-                self.basics.shell.keep();
+                self.basics.shell.restart_on_exit();
                 self.emergency();
             }
             Action::Finish(how) => self.finish(how),

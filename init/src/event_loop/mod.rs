@@ -266,7 +266,7 @@ impl Init {
         #[cfg(debug_assertions)]
         crash_test::strike_in("poll", self.basics.crashes == 0);
         self.report_ready(token);
-        self.runs.main_ready(token);
+        self.runs.note_main_exit(token);
         self.trigger_ready(token);
         self.stored_descriptor_ready(token);
         self.ready_pipe(token);
@@ -312,7 +312,7 @@ impl Init {
         }
         let now = self.now;
         if self.basics.shell.is_due(now) && !self.ending.is_under_way() {
-            self.basics.shell.keep();
+            self.basics.shell.restart_on_exit();
             self.emergency_shell();
         }
         self.logger_due();

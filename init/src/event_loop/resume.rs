@@ -190,7 +190,7 @@ impl Init {
         }
         for input in &inputs {
             if let Input::Ended { pid, .. } = input {
-                wait::unmake(Pid::from_raw(*pid));
+                wait::note_reaped(Pid::from_raw(*pid));
             }
         }
         let serials: Vec<u64> = self.pending.effects.serials().collect();
@@ -217,7 +217,7 @@ impl Init {
                 }
                 Input::Ended { pid, exit } => {
                     let one = Ended { pid: Pid::from_raw(pid), exit };
-                    self.disown(&one);
+                    self.remove_from_tables(&one);
                     ended.push(one);
                 }
                 Input::Ready(run) => self.ready_before(run),

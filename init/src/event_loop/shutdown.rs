@@ -279,7 +279,7 @@ impl Init {
         if self.mode != Mode::Machine {
             return;
         }
-        match self.watchdog.settle(asked, self.now) {
+        match self.watchdog.apply_setting(asked, self.now) {
             Some(Ok(seconds)) => {
                 let text = "watchdog armed: the machine reboots if init hangs for";
                 self.say(Level::Info, format_args!("{DEVICE}: {text} {seconds} s"));

@@ -84,7 +84,7 @@ impl Init {
             Mode::Machine => limit::SHUTDOWN_MACHINE,
             Mode::Container | Mode::Supervisor => limit::SHUTDOWN_CONTAINER,
         });
-        let state = State::begins(basics, machine, tracker, spawner, logger, record);
+        let state = State::initial(basics, machine, tracker, spawner, logger, record);
         let null = retry_with_backoff(Null::open)?;
         let images = Images::with(Store::new().ok());
         let own = Own { options, mode, paths, voice, poll, signals, null, images };

@@ -232,7 +232,7 @@ impl Init {
         let is_machine = self.mode == Mode::Machine;
         self.basics.kernel_target = is_machine.then(KernelLine::read).and_then(|line| line.target);
         self.options.target = None;
-        self.basics.shell.let_go();
+        self.basics.shell.stop_restarting();
         self.basics.log_files_open = false;
         // The logger and the lookouts hold files of the old root open.
         self.logger.replace(self.now);

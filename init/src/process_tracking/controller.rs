@@ -142,7 +142,7 @@ pub(super) fn set(parent: BorrowedFd<'_>, name: &str, file: &str, text: &str) ->
 /// Converts percentages of the machine's resources and paths of disks to numbers.
 fn resolved(file: &str, text: &str) -> io::Result<String> {
     if let Some(percentage) = text.strip_suffix('%') {
-        let whole = if file.starts_with("memory.") { machine_memory()? } else { processes()? };
+        let whole = if file.starts_with("memory.") { machine_memory()? } else { max_processes()? };
         let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
         let hundredths = hundredths(percentage).ok_or_else(invalid)?;
         let part = u128::from(whole) * u128::from(hundredths) / 10_000;
@@ -173,7 +173,8 @@ pub(crate) fn machine_memory() -> io::Result<u64> {
     Ok(first_number(&std::fs::read_to_string("/proc/meminfo")?)?.saturating_mul(1024))
 }
 
-pub(super) fn processes() -> io::Result<u64> {
+/// The highest number of processes of the machine.
+pub(super) fn max_processes() -> io::Result<u64> {
     first_number(&std::fs::read_to_string("/proc/sys/kernel/pid_max")?)
 }
 
@@ -242,7 +243,7 @@ mod tests {
         let half: u64 = resolved("memory.max", "50%").unwrap().parse().unwrap();
         assert!(half.abs_diff(whole / 2) <= 1);
         let tenth: u64 = resolved("pids.max", "12.5%").unwrap().parse().unwrap();
-        assert_eq!(tenth, processes().unwrap() / 8);
+        assert_eq!(tenth, max_processes().unwrap() / 8);
         assert_eq!(resolved("memory.max", "max").unwrap(), "max");
         assert_eq!(resolved("io.max", "8:0 wbps=1").unwrap(), "8:0 wbps=1");
     }

@@ -23,7 +23,8 @@ pub(crate) struct ProcessTree {
     /// Children of init, started or adopted, each with its start time.
     heads: BTreeMap<i32, u64>,
     /// Their sessions and process groups. A number belongs to them as long as a process uses it.
-    bands: BTreeSet<i32>,
+    #[serde(rename = "bands")]
+    sessions_and_groups: BTreeSet<i32>,
 }
 
 impl ProcessTree {
@@ -33,7 +34,7 @@ impl ProcessTree {
         // Without /proc no other process is ever compared with it.
         let began = stat.map_or(0, |stat| stat.began);
         self.heads.insert(pid.as_raw(), began);
-        let bands: BTreeSet<i32> = match stat {
+        let numbers: BTreeSet<i32> = match stat {
             // Just started: the child itself will create its session.
             Some(stat) if stat.parent == own() && stat.session == own_session() => {
                 [pid.as_raw()].into()
@@ -42,7 +43,7 @@ impl ProcessTree {
             Some(stat) => [stat.session, stat.group].into_iter().filter(|n| *n > 1).collect(),
             None => [pid.as_raw()].into(),
         };
-        self.bands.extend(&bands);
+        self.sessions_and_groups.extend(&numbers);
     }
 
     /// Removes a reaped process, because its pid may be reused. Returns its start time if it
@@ -54,19 +55,19 @@ impl ProcessTree {
     /// Removes a pid that a new process has got.
     pub(super) fn forget_reused_pid(&mut self, pid: Pid) {
         self.heads.remove(&pid.as_raw());
-        self.bands.remove(&pid.as_raw());
+        self.sessions_and_groups.remove(&pid.as_raw());
     }
 
     /// Returns true for one of these children, or a process in one of their sessions or groups.
     pub(super) fn has(&self, stat: &Stat) -> bool {
         self.heads.get(&stat.pid) == Some(&stat.began)
-            || self.bands.contains(&stat.session)
-            || self.bands.contains(&stat.group)
+            || self.sessions_and_groups.contains(&stat.session)
+            || self.sessions_and_groups.contains(&stat.group)
     }
 
     /// Returns true if one of these children, sessions or groups has this number.
     pub(super) fn has_number(&self, pid: i32) -> bool {
-        self.heads.contains_key(&pid) || self.bands.contains(&pid)
+        self.heads.contains_key(&pid) || self.sessions_and_groups.contains(&pid)
     }
 
     /// Returns true if this child of init is one of them.

@@ -34,7 +34,7 @@ fn run(tracker: &mut Tracker, run: RunId, script: &str) -> Running {
     let words = ["/bin/sh", "-c", script];
     let way = ways().last().unwrap();
     let mut running = start(way, &plain(), &words, |request| request.place = place).unwrap();
-    tracker.started(run, running.pid);
+    tracker.add_child(run, running.pid);
     assert_eq!(running.verdict(), Ok(()));
     running
 }
@@ -60,7 +60,7 @@ fn until(tracker: &mut Tracker, mut done: impl FnMut(&mut Tracker) -> bool) {
 fn reap(tracker: &mut Tracker, pid: Pid) {
     if wait::peek_one(pid).unwrap().is_some() {
         wait::reap(pid).unwrap();
-        tracker.ended(pid);
+        tracker.remove_child(pid);
         tracker.adopt_left();
     }
 }
@@ -79,7 +79,7 @@ fn reap_main(tracker: &mut Tracker, mut running: Running) {
         std::thread::yield_now();
     }
     running.end();
-    tracker.ended(pid);
+    tracker.remove_child(pid);
 }
 
 #[test]
@@ -302,7 +302,7 @@ fn child_in_a_frozen_cgroup_blocks_no_process_and_can_be_killed() {
         std::fs::write(&freeze, "1").unwrap();
         let mut running =
             start(way, &plain(), &["/bin/true"], |request| request.place = Some(place)).unwrap();
-        tracker.started(RUN, running.pid);
+        tracker.add_child(RUN, running.pid);
         assert_eq!(running.report.verdict(), None);
         // The next child is not delayed.
         let mut next = start(way, &plain(), &["/bin/true"], |_| {}).unwrap();

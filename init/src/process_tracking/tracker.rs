@@ -134,7 +134,7 @@ impl Tracker {
         wish: Wish<'_>,
     ) -> Result<Option<Place>, ExecFailure> {
         match self.try_place(run, unit, wish) {
-            Err(failure) if failure.stage == Stage::Cgroup && self.replaces_directory() => {
+            Err(failure) if failure.stage == Stage::Cgroup && self.recreate_directory() => {
                 self.try_place(run, unit, wish)
             }
             placed => placed,
@@ -210,7 +210,7 @@ impl Tracker {
     }
 
     /// Notes that a child was cloned for this run.
-    pub(crate) fn started(&mut self, run: RunId, pid: Pid) {
+    pub(crate) fn add_child(&mut self, run: RunId, pid: Pid) {
         if !self.runs.contains_key(&run) {
             self.runs.insert(run, Tracked::default());
         }
@@ -223,7 +223,7 @@ impl Tracker {
 
     /// Notes that a child was reaped; must be called before the next clone. Returns its run if it
     /// was started for one.
-    pub(crate) fn ended(&mut self, pid: Pid) -> Option<RunId> {
+    pub(crate) fn remove_child(&mut self, pid: Pid) -> Option<RunId> {
         let run = self.children.remove(&pid.as_raw());
         if let Some(tracked) = run.and_then(|run| self.runs.unmarked(&run)) {
             tracked.children.retain(|child| *child != pid.as_raw());
@@ -423,7 +423,7 @@ const KILL: u8 = 9;
 impl Tracker {
     /// Recreates init's cgroup directory if it was removed. Returns false if the start cannot be
     /// repeated: the directory exists, or cannot be created.
-    pub(super) fn replaces_directory(&mut self) -> bool {
+    pub(super) fn recreate_directory(&mut self) -> bool {
         let Some(hierarchy) = self.hierarchy.as_mut().filter(|hierarchy| hierarchy.is_gone())
         else {
             return false;
@@ -594,7 +594,7 @@ impl Tracker {
     }
 
     /// Finds the runs of orphans that have become children of init, by one look at all children.
-    /// Called after all calls of [`Tracker::ended`] and before any query about a run.
+    /// Called after all calls of [`Tracker::remove_child`] and before any query about a run.
     pub(crate) fn adopt_left(&mut self) {
         // Runs of processes that have just exited, with their start times.
         let parted = std::mem::take(&mut self.parted);
@@ -609,14 +609,15 @@ impl Tracker {
                 continue;
             }
             let Some(stat) = procfs::stat(pid) else { continue };
-            let band = || self.family_of(&stat);
+            let by_session_or_group = || self.family_of(&stat);
             let left =
                 || parted.iter().find(|(_, began)| stat.began >= *began).map(|(run, _)| *run);
             let mark = run_marked_on(pid);
             let marked = mark.filter(|run| self.families.contains_key(run));
             // An orphan with the mark of an ended run belongs to that run, not to the one whose
             // process exited now.
-            let run = marked.or_else(band).or_else(|| left().filter(|_| mark.is_none()));
+            let run =
+                marked.or_else(by_session_or_group).or_else(|| left().filter(|_| mark.is_none()));
             if let Some(family) = run.and_then(|run| self.families.get_mut(&run)) {
                 family.add(pid);
             }

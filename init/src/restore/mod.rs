@@ -107,7 +107,7 @@ fn end(pid: Pid) {
     // A failed kill means that it has exited already.
     let _ = signal::kill(pid, KILL);
     // Until it is reaped, it does not count as an orphan of a run.
-    wait::made_before([pid.as_raw()]);
+    wait::count_as_made([pid.as_raw()]);
 }
 
 /// Kills the other helpers, because their work will be repeated. `starting` are children that

@@ -175,7 +175,7 @@ impl Parts {
         let mut tracker: Tracker = of(store, Kind::Tracker)?;
         tracker.take_over(store.read_table(Kind::Tracked)?, store.read_table(Kind::ProcessTree)?);
         for (run, running) in &runs {
-            running.lines.iter().for_each(|(pid, _)| tracker.made_before(*run, *pid));
+            running.lines.iter().for_each(|(pid, _)| tracker.take_over_child(*run, *pid));
         }
         let mut logger: logger::Handle = of(store, Kind::Logger)?;
         logger.runs = Table::of(store.read_table(Kind::Log)?);
@@ -239,7 +239,7 @@ impl Parts {
 
 impl State {
     /// The state at the first start.
-    pub(crate) fn begins(
+    pub(crate) fn initial(
         basics: Basics,
         machine: Machine,
         tracker: Tracker,
@@ -262,7 +262,7 @@ impl State {
         let machine = Machine::from_records(parts.machine, generation.clone())?;
         let Components { head, pending, .. } = &parts.components;
         if head.no_joining {
-            launch::died_at_birth();
+            launch::stop_cloning_into_cgroups();
         }
         for (run, running) in &mut parts.runs {
             let constants = parts.constants.remove(run);
@@ -271,11 +271,11 @@ impl State {
         let mut runs = Runs::restored(parts.runs, parts.store, parts.looks, pending.reaped.iter());
         let reports = runs.iter_mut().flat_map(|(_, running)| &mut running.reports);
         let spawner =
-            Spawner::again(parts.child_memory, reports.map(|started| &mut started.report))
+            Spawner::restored(parts.child_memory, reports.map(|started| &mut started.report))
                 .map_err(|error| format!("cannot map the spawn slots: {error}"))?;
         let record = head.record.map(inherit::take).transpose();
         let record = record.ok().flatten().map(|fd| Record::new(File::from(fd)));
-        wait::made_before(parts.children.into_keys());
+        wait::count_as_made(parts.children.into_keys());
         let Parts { components, logger, .. } = parts;
         Ok(State { components, machine, runs, spawner, logger, record })
     }

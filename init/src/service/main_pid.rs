@@ -32,16 +32,16 @@ impl Runs {
 
     /// Returns true if the process belongs to another run. A pid that another run holds by a pidfd
     /// does not count once that process has exited.
-    pub(crate) fn is_anothers(&self, run: RunId, pid: i32) -> bool {
-        let Some(of) = self.of(pid).filter(|of| *of != run) else { return false };
-        if self.made(pid) == Some(of) {
+    pub(crate) fn belongs_to_another_run(&self, run: RunId, pid: i32) -> bool {
+        let Some(of) = self.run_of_process(pid).filter(|of| *of != run) else { return false };
+        if self.run_of_child(pid) == Some(of) {
             return true;
         }
         !self.main(of).is_some_and(Main::is_gone)
     }
 
     /// Notes that the process behind a watched pidfd has exited.
-    pub(crate) fn main_ready(&mut self, token: usize) {
+    pub(crate) fn note_main_exit(&mut self, token: usize) {
         let main = self.watched(token).and_then(|run| self.main(run));
         if matches!(main, Some(Main::Other { token: at, .. }) if *at == token) {
             self.mains_ended.push(token);

@@ -145,7 +145,7 @@ impl Look {
 }
 
 /// The exit status of the child that removes a pid file: 0, or the errno.
-pub(crate) fn status(removed: Result<(), Errno>) -> u8 {
+pub(crate) fn removal_status(removed: Result<(), Errno>) -> u8 {
     removed.err().map_or(0, |error| u8::try_from(error as i32).unwrap_or(u8::MAX))
 }
 

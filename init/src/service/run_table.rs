@@ -59,7 +59,7 @@ impl Runs {
         reaped: impl Iterator<Item = &'a Reaped>,
     ) -> Runs {
         let mut runs = Runs { store: store.into(), looks: looks.into(), ..Runs::default() };
-        reaped.for_each(|one| runs.has_ended(one.pid, one.run, one.part));
+        reaped.for_each(|one| runs.note_reaped(one.pid, one.run, one.part));
         for (id, running) in all {
             let lines = running.lines.iter().map(|(pid, _)| *pid);
             runs.by_pid.extend(lines.map(|pid| (pid, id)));
@@ -170,17 +170,17 @@ impl Runs {
     }
 
     /// The run that init started this process for.
-    pub(crate) fn made(&self, pid: i32) -> Option<RunId> {
+    pub(crate) fn run_of_child(&self, pid: i32) -> Option<RunId> {
         self.by_pid.get(&pid).copied()
     }
 
     /// The run of this process, as a child of init or as a main process.
-    pub(crate) fn of(&self, pid: i32) -> Option<RunId> {
-        self.made(pid).or_else(|| self.by_main.get(&pid).copied())
+    pub(crate) fn run_of_process(&self, pid: i32) -> Option<RunId> {
+        self.run_of_child(pid).or_else(|| self.by_main.get(&pid).copied())
     }
 
     /// Removes a reaped process from all tables.
-    pub(crate) fn disown(&mut self, pid: i32) -> Option<(RunId, CommandKind)> {
+    pub(crate) fn remove_process(&mut self, pid: i32) -> Option<(RunId, CommandKind)> {
         let Some(run) = self.by_pid.remove(&pid) else {
             let run = self.by_main.remove(&pid)?;
             let main = self.by_id.get_mut(&run)?.main.take_if(|main| main.is_found_as(pid))?;
@@ -221,13 +221,13 @@ impl Runs {
         main.is_some()
     }
 
-    /// Records that the process is reaped. Its messages count until [`Runs::is_told`].
-    pub(crate) fn has_ended(&mut self, pid: i32, run: RunId, part: CommandKind) {
+    /// Records that the process is reaped. Its messages count until [`Runs::forget_reaped`].
+    pub(crate) fn note_reaped(&mut self, pid: i32, run: RunId, part: CommandKind) {
         self.ended.insert(pid, (run, part));
     }
 
     /// Forgets a reaped process: its last messages have been handled.
-    pub(crate) fn is_told(&mut self, pid: i32) {
+    pub(crate) fn forget_reaped(&mut self, pid: i32) {
         self.ended.remove(&pid);
     }
 
@@ -238,7 +238,7 @@ impl Runs {
         pid: i32,
         whose: impl FnOnce() -> Option<RunId>,
     ) -> Option<(RunId, Option<CommandKind>)> {
-        if let Some(run) = self.made(pid) {
+        if let Some(run) = self.run_of_child(pid) {
             return Some((run, self.get(run)?.line(pid)));
         }
         if let Some((run, part)) = self.ended.get(&pid).copied() {
@@ -290,7 +290,7 @@ impl Runs {
     }
 
     /// Notes that a run has a deadline.
-    pub(crate) fn time(&mut self, run: RunId) {
+    pub(crate) fn note_deadline(&mut self, run: RunId) {
         self.timed.insert(run);
     }
 
@@ -537,7 +537,7 @@ impl Running {
     }
 
     /// Takes the exec report that matches, because its result is known.
-    pub(crate) fn reported(&mut self, is_it: impl Fn(&Started) -> bool) -> Option<Started> {
+    pub(crate) fn take_report(&mut self, is_it: impl Fn(&Started) -> bool) -> Option<Started> {
         let at = self.reports.iter().position(is_it)?;
         let started = self.reports.swap_remove(at);
         if self.reports.is_empty() {
@@ -569,17 +569,17 @@ impl Running {
 impl Runs {
     /// Removes a reaped process from the tables. Returns `None` if it belongs to no run.
     pub(crate) fn reap(&mut self, pid: Pid, exit: Exit) -> Option<Reaped> {
-        let run = self.of(pid.as_raw())?;
+        let run = self.run_of_process(pid.as_raw())?;
         let running = self.get_mut(run)?;
-        let mut started = running.reported(|started| started.pid == pid.as_raw());
+        let mut started = running.take_report(|started| started.pid == pid.as_raw());
         let verdict = started.as_mut().and_then(|started| running.verdict(started));
         if let Some(started) = started {
             self.unwatch(started.token);
         }
-        let (run, part) = self.disown(pid.as_raw())?;
+        let (run, part) = self.remove_process(pid.as_raw())?;
         let has_handed_on = self.has_handed_on(run, part);
         let name = self.get(run)?.name.clone();
-        self.has_ended(pid.as_raw(), run, part);
+        self.note_reaped(pid.as_raw(), run, part);
         Some(Reaped { name, pid: pid.as_raw(), run, part, exit, verdict, has_handed_on })
     }
 }
@@ -672,11 +672,11 @@ mod tests {
         next.main = Some(Main::Child(42));
         runs.insert(other, next);
         runs.own(42, other, CommandKind::Start(0));
-        assert_eq!(runs.of(42), Some(other));
+        assert_eq!(runs.run_of_process(42), Some(other));
         assert!(runs.lose_main(one, 2) && !runs.lose_main(one, 2));
         assert!(runs.get(one).is_some_and(|running| running.main.is_none()));
         assert_eq!(runs.get(other).and_then(|of| of.line(42)), Some(CommandKind::Start(0)));
-        assert_eq!(runs.disown(42), Some((other, CommandKind::Start(0))));
+        assert_eq!(runs.remove_process(42), Some((other, CommandKind::Start(0))));
         assert!(runs.by_pid.is_empty() && runs.by_main.is_empty() && runs.by_token.is_empty());
     }
 
@@ -686,14 +686,14 @@ mod tests {
         found(&mut runs, run, 42, 2);
         // This run's command reuses the pid, then another run's, before init learns of the exit.
         runs.own(42, run, CommandKind::Reload(0));
-        assert_eq!(runs.disown(42), Some((run, CommandKind::Reload(0))));
+        assert_eq!(runs.remove_process(42), Some((run, CommandKind::Reload(0))));
         runs.insert(other, running(other, "next"));
         runs.own(42, other, CommandKind::Start(0));
         runs.remove(other);
-        assert_eq!((runs.made(42), runs.of(42)), (None, Some(run)));
+        assert_eq!((runs.run_of_child(42), runs.run_of_process(42)), (None, Some(run)));
         // The process became a child of init, which reaps it.
-        assert_eq!(runs.disown(42), Some((run, CommandKind::Main)));
-        assert!(runs.watched(2).is_none() && runs.of(42).is_none());
+        assert_eq!(runs.remove_process(42), Some((run, CommandKind::Main)));
+        assert!(runs.watched(2).is_none() && runs.run_of_process(42).is_none());
     }
 
     #[test]
@@ -706,7 +706,7 @@ mod tests {
             running.main = Some(Main::Other { pid, pidfd: null().into(), token: 1 });
             runs.insert(run, running);
             runs.own(pid + 1, run, line);
-            assert_eq!(runs.disown(pid + 1), Some((run, line)));
+            assert_eq!(runs.remove_process(pid + 1), Some((run, line)));
         }
         assert!(runs.has_handed_on(one, line) && !runs.has_handed_on(other, line));
         assert!(!runs.has_handed_on(one, CommandKind::Post(0)));
@@ -719,9 +719,9 @@ mod tests {
         found(&mut runs, one, 42, 2);
         found(&mut runs, other, 42, 3);
         assert!(runs.lose_main(one, 2));
-        assert_eq!((runs.of(42), runs.watched(3)), (Some(other), Some(other)));
+        assert_eq!((runs.run_of_process(42), runs.watched(3)), (Some(other), Some(other)));
         assert!(runs.lose_main(other, 3));
-        assert_eq!(runs.of(42), None);
+        assert_eq!(runs.run_of_process(42), None);
     }
 
     #[test]
@@ -736,10 +736,10 @@ mod tests {
         runs.insert(other, running(other, "next"));
         runs.own(UNUSED_PID, other, CommandKind::Start(0));
         assert_eq!(speaker(&runs, Some(one)), Some((other, Some(CommandKind::Start(0)))));
-        runs.disown(UNUSED_PID);
-        runs.has_ended(UNUSED_PID, other, CommandKind::Start(0));
+        runs.remove_process(UNUSED_PID);
+        runs.note_reaped(UNUSED_PID, other, CommandKind::Start(0));
         assert_eq!(speaker(&runs, Some(one)), Some((other, Some(CommandKind::Start(0)))));
-        runs.is_told(UNUSED_PID);
+        runs.forget_reaped(UNUSED_PID);
         assert_eq!(speaker(&runs, None), Some((one, None)));
     }
 

@@ -66,8 +66,8 @@ pub(crate) struct EmergencyShell {
 }
 
 impl EmergencyShell {
-    /// Restarts the shell whenever it exits.
-    pub(crate) fn keep(&mut self) {
+    /// Lets the shell be restarted whenever it exits.
+    pub(crate) fn restart_on_exit(&mut self) {
         self.again = Some(Time::NEVER);
     }
 
@@ -77,7 +77,7 @@ impl EmergencyShell {
     }
 
     /// Ends the restarts, because another goal was set.
-    pub(crate) fn let_go(&mut self) {
+    pub(crate) fn stop_restarting(&mut self) {
         self.again = None;
     }
 
@@ -201,7 +201,7 @@ mod tests {
         };
         let mut shell = EmergencyShell { pid: None, again: Some(Time::ZERO) };
         assert!(shell.is_due(Time::ZERO));
-        shell.keep();
+        shell.restart_on_exit();
         let first = begin(&mut shell);
         // The shell reads, writes, and leads the terminal's session: /dev/tty exists.
         terminal.write_all(b"echo $((40 + 2))-$HOME >/dev/tty; exit 3\n").unwrap();
@@ -228,7 +228,7 @@ mod tests {
             [("/bin/sh", "/none/such", Exit::Code(2)), ("/none/such", "/dev/null", none_is_there)]
         {
             let mut shell = EmergencyShell { pid: None, again: Some(Time::ZERO) };
-            shell.keep();
+            shell.restart_on_exit();
             shell.begin(vec![program], console, Time::ZERO).unwrap();
             let pid = shell.pid.unwrap();
             let exit = wait::await_end(pid).unwrap();

@@ -106,7 +106,7 @@ impl Watch {
 
     /// Opens the device for the `watchdog` setting. An open device stays open, because it cannot be
     /// stopped. Returns `None` if nothing has changed, else the timeout in seconds.
-    pub(crate) fn settle(&mut self, asked: Duration, now: Time) -> Option<io::Result<u64>> {
+    pub(crate) fn apply_setting(&mut self, asked: Duration, now: Time) -> Option<io::Result<u64>> {
         if self.open.as_ref().is_some_and(|open| open.asked == asked) {
             return None;
         }

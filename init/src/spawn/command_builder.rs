@@ -76,7 +76,7 @@ impl CommandBuilder {
     }
 
     /// Returns true if a forked child must finish it.
-    pub(super) fn waits(&self) -> bool {
+    pub(super) fn needs_fork(&self) -> bool {
         let particular = self.run.particular.as_ref();
         !self.run.env_file.is_empty()
             || particular.is_some_and(|p| p.watchdog.is_some() || has_work(p, self.first))
@@ -258,7 +258,7 @@ impl Prepared {
         let ids = identity(request.run)?;
         let failed = |broken| failure(request.unit, request.run, Some(request.line), broken);
         let draft = CommandBuilder::new(&request, ids).map_err(failed)?;
-        let work = if draft.waits() {
+        let work = if draft.needs_fork() {
             Work::Forked(Box::new(draft))
         } else {
             Work::Settled(Box::new(draft.finish().map_err(failed)?))

@@ -66,7 +66,7 @@ impl Spawner {
     }
 
     /// The part to keep over a re-exec. Returns `None` if the kernel has no memfds.
-    pub(crate) fn keep(&self) -> Option<Kept> {
+    pub(crate) fn kept(&self) -> Option<Kept> {
         let child_memory = self.child_memory.borrow();
         let memory = child_memory.slots.memory()?.as_raw_fd();
         let orphans =
@@ -75,7 +75,7 @@ impl Spawner {
     }
 
     /// The spawner of an earlier image, with the reports of its children.
-    pub(crate) fn again<'a>(
+    pub(crate) fn restored<'a>(
         kept: Kept,
         reports: impl Iterator<Item = &'a mut Report>,
     ) -> io::Result<Spawner> {
@@ -87,7 +87,7 @@ impl Spawner {
             .map(|(slot, _, _)| *slot)
             .chain(reports.iter().map(|report| report.slot))
             .collect();
-        let slots = SpawnSlots::again(inherit::take(kept.memory)?, &used)?;
+        let slots = SpawnSlots::restored(inherit::take(kept.memory)?, &used)?;
         let spawner = Spawner::on(slots, orphans, Way::of_kernel());
         let child_memory = &spawner.child_memory;
         reports.into_iter().for_each(|report| report.child_memory = Some(child_memory.clone()));
@@ -116,7 +116,7 @@ impl Spawner {
         }
         let (slot, pid) = self.child_memory.borrow_mut().slots.find_child(serial)?;
         let pid = Pid::from_raw(pid);
-        wait::made_before([pid.as_raw()]);
+        wait::count_as_made([pid.as_raw()]);
         let child_memory = Some(self.child_memory.clone());
         Some(Report {
             child_memory,
@@ -125,7 +125,7 @@ impl Spawner {
             memory: None,
             pipe: None,
             decided: false,
-            joins: false,
+            in_unlimited_cgroup: false,
         })
     }
 
@@ -159,14 +159,22 @@ impl Spawner {
             return Err(begin(io::Error::from_raw_os_error(libc::EAGAIN)));
         };
         let placed = frame.cgroup.is_some();
-        let is_joined = |place: &Place| !place.bounded && !place.killed;
-        let joins = matches!(prepared.work, Work::Settled(_))
-            && prepared.place.as_ref().is_some_and(is_joined);
+        let is_unlimited = |place: &Place| !place.bounded && !place.killed;
+        let in_unlimited_cgroup = matches!(prepared.work, Work::Settled(_))
+            && prepared.place.as_ref().is_some_and(is_unlimited);
         match self.clone_child(slot, frame, prepared.work, share) {
             Ok((pid, memory)) => {
                 let (child_memory, pipe) =
                     (Some(self.child_memory.clone()), pipe.map(KeptFd::from));
-                Ok(Report { child_memory, slot, pid, memory, pipe, decided: false, joins })
+                Ok(Report {
+                    child_memory,
+                    slot,
+                    pid,
+                    memory,
+                    pipe,
+                    decided: false,
+                    in_unlimited_cgroup,
+                })
             }
             Err(error) => {
                 self.child_memory.borrow_mut().slots.give_back(slot);
@@ -187,7 +195,7 @@ impl Spawner {
         let mut child_memory = self.child_memory.borrow_mut();
         match work {
             Work::Forked(draft) => {
-                let pid = launch::thinking(&child_memory.slots, slot, &frame, || draft.finish())?;
+                let pid = launch::preparing(&child_memory.slots, slot, &frame, || draft.finish())?;
                 Ok((pid, None))
             }
             #[cfg(target_arch = "x86_64")]
@@ -256,7 +264,7 @@ fn frame(prepared: &Prepared, report: Option<OwnedFd>) -> io::Result<(Frame, Vec
         cgroup: prepared.place.as_ref().map(|place| place.directory.as_raw_fd()),
         // A child with init's score is never an OOM victim and would wait for memory for ever.
         // It joins the cgroup only after it has its own score.
-        goes_in: prepared
+        joins_by_itself: prepared
             .place
             .as_ref()
             .is_some_and(|place| place.killed || (place.bounded && prepared.score.is_some())),
@@ -348,7 +356,7 @@ pub(crate) struct Report {
     pub(super) decided: bool,
     /// True if it was cloned into a cgroup without a memory limit.
     #[serde(skip)]
-    pub(super) joins: bool,
+    pub(super) in_unlimited_cgroup: bool,
 }
 
 impl Report {
@@ -387,8 +395,8 @@ impl Report {
             (None, step) => {
                 // Without a memory limit the OOM killer has not killed it; the kernel did, because
                 // it was cloned into its cgroup.
-                if step == Step::Begin && self.joins {
-                    launch::died_at_birth();
+                if step == Step::Begin && self.in_unlimited_cgroup {
+                    launch::stop_cloning_into_cgroups();
                 }
                 Err((step, libc::EINTR, progress.detail))
             }

@@ -22,7 +22,7 @@ pub(crate) struct Frame {
     /// The directory of a cgroup v2; `None` means PID 1's own.
     pub cgroup: Option<RawFd>,
     /// True if the child joins the cgroup itself instead of by the clone.
-    pub goes_in: bool,
+    pub joins_by_itself: bool,
     /// The oom_score_adj in digits; `None` means PID 1's.
     pub score: Option<Vec<u8>>,
     /// The sources of descriptors 0, 1 and 2; all are 3 or higher.

@@ -1,6 +1,6 @@
-//! The system calls that release devices in the final unmount (swapoff(2), loop(4), device mapper),
-//! the ioctl of the watchdog, and FIONREAD of a pipe. Used by [`crate::shutdown::unmount`],
-//! [`crate::shutdown::watchdog`] and `logger/pending_buffer.rs`.
+//! System calls on devices: those that release devices in the final unmount (swapoff(2), loop(4),
+//! device mapper), and the ioctls of the watchdog, of pipes, consoles, terminals and the loopback
+//! device. It also writes utmp records.
 
 use crate::sys::check;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};

@@ -3,7 +3,7 @@
 //! - [`shared`]: the child shares PID 1's memory (CLONE_VM) and runs on a stack of its own. It is
 //!   the fastest: nothing is copied, and PID 1 continues while another core executes.
 //! - [`copied`]: a fork, also for a child with its own OOM score.
-//! - [`thinking`]: a fork, for a child that runs Rust code before its exec (env-files).
+//! - [`preparing`]: a fork, for a child that runs Rust code before its exec (env-files).
 //!
 //! No clone uses CLONE_VFORK. It would suspend PID 1 until the exec has read the binary. That may be
 //! for ever on a hung file system, in a frozen cgroup, or after a SIGSTOP by the unit's own user.
@@ -50,12 +50,12 @@ static NO_JOINING: AtomicBool = AtomicBool::new(false);
 /// happens to every such child once the kernel has killed PID 1's own cgroup and PID 1 has survived
 /// (seen with Linux 6.18, which compares kill counters). From now on children join their cgroup
 /// themselves.
-pub(crate) fn died_at_birth() {
+pub(crate) fn stop_cloning_into_cgroups() {
     NO_JOINING.store(true, Ordering::Relaxed);
 }
 
-/// Returns true if [`died_at_birth`] was called, for the next image.
-pub(crate) fn die_at_birth() -> bool {
+/// Returns true if [`stop_cloning_into_cgroups`] was called, for the next image.
+pub(crate) fn clones_into_no_cgroup() -> bool {
     NO_JOINING.load(Ordering::Relaxed)
 }
 
@@ -74,8 +74,8 @@ pub(crate) fn look_for_clone3() {
 }
 
 /// Returns false if the child has to join the cgroup itself.
-fn into_cgroup(args: &mut CloneArgs, cgroup: Option<RawFd>, goes_in: bool) -> bool {
-    if goes_in || NO_JOINING.load(Ordering::Relaxed) {
+fn into_cgroup(args: &mut CloneArgs, cgroup: Option<RawFd>, joins_by_itself: bool) -> bool {
+    if joins_by_itself || NO_JOINING.load(Ordering::Relaxed) {
         return false;
     }
     if let Some(fd) = cgroup.and_then(|fd| u64::try_from(fd).ok()) {
@@ -155,7 +155,7 @@ pub(crate) fn shared(
         exit_signal: libc::SIGCHLD as u64,
         ..CloneArgs::default()
     };
-    let in_cgroup = into_cgroup(&mut args, frame.cgroup, frame.goes_in);
+    let in_cgroup = into_cgroup(&mut args, frame.cgroup, frame.joins_by_itself);
     let (base, size) = stack.span();
     (args.stack, args.stack_size) = (base as u64, size as u64);
     let (bundle, plan) = laid_out(slot, frame, orders);
@@ -220,7 +220,7 @@ pub(crate) fn copied(
     let mut plan = unsafe { Plan::new(slot, frame, orders) };
     // Until its dispositions are reset, the child must not run PID 1's handlers.
     let held = signal::hold();
-    let (result, in_cgroup) = fork(Some(slot), frame.cgroup, frame.goes_in);
+    let (result, in_cgroup) = fork(Some(slot), frame.cgroup, frame.joins_by_itself);
     if result == 0 {
         plan.in_cgroup = in_cgroup;
         // SAFETY: we are the fresh child, which has its own copy of everything.
@@ -233,10 +233,10 @@ pub(crate) fn copied(
 /// Forks with clone3, or with clone where clone3 is forbidden. A process with one thread does not
 /// need what libc's fork(2) does in addition. The kernel writes the child's pid into its slot.
 /// Returns the result of the call, and true unless the child has to join the cgroup itself.
-fn fork(slot: Option<&Slot>, cgroup: Option<RawFd>, goes_in: bool) -> (isize, bool) {
+fn fork(slot: Option<&Slot>, cgroup: Option<RawFd>, joins_by_itself: bool) -> (isize, bool) {
     let exit_signal = libc::SIGCHLD as u64;
     let mut args = CloneArgs { exit_signal, ..CloneArgs::default() };
-    let in_cgroup = into_cgroup(&mut args, cgroup, goes_in);
+    let in_cgroup = into_cgroup(&mut args, cgroup, joins_by_itself);
     if let Some(slot) = slot {
         args.flags |= libc::CLONE_PARENT_SETTID as u64;
         args.parent_tid = slot.pid.as_ptr() as u64;
@@ -257,13 +257,13 @@ fn fork(slot: Option<&Slot>, cgroup: Option<RawFd>, goes_in: bool) -> (isize, bo
     (unsafe { raw::call(libc::SYS_clone, call) }, false)
 }
 
-/// Forks a child that first runs `think`, with its own descriptors, session and cgroup, and then
-/// executes the result. The error of `think` is the step, the errno and the index.
-pub(crate) fn thinking(
+/// Forks a child that first runs `prepare`, with its own descriptors, session and cgroup, and then
+/// executes the result. The error of `prepare` is the step, the errno and the index.
+pub(crate) fn preparing(
     slots: &SpawnSlots,
     slot: SlotId,
     frame: &Frame,
-    think: impl FnOnce() -> Result<Orders, (Step, i32, u32)>,
+    prepare: impl FnOnce() -> Result<Orders, (Step, i32, u32)>,
 ) -> io::Result<Pid> {
     let slot = slots.slot(slot);
     let held = signal::hold();
@@ -281,8 +281,8 @@ pub(crate) fn thinking(
     // SAFETY: this is the fresh child, `slot` is in shared memory, `frame` in its own copy.
     unsafe { child::apply_frame(slot, frame, u64::MAX, false) };
     slot.step.store(Step::EnvFile as u32, Ordering::SeqCst);
-    let thought = catch_unwind(AssertUnwindSafe(think));
-    match thought.unwrap_or(Err((Step::ExecLine, libc::ENOTRECOVERABLE, 0))) {
+    let prepared = catch_unwind(AssertUnwindSafe(prepare));
+    match prepared.unwrap_or(Err((Step::ExecLine, libc::ENOTRECOVERABLE, 0))) {
         Ok(orders) => {
             // SAFETY: as above; `plan` and `orders` live on this stack, which is never left.
             unsafe {
@@ -315,7 +315,7 @@ pub(crate) fn probe(cgroup: BorrowedFd<'_>) -> io::Result<()> {
         Exit::Code(0) => Ok(()),
         Exit::Code(errno) => Err(io::Error::from_raw_os_error(errno.into())),
         Exit::Signal { .. } if joined => {
-            died_at_birth();
+            stop_cloning_into_cgroups();
             probe(cgroup)
         }
         Exit::Signal { .. } => Err(io::Error::from_raw_os_error(libc::EINTR)),
@@ -326,7 +326,7 @@ fn pid(result: isize) -> io::Result<Pid> {
     match i32::try_from(result) {
         Ok(pid) if pid > 0 => {
             let pid = Pid::from_raw(pid);
-            super::wait::made(pid);
+            super::wait::note_made(pid);
             Ok(pid)
         }
         Ok(error) => Err(io::Error::from_raw_os_error(error.wrapping_neg())),

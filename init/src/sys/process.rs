@@ -50,7 +50,7 @@ fn fork_by(clone: impl FnOnce() -> i32, work: impl FnOnce() -> u8) -> io::Result
         }
         pid => {
             drop(held);
-            super::wait::made(Pid::from_raw(pid));
+            super::wait::note_made(Pid::from_raw(pid));
             Ok(Pid::from_raw(pid))
         }
     }

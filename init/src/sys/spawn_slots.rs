@@ -87,7 +87,7 @@ impl SpawnSlots {
     }
 
     /// Maps the slots of an earlier image; `used` are in use.
-    pub(crate) fn again(memory: OwnedFd, used: &[SlotId]) -> io::Result<SpawnSlots> {
+    pub(crate) fn restored(memory: OwnedFd, used: &[SlotId]) -> io::Result<SpawnSlots> {
         let size = fstat(&memory)?.st_size;
         if usize::try_from(size) != Ok(BYTES) {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
@@ -308,7 +308,7 @@ pub(super) mod tests {
         let mut all = SpawnSlots::new().unwrap();
         let (known, unknown) = (all.take(0).unwrap(), all.take(0).unwrap());
         let memory = all.memory().unwrap().try_clone().unwrap();
-        let mut again = SpawnSlots::again(memory, &[known]).unwrap();
+        let mut again = SpawnSlots::restored(memory, &[known]).unwrap();
         let next: Vec<SlotId> = (0..RESTING).map(|_| again.take(0).unwrap()).collect();
         assert!(!next.contains(&known) && !next.contains(&unknown));
     }

@@ -114,19 +114,20 @@ pub(crate) fn take_made_changes() -> Vec<(i32, bool)> {
     changed.into_iter().map(|pid| (pid, made.all.contains(&pid))).collect()
 }
 
-/// Records children that an earlier image of this process created.
-pub(crate) fn made_before(pids: impl IntoIterator<Item = i32>) {
-    pids.into_iter().for_each(|pid| made(Pid::from_raw(pid)));
+/// Records children that count as created by this process: those of an earlier image, and an orphan
+/// that became the main process of a run.
+pub(crate) fn count_as_made(pids: impl IntoIterator<Item = i32>) {
+    pids.into_iter().for_each(|pid| note_made(Pid::from_raw(pid)));
 }
 
-pub(super) fn made(pid: Pid) {
+pub(super) fn note_made(pid: Pid) {
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
     made.all.insert(pid.as_raw());
     made.changed.insert(pid.as_raw());
 }
 
 /// Records that this child is reaped.
-pub(crate) fn unmake(pid: Pid) {
+pub(crate) fn note_reaped(pid: Pid) {
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
     if made.all.remove(&pid.as_raw()) {
         made.changed.insert(pid.as_raw());
@@ -170,7 +171,7 @@ fn wait_once(
     }
     inbox::ended(pid, code, status);
     let pid = Pid::from_raw(pid);
-    unmake(pid);
+    note_reaped(pid);
     Ok(Some(Ended { pid, exit: inbox::exit(code, status) }))
 }
 

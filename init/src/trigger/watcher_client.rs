@@ -107,7 +107,7 @@ impl Watcher<'_> {
         }
         match poll(&mut fds, timeout) {
             Ok(_) | Err(Errno::EINTR) if look_again.is_some_and(|at| at <= clock::now()) => {
-                self.check_awaited_runs()
+                self.look_at_all()
             }
             Ok(_) | Err(Errno::EINTR) => Ok(()),
             Err(error) => Err(error.into()),
@@ -300,7 +300,7 @@ impl Watcher<'_> {
         let mut concerned = BTreeMap::new();
         for event in &events {
             if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
-                return self.check_awaited_runs();
+                return self.look_at_all();
             }
             self.concern(event, &mut concerned);
         }
@@ -331,7 +331,7 @@ impl Watcher<'_> {
         }
     }
 
-    fn check_awaited_runs(&mut self) -> io::Result<()> {
+    fn look_at_all(&mut self) -> io::Result<()> {
         for run in self.runs.keys().copied().collect::<Vec<_>>() {
             self.perhaps_changed(run);
             self.look_at(run)?;

@@ -83,7 +83,7 @@ impl Lookout {
         Lookout { post, link: None, start_at: None, delay: Duration::ZERO }
     }
 
-    pub(crate) fn is_there(&self) -> bool {
+    pub(crate) fn has_process(&self) -> bool {
         self.link.is_some()
     }
 

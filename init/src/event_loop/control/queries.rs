@@ -168,7 +168,7 @@ impl Init {
 
     /// The run that this process belongs to.
     fn owner(&self, pid: i32) -> Option<RunId> {
-        self.runs.of(pid).or_else(|| self.tracker.whose(Pid::from_raw(pid)))
+        self.runs.run_of_process(pid).or_else(|| self.tracker.whose(Pid::from_raw(pid)))
     }
 
     pub(crate) fn whose(&self, pid: i32) -> Whose {

@@ -206,7 +206,7 @@ impl Init {
         child: Report,
     ) {
         let (pid, token) = (child.pid.as_raw(), self.tokens.next());
-        self.tracker.started(run, child.pid);
+        self.tracker.add_child(run, child.pid);
         self.runs.own(pid, run, part);
         self.runs.watch(token.0, run);
         if let Some(pipe) = child.pipe() {
@@ -319,7 +319,7 @@ impl Init {
         let main = running.last_main;
         match crate::sys::process::fork(&[], || crate::spawn::remove_run_files(&particular, main)) {
             Ok(pid) => {
-                self.tracker.started(run, pid);
+                self.tracker.add_child(run, pid);
                 self.runs.own(pid.as_raw(), run, CommandKind::Clean);
                 Vec::new()
             }
@@ -338,7 +338,7 @@ impl Init {
         match started.report.verdict() {
             None => return false,
             Some(Ok(())) => {
-                running.reported(|started| started.token == token);
+                running.take_report(|started| started.token == token);
                 self.runs.unwatch(token);
                 self.advance(run, |procedure| procedure.executed(part));
             }

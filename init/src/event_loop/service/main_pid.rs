@@ -84,7 +84,7 @@ impl Init {
             Err(_) if !wait::is_child(of) => return Err("cannot be watched"),
             pidfd => pidfd.ok(),
         };
-        if self.runs.is_anothers(run, pid) || self.tracker.whose(of) != Some(run) {
+        if self.runs.belongs_to_another_run(run, pid) || self.tracker.whose(of) != Some(run) {
             return Err(FOREIGN);
         }
         // An exited process keeps its cgroup until it is reaped. Init reaps its own child and
@@ -128,7 +128,7 @@ impl Init {
             self.runs.adopt(pid, token.0, run);
         } else {
             if wait::is_child(Pid::from_raw(pid)) {
-                wait::made_before([pid]);
+                wait::count_as_made([pid]);
             }
             self.runs.own_main(pid, run);
             self.pending.effects.is_ahead = true;
@@ -166,7 +166,7 @@ impl Init {
             !wait::is_made(of) && procfs::stat(of).is_some_and(is_left)
         });
         if !ours && self.runs.lose_main(run, token) {
-            self.main_has_ended(run, Exit::Code(0));
+            self.handle_main_end(run, Exit::Code(0));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::base::{Level, limit, mount_table};
 use crate::event_loop::Init;
-use crate::service::pid_file::{Look, Question, Said, look, remove, status};
+use crate::service::pid_file::{Look, Question, Said, look, removal_status, remove};
 use crate::service::run_table::{Main, Running, Search};
 use crate::service::sequence::{CommandKind, CommandSequence, Effect};
 use crate::sys::{Pid, process};
@@ -24,7 +24,7 @@ impl Init {
         let removed = if mount_table::is_in_memory(&path) {
             remove(&path, false)
         } else {
-            let work = || status(remove(&path, true));
+            let work = || removal_status(remove(&path, true));
             match process::fork(&[], work) {
                 Ok(pid) => {
                     self.runs.own(pid.as_raw(), run, CommandKind::Unlink);
@@ -36,7 +36,7 @@ impl Init {
                 Err(error) => Err(Errno::from_raw(error.raw_os_error().unwrap_or(libc::EAGAIN))),
             }
         };
-        self.pid_file_removed(run, status(removed));
+        self.pid_file_removed(run, removal_status(removed));
         let running = self.runs.get_mut(run);
         let ended = |it: &mut Running| it.procedure.exited(CommandKind::Unlink, Exit::Code(0));
         running.map(ended).unwrap_or_default()
@@ -59,7 +59,7 @@ impl Init {
             running.current = None;
             let pause = Duration::from_millis(5);
             running.search = Some(Box::new(Search { at, pause, wrong_since: None }));
-            self.runs.time(run);
+            self.runs.note_deadline(run);
         }
         self.look_for_pid_file(run);
     }
@@ -119,7 +119,7 @@ impl Init {
 
     /// Handles the end of the main process. A daemon that re-executes itself may have written the
     /// pid of its successor to the pid file; then the run continues with that process.
-    pub(crate) fn main_has_ended(&mut self, run: RunId, exit: Exit) {
+    pub(crate) fn handle_main_end(&mut self, run: RunId, exit: Exit) {
         let question = Question::Next(exit);
         if let Some(Look { question: Question::Reloaded(well), .. }) = self.runs.looks.get(&run) {
             // The look for the next main process replaces the look of the reload, so the reload is
@@ -196,7 +196,7 @@ impl Init {
     pub(crate) fn part_ended(&mut self, run: RunId, pid: i32, part: CommandKind, exit: Exit) {
         match (part, exit) {
             (CommandKind::Start(_), _) if self.runs.has_handed_on(run, part) => return,
-            (CommandKind::Main, _) => return self.main_has_ended(run, exit),
+            (CommandKind::Main, _) => return self.handle_main_end(run, exit),
             (CommandKind::Unlink, Exit::Code(status)) => self.pid_file_removed(run, status),
             (CommandKind::Look, _) => self.look_ended(run, pid),
             _ => {}

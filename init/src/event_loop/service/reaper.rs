@@ -31,7 +31,7 @@ impl Init {
                 break;
             };
             has_reaped = true;
-            strangers |= !self.disown(&ended);
+            strangers |= !self.remove_from_tables(&ended);
             self.child_ended(ended.pid, ended.exit);
         }
         if has_reaped {
@@ -45,8 +45,8 @@ impl Init {
 
     /// Removes a process from the tables of runs, without a commit. Returns true if it belonged to
     /// a run.
-    pub(crate) fn disown(&mut self, ended: &Ended) -> bool {
-        self.tracker.ended(ended.pid);
+    pub(crate) fn remove_from_tables(&mut self, ended: &Ended) -> bool {
+        self.tracker.remove_child(ended.pid);
         let owned = self.runs.reap(ended.pid, ended.exit);
         let is_runs = owned.is_some();
         self.pending.reaped.extend(owned);
@@ -70,7 +70,7 @@ impl Init {
         while let Some(Reaped { pid, run, part, exit, has_handed_on, .. }) =
             self.pending.reaped.pop_front()
         {
-            self.runs.is_told(pid);
+            self.runs.forget_reaped(pid);
             // The last message of the process may have announced another main process.
             if has_handed_on || self.runs.has_handed_on(run, part) {
                 self.advance(run, |_| vec![Effect::Look]);
@@ -80,7 +80,7 @@ impl Init {
             let killed = matches!(exit, Exit::Signal { signal: 9, .. });
             if killed
                 && matches!(part, CommandKind::Start(_) | CommandKind::Main)
-                && self.tracker.has_killed(run)
+                && self.tracker.has_new_oom_kill(run)
             {
                 self.advance(run, |procedure| procedure.main_out_of_memory());
             }
@@ -94,7 +94,7 @@ impl Init {
         let (run, part) = (one.run, one.part);
         match one.verdict.take() {
             Some(Err(failure)) => {
-                self.runs.is_told(one.pid);
+                self.runs.forget_reaped(one.pid);
                 self.say_not_executed(run, part, &failure);
                 self.advance(run, |procedure| procedure.not_executed(part, failure));
                 return false;

@@ -150,7 +150,7 @@ impl Init {
             return running.procedure.drained();
         }
         running.drains_until = Some(now.after(limit::LAST_LINES));
-        self.runs.time(run);
+        self.runs.note_deadline(run);
         Vec::new()
     }
 
@@ -278,7 +278,7 @@ impl Init {
         let at = self.now.after(span);
         if let Some(running) = self.runs.get_mut(run) {
             running.alarms.insert(alarm, at);
-            self.runs.time(run);
+            self.runs.note_deadline(run);
         }
     }
 

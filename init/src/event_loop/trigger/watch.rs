@@ -44,7 +44,7 @@ impl Init {
     }
 
     fn hand_to_lookout(&mut self, run: RunId, post: Post) {
-        if !self.triggers.lookout(post).is_there() {
+        if !self.triggers.lookout(post).has_process() {
             // This sends all orders of the lookout, including this one.
             return self.start_lookout(post);
         }
@@ -124,7 +124,7 @@ impl Init {
             Order::Rest(_) => Some(By::Rest),
             Order::Keep(_, _) | Order::Past(_, _) | Order::End(_) => None,
         };
-        let by = by.filter(|_| self.triggers.lookout(post).is_there());
+        let by = by.filter(|_| self.triggers.lookout(post).has_process());
         if let (Some(by), Some(watched)) = (by, self.triggers.watched.get_mut(&run)) {
             watched.asked_by(by, self.now);
         }

@@ -119,7 +119,7 @@ impl Tracker {
     }
 
     /// Takes over a child of a run that an earlier image has recorded.
-    pub(crate) fn made_before(&mut self, run: RunId, pid: i32) {
+    pub(crate) fn take_over_child(&mut self, run: RunId, pid: i32) {
         if let Some(tracked) = self.runs.unmarked(&run) {
             tracked.children.push(pid);
             self.children.insert(pid, run);
@@ -148,12 +148,12 @@ impl Tracker {
     /// Runs in which the OOM killer has killed a process since the last call.
     pub(crate) fn short_of_memory(&mut self) -> Vec<RunId> {
         let touched = std::mem::take(&mut self.short);
-        touched.into_iter().filter(|run| self.has_killed(*run)).collect()
+        touched.into_iter().filter(|run| self.has_new_oom_kill(*run)).collect()
     }
 
     /// Returns true if the OOM killer has killed a process of this run since the last call. Needs
     /// cgroup v2.
-    pub(crate) fn has_killed(&mut self, run: RunId) -> bool {
+    pub(crate) fn has_new_oom_kill(&mut self, run: RunId) -> bool {
         let (Some(hierarchy), Some(tracked)) = (&self.hierarchy, self.runs.get_mut(&run)) else {
             return false;
         };

@@ -16,9 +16,9 @@ fn base(score: i16) -> &'static Base {
 
 /// A run that PID 1 prepares, and one that the child finishes.
 fn runs() -> [Run; 2] {
-    let mut thinking = plain();
-    thinking.env_file = vec![EnvFile { path: "/nowhere/env".to_string(), optional: true }];
-    [plain(), thinking]
+    let mut with_env_file = plain();
+    with_env_file.env_file = vec![EnvFile { path: "/nowhere/env".to_string(), optional: true }];
+    [plain(), with_env_file]
 }
 
 #[test]

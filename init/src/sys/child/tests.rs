@@ -9,7 +9,7 @@ use std::ffi::CStr;
 pub(in crate::sys) fn frame() -> Frame {
     Frame {
         cgroup: Some(20),
-        goes_in: true,
+        joins_by_itself: true,
         score: Some(b"300".to_vec()),
         stdio: [21, 22, 23],
         passed: vec![24, 25],
