@@ -176,7 +176,7 @@ impl Control {
     }
 
     /// Number of connections that clients have closed and init has not.
-    pub(crate) fn gone(&self) -> usize {
+    pub(crate) fn closed_by_clients(&self) -> usize {
         self.clients.values().filter(|client| client.dead).count()
     }
 
@@ -314,7 +314,7 @@ impl Control {
         let unread =
             |control: &Control| control.clients.values().map(Client::unsent).sum::<usize>();
         self.much_was_unread |= unread(self) > limit::MUCH_UNREAD;
-        self.forgive(now);
+        self.reset_time_limits(now);
         for (number, client) in &mut self.clients {
             client.flush(now);
             client.dead |= client.watch_writes(registry, Token(*number)).is_err();
@@ -489,7 +489,7 @@ impl Control {
 
     /// Disconnects a follower of events with unread bytes if other clients than root have too many
     /// unread bytes, because its backlog only grows.
-    pub(crate) fn cuts_off(&mut self, number: usize) -> bool {
+    pub(crate) fn cut_off_follower(&mut self, number: usize) -> bool {
         let caller =
             self.clients.get(&number).filter(|it| it.unsent() > limit::UNREAD_OF_A_FOLLOWER);
         let goes = caller.is_some_and(|it| !self.has_room_for_answer(it.caller));
@@ -513,7 +513,7 @@ impl Control {
     }
 
     /// Resets the time limit of clients that wait only for other clients' unread bytes.
-    pub(super) fn forgive(&mut self, now: Time) {
+    pub(super) fn reset_time_limits(&mut self, now: Time) {
         let is_late = |client: &Client| client.is_stuck(now) && client.unsent() == 0;
         let late = self.clients.iter().filter(|(_, client)| is_late(client));
         let callers: Vec<(usize, Caller)> = late.map(|(at, client)| (*at, client.caller)).collect();

@@ -114,7 +114,7 @@ fn root_is_served_first_and_other_clients_in_rotation() {
     let may = |caller| control.has_room_for_answer(caller);
     assert!(!may(stranger(7)) && may(stranger(8)) && may(ROOT));
     // A follower that reads is not disconnected, and a client that waits for room is not late.
-    assert!(!control.cuts_off(1) && control.cuts_off(3));
+    assert!(!control.cut_off_follower(1) && control.cut_off_follower(3));
     for (number, caller) in [(10, stranger(7)), (11, stranger(8))] {
         let (stream, mut other) = UnixStream::pair().unwrap();
         let mut client = Client::new(stream, caller, Time::from_nanos(1));
@@ -124,7 +124,7 @@ fn root_is_served_first_and_other_clients_in_rotation() {
         control.clients.insert(number, client);
     }
     let later = now.after(Duration::from_secs(1));
-    control.forgive(later);
+    control.reset_time_limits(later);
     let is_stuck = |number: usize| control.clients.get(&number).unwrap().is_stuck(later);
     assert!(!is_stuck(10) && is_stuck(11) && is_stuck(3));
 }

@@ -43,7 +43,7 @@ impl Init {
     }
 
     /// Applies a request, unless the machine refuses it.
-    pub(crate) fn wish(&mut self, event: Event) -> Result<(), Failure> {
+    pub(crate) fn apply_request(&mut self, event: Event) -> Result<(), Failure> {
         self.settle();
         let edits_policy = matches!(event, Event::SetPolicy(_));
         let refused = self.step(event);
@@ -166,7 +166,7 @@ impl Init {
             && let Some(run) = note.run
             && let Some(running) = self.runs.get_mut(run)
         {
-            running.procedure.counts_as_ready();
+            running.procedure.note_counted_ready();
         }
         let level = if note.to == State::Failed {
             Level::Warning

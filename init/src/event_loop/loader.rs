@@ -172,7 +172,8 @@ impl Init {
             }
             Purpose::Reload { no_restart, .. } => {
                 self.say_diagnostics(&generation.diagnostics);
-                let flipped = self.flip(&generation, flip(no_restart, false), asker.is_some());
+                let flipped =
+                    self.install_generation(&generation, flip(no_restart, false), asker.is_some());
                 if let Err(failure) = &flipped {
                     self.say(Level::Error, format_args!("reload refused: {}", failure.message));
                 }
@@ -346,7 +347,7 @@ impl Init {
         let asked = targets.as_ref().unwrap_or(&generation.settings.default_target).clone();
         let targets = targets.into_iter().collect();
         // Units of the previous root have no timings in this one.
-        self.timings.keep(&generation);
+        self.timings.retain_units_of(&generation);
         self.pending.facts.push_back(Event::Boot { generation, targets });
         self.settle();
         #[cfg(debug_assertions)]

@@ -292,15 +292,15 @@ impl Init {
         // Clients that are served next see which children have executed their program.
         self.look_at_reports(limit::CHILDREN_UNKNOWN_MOST);
         self.settle();
-        for step in [Init::serve, Init::on_time, Init::watch_awaited_triggers] {
+        for step in [Init::serve, Init::handle_deadlines, Init::watch_awaited_triggers] {
             step(self);
             self.settle();
         }
         self.tidy_store();
-        self.after();
+        self.finish_turn();
     }
 
-    fn on_time(&mut self) {
+    fn handle_deadlines(&mut self) {
         self.runs_due();
         self.loader_due();
         self.upgrade_due();
@@ -322,7 +322,7 @@ impl Init {
     }
 
     /// Ends a turn: sends events, answers and status.
-    fn after(&mut self) {
+    fn finish_turn(&mut self) {
         self.stream_events();
         self.answer_waits();
         self.look_at_ending();
@@ -414,7 +414,7 @@ impl Init {
             Reaction::Goal(goal) => {
                 self.say(Level::Info, format_args!("{key}: setting the goal to {goal}"));
                 let wish = Event::SetGoal(Goal { targets: vec![goal], ..Goal::default() });
-                if let Err(refused) = self.wish(wish) {
+                if let Err(refused) = self.apply_request(wish) {
                     self.say(Level::Error, format_args!("{key}: {}", refused.message));
                 }
             }

@@ -213,7 +213,7 @@ impl Init {
                 Input::Message { .. } if row > 1 => {}
                 Input::Message { pid, bytes } => {
                     let notify = self.notify.iter_mut();
-                    notify.for_each(|notify| notify.received_before(pid, &bytes));
+                    notify.for_each(|notify| notify.take_over_datagram(pid, &bytes));
                 }
                 Input::Ended { pid, exit } => {
                     let one = Ended { pid: Pid::from_raw(pid), exit };

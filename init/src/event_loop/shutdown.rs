@@ -84,7 +84,7 @@ impl Init {
             Haste::AtOnce => {
                 let text = "ending at once: unwritten data is lost";
                 self.say(Level::Warning, format_args!("{text}"));
-                self.ending.reach();
+                self.ending.end_wait();
             }
         }
         true
@@ -109,7 +109,7 @@ impl Init {
         if self.logger.finish(now) {
             self.ending.logger_until = Some(now.after(limit::LOGGER_FINISH));
         } else {
-            self.ending.reach();
+            self.ending.end_wait();
         }
     }
 
@@ -117,7 +117,7 @@ impl Init {
     pub(crate) fn look_at_ending(&mut self) {
         let Some(until) = self.ending.logger_until else { return };
         if (self.basics.log_is_finished && self.logger.pid().is_none()) || until <= self.now {
-            self.ending.reach();
+            self.ending.end_wait();
         }
     }
 }
@@ -150,7 +150,7 @@ impl Init {
         let waits = if is_boot { !self.basics.has_settled } else { !blockers.is_empty() };
         // An administrator may be typing in a shell on the console of a boot that waits for long.
         let pause = if is_boot { self.now.since(self.basics.booted) } else { limit::BLOCKERS };
-        self.ending.tell_again(waits, pause.max(limit::BLOCKERS), self.now);
+        self.ending.schedule_progress_message(waits, pause.max(limit::BLOCKERS), self.now);
         if !waits || self.ending.haste().is_some() {
             return;
         }

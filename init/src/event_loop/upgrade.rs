@@ -110,22 +110,24 @@ impl Init {
         if let Some(upgrade) = self.images.upgrade.as_ref().filter(|upgrade| upgrade.until <= now) {
             // On an unresponsive file system the child may never exit.
             let _ = wait::kill_made(upgrade.child, 9);
-            self.keep_present("the new binary did not confirm in time that it can read the state");
+            self.keep_present_image(
+                "the new binary did not confirm in time that it can read the state",
+            );
         }
     }
 
     /// Handles a reaped child. Returns true if it was the trial of a binary.
     pub(crate) fn trial_ended(&mut self, pid: Pid, exit: Exit) -> bool {
         let tried = self.images.upgrade.as_mut().filter(|upgrade| upgrade.child == pid);
-        let Some(tried) = tried.map(|upgrade| upgrade.tried(exit)) else { return false };
+        let Some(tried) = tried.map(|upgrade| upgrade.take_result(exit)) else { return false };
         if let Err(why) = tried {
-            self.keep_present(&why);
+            self.keep_present_image(&why);
         }
         true
     }
 
     /// Keeps the present image and answers the client.
-    fn keep_present(&mut self, why: &str) {
+    fn keep_present_image(&mut self, why: &str) {
         let Some(upgrade) = self.images.upgrade.take() else { return };
         self.say(Level::Error, format_args!("upgrade failed: {why}"));
         self.answer_later(upgrade.asker, Err(cannot(why)));
@@ -141,7 +143,7 @@ impl Init {
         }
         let Some(passed) = upgrade.passed.take() else { return };
         if upgrade.to_root && self.ending.is_under_way() {
-            return self.keep_present("a shutdown is in progress");
+            return self.keep_present_image("a shutdown is in progress");
         }
         self.basics.upgraded = self.images.upgrade.as_ref().map(|upgrade| upgrade.asker);
         self.say(Level::Info, format_args!("re-executing init"));
@@ -154,9 +156,9 @@ impl Init {
         drop(held);
         self.basics.upgraded = None;
         match entered {
-            None => self.keep_present(&error),
+            None => self.keep_present_image(&error),
             Some(old) => {
-                self.keep_present(&format!(
+                self.keep_present_image(&format!(
                     "{error}; continuing in the new root with the present binary"
                 ));
                 self.begin_in_new_root(old);

@@ -150,7 +150,7 @@ impl Notify {
             if self.waiting.len() >= most || !inbox::has_room() {
                 return;
             }
-            match self.once() {
+            match self.receive_one() {
                 Ok(Some(datagram)) => self.waiting.push_back(datagram),
                 Ok(None) => self.dropped = self.dropped.saturating_add(1),
                 Err(_) => {
@@ -163,7 +163,7 @@ impl Notify {
 
     /// Returns true if datagrams may be waiting and the rate allows reading them.
     pub(crate) fn has_more(&self, now: Time) -> bool {
-        (self.ready || !self.waiting.is_empty()) && !self.allowance.rests(now)
+        (self.ready || !self.waiting.is_empty()) && !self.allowance.is_paused(now)
     }
 
     /// The time at which waiting datagrams may be read, if the rate delays them.
@@ -174,7 +174,7 @@ impl Notify {
 
     /// The next datagram. Returns `None` if none waits or the rate is used up.
     pub(crate) fn receive_in_turn(&mut self, now: Time) -> Option<Datagram> {
-        if self.allowance.has(now) { self.receive_at_once(now) } else { None }
+        if self.allowance.permits_one(now) { self.receive_at_once(now) } else { None }
     }
 
     /// The next datagram, whatever the rate. It counts against the rate of later ones.
@@ -209,16 +209,16 @@ impl Notify {
 
     /// Returns true if the rate delays waiting datagrams.
     pub(crate) fn holds_back(&self, now: Time) -> bool {
-        self.deadline().is_some() && self.allowance.rests(now)
+        self.deadline().is_some() && self.allowance.is_paused(now)
     }
 
     /// Adds a datagram that a crashed image received and did not commit.
-    pub(crate) fn received_before(&mut self, pid: i32, bytes: &[u8]) {
+    pub(crate) fn take_over_datagram(&mut self, pid: i32, bytes: &[u8]) {
         self.waiting.push_back(Datagram { pid, statements: statements(bytes), passed: Vec::new() });
     }
 
     /// Receives one datagram. Returns `None` if it is unusable.
-    fn once(&self) -> io::Result<Option<Datagram>> {
+    fn receive_one(&self) -> io::Result<Option<Datagram>> {
         let mut bytes = [0u8; limit::NOTIFICATION];
         let most = fd::room();
         let mut receive =
@@ -278,14 +278,14 @@ impl Default for Allowance {
 
 impl Allowance {
     /// Returns true if one more datagram may be read.
-    fn has(&mut self, now: Time) -> bool {
+    fn permits_one(&mut self, now: Time) -> bool {
         let gained = now.since(self.at).as_nanos().saturating_mul(MOST.unsigned_abs().into());
         let gained = i64::try_from(gained / 1_000_000_000).unwrap_or(MOST);
         if gained > 0 {
             self.left = self.left.saturating_add(gained).min(MOST);
             self.at = now;
         }
-        !self.rests(now) && self.left > 0
+        !self.is_paused(now) && self.left > 0
     }
 
     /// Counts datagrams that were read, even in excess of the rate.
@@ -301,7 +301,7 @@ impl Allowance {
     }
 
     /// Returns true while reading is paused.
-    fn rests(&self, now: Time) -> bool {
+    fn is_paused(&self, now: Time) -> bool {
         self.rests_until.is_some_and(|until| now < until)
     }
 }
@@ -441,7 +441,7 @@ mod tests {
         let mut read = 0;
         for milli in 0..millis {
             let now = begin.after(Duration::from_millis(milli));
-            while allowance.has(now) {
+            while allowance.permits_one(now) {
                 allowance.take(1, now);
                 read += 1;
             }
@@ -454,7 +454,7 @@ mod tests {
         let (mut allowance, begin) = (Allowance::default(), Time::from_nanos(1_000_000_000));
         assert_eq!(read(&mut allowance, begin, 1), MOST);
         let after = begin.after(Duration::from_millis(1));
-        assert!(!allowance.has(after) && allowance.rests_until > Some(after));
+        assert!(!allowance.permits_one(after) && allowance.rests_until > Some(after));
         let in_a_second = read(&mut allowance, after, 1000);
         assert!((7500..=8192).contains(&in_a_second), "{in_a_second}");
         // After an idle second one burst is read again.
@@ -474,7 +474,10 @@ mod tests {
         assert_eq!(read(&mut allowance, after, 100), 0);
         let rested = allowance.rests_until.expect("it rests");
         assert!(rested < after.after(Duration::from_millis(400)), "not for longer than its bound");
-        assert!(!allowance.rests(rested) && allowance.has(rested), "it has something then");
+        assert!(
+            !allowance.is_paused(rested) && allowance.permits_one(rested),
+            "it has something then"
+        );
     }
 }
 

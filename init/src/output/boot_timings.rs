@@ -121,10 +121,10 @@ impl Timings {
     }
 
     /// Forgets units that the generation does not have.
-    pub(crate) fn keep(&mut self, generation: &Generation) {
-        keep(&mut self.of, generation);
-        keep(&mut self.first, generation);
-        keep(&mut self.restarts, generation);
+    pub(crate) fn retain_units_of(&mut self, generation: &Generation) {
+        retain(&mut self.of, generation);
+        retain(&mut self.first, generation);
+        retain(&mut self.restarts, generation);
     }
 
     /// The starts to show: units that were started, or failed because of another unit, by name.
@@ -153,7 +153,7 @@ fn timing(name: &Name, start: &Start) -> Timing {
     }
 }
 
-fn keep<T>(of: &mut Table<Name, T>, generation: &Generation) {
+fn retain<T>(of: &mut Table<Name, T>, generation: &Generation) {
     // Both are in the order of names.
     let mut units = generation.units.iter().peekable();
     of.retain(|name, _| {
@@ -181,10 +181,10 @@ mod tests {
         let names = ["a", "b", "d", "e", "g"];
         let started = names.map(|name| note(name, State::Disabled, State::Starting));
         timings.add(Time::from_nanos(1_000), &started);
-        timings.keep(&assemble(["b", "c", "e", "f"].iter().map(unit).collect(), []));
+        timings.retain_units_of(&assemble(["b", "c", "e", "f"].iter().map(unit).collect(), []));
         let left: Vec<String> = timings.shown().into_iter().map(|timing| timing.unit).collect();
         assert_eq!(left, ["b", "e"]);
-        timings.keep(&assemble(Vec::new(), []));
+        timings.retain_units_of(&assemble(Vec::new(), []));
         assert!(timings.shown().is_empty());
     }
 
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!((db.started_us, db.ready_us), (Some(8), Some(9)));
         let first = db.first.as_ref().expect("it was started before");
         assert_eq!((first.started_us, first.ready_us), (Some(1), Some(2)));
-        timings.keep(&assemble(Vec::new(), []));
+        timings.retain_units_of(&assemble(Vec::new(), []));
         assert!(timings.shown().is_empty() && timings.first.is_empty());
     }
 

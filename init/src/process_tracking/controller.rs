@@ -200,7 +200,7 @@ pub(super) fn hand_over(
 }
 
 /// The number of OOM kills in the cgroup.
-pub(super) fn kills(parent: BorrowedFd<'_>, name: &str) -> u64 {
+pub(super) fn oom_kills(parent: BorrowedFd<'_>, name: &str) -> u64 {
     let text = group::read(parent, &format!("{name}/memory.events"), 4096).unwrap_or_default();
     let count = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
     count.and_then(|count| count.trim().parse().ok()).unwrap_or_default()

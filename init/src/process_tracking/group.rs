@@ -141,7 +141,7 @@ pub(super) fn signal(
         let mut there = processes(parent, name);
         if there.is_empty() {
             // Reading may have failed for lack of descriptors, which these occupy.
-            held.iter_mut().for_each(Held::let_go);
+            held.iter_mut().for_each(Held::close_pidfd);
             there = processes(parent, name);
         }
         held.iter()
@@ -247,7 +247,7 @@ impl Held {
     }
 
     /// Closes the pidfd, because the descriptor is needed elsewhere.
-    pub(super) fn let_go(&mut self) {
+    pub(super) fn close_pidfd(&mut self) {
         self.pidfd = None;
     }
 

@@ -176,7 +176,7 @@ const FIRST: u64 = 1 << (RUN + MARKER);
 /// gets lower marks, which it may set although it has the other's mark. If the start times are
 /// further apart, its marks may be too high to set ([`mark_of`]), or rarely equal to the other's.
 /// Then it sets and recognizes no marks.
-fn first() -> Option<u64> {
+fn first_mark() -> Option<u64> {
     let began = procfs::stat(nix::unistd::getpid())?.began;
     let left = ((1 << MARKER) - 1) & !began;
     let first = FIRST | left << RUN;
@@ -193,14 +193,14 @@ fn run_in(mark: u64, first: u64) -> Option<RunId> {
 pub(super) fn mark_of(run: RunId) -> Option<Limit> {
     let (_, most) = getrlimit(Resource::RLIMIT_LOCKS).ok()?;
     let number = (run.0 < 1 << RUN).then_some(run.0)?;
-    let mark = first()? | number;
+    let mark = first_mark()? | number;
     let resource = libc::RLIMIT_LOCKS;
     (mark <= most).then_some(Limit { resource, soft: mark, hard: mark })
 }
 
 /// The run whose mark this process has. Returns `None` if it has no mark of this init.
 pub(crate) fn run_marked_on(pid: Pid) -> Option<RunId> {
-    run_in(procfs::most_locks(pid)?, first()?)
+    run_in(procfs::most_locks(pid)?, first_mark()?)
 }
 
 #[cfg(test)]

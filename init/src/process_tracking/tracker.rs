@@ -151,7 +151,7 @@ impl Tracker {
             self.runs.get_or_default(run);
             let none = io::Error::from_raw_os_error(libc::ENODEV);
             for (file, _) in wish.settings() {
-                self.refuse(wish, unit, &file, &none)?;
+                self.note_failed_setting(wish, unit, &file, &none)?;
             }
             return Ok(None);
         }
@@ -164,7 +164,7 @@ impl Tracker {
         let bounded = wish.counts_memory() || !wish.slice().is_empty();
         let killed = tracked.killed;
         if fresh && wish.particular.is_some() {
-            self.furnish(run, unit, &name, wish)?;
+            self.apply_unit_settings(run, unit, &name, wish)?;
         }
         let directory = match (apart, &self.hierarchy) {
             (true, Some(hierarchy)) => {
@@ -329,7 +329,7 @@ impl Tracker {
 
     /// The runs that init waits for and that are empty now. Never blocks.
     pub(crate) fn emptied(&mut self) -> Vec<RunId> {
-        let touched = self.heard();
+        let touched = self.take_cgroup_events();
         let all = std::mem::take(&mut self.look_again) || self.hierarchy.is_none();
         let left = self.leftovers.iter();
         let over: Vec<Box<str>> =
@@ -489,7 +489,7 @@ impl Tracker {
 
     /// The names of awaited cgroups with events; the runs with memory events are added to
     /// [`Tracker::short`]. Never blocks.
-    pub(super) fn heard(&mut self) -> BTreeSet<Box<str>> {
+    pub(super) fn take_cgroup_events(&mut self) -> BTreeSet<Box<str>> {
         let mut touched = BTreeSet::new();
         let watches = !self.watches.is_empty() || !self.memory_watches.is_empty();
         let inotify = self.inotify.as_ref().filter(|_| watches);
@@ -622,7 +622,7 @@ impl Tracker {
                 family.add(pid);
             }
         }
-        self.kill_on(&parted);
+        self.kill_new_processes(&parted);
     }
 
     /// The run of a process by its session or group, or as a known child.
@@ -631,7 +631,7 @@ impl Tracker {
     }
 
     /// Kills again: runs that fork while they are killed have new processes.
-    fn kill_on(&self, parted: &[(RunId, u64)]) {
+    fn kill_new_processes(&self, parted: &[(RunId, u64)]) {
         let killed: BTreeSet<RunId> =
             parted.iter().map(|(run, _)| *run).filter(|run| self.killed.contains(run)).collect();
         for family in killed.iter().filter_map(|run| self.families.get(run)) {

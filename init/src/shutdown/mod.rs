@@ -98,12 +98,12 @@ impl Ending {
     }
 
     /// Ends the wait: init ends now.
-    pub(crate) fn reach(&mut self) {
+    pub(crate) fn end_wait(&mut self) {
         self.reached = self.asked;
     }
 
     /// Schedules the next progress message after a pause, unless no unit is waited for any more.
-    pub(crate) fn tell_again(&mut self, waits: bool, pause: Duration, now: Time) {
+    pub(crate) fn schedule_progress_message(&mut self, waits: bool, pause: Duration, now: Time) {
         let waits = waits && self.haste.is_none();
         self.tell_at = waits.then(|| now.after(pause));
     }

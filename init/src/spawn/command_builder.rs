@@ -70,7 +70,7 @@ impl CommandBuilder {
             owner: Owner { uid: ids.and_then(|ids| ids.uid), gid: ids.and_then(|ids| ids.gid) },
             main_pid: request.main_pid.and_then(|pid| u32::try_from(pid.as_raw()).ok()),
             env: environment(request, ids),
-            last: last(request),
+            last: final_variables(request),
             orders,
         })
     }
@@ -171,7 +171,7 @@ fn environment(request: &Request<'_>, ids: Option<&Ids>) -> Environment {
 }
 
 /// The variables that init sets last, so that nothing overrides them.
-fn last(request: &Request<'_>) -> Vec<(String, String)> {
+fn final_variables(request: &Request<'_>) -> Vec<(String, String)> {
     let mut last = vec![("GROUNDSTATE_UNIT".to_string(), request.unit.to_string())];
     let mut say = |name: &str, value: String| last.push((name.to_string(), value));
     if let Some(socket) = request.notify_socket {

@@ -41,7 +41,7 @@ fn ask(kind: ConditionKind, argument: &str) -> bool {
     let path = Path::new(argument);
     match kind {
         ConditionKind::PathExists => path.exists(),
-        ConditionKind::PathExistsGlob => finds(argument),
+        ConditionKind::PathExistsGlob => matches_a_path(argument),
         ConditionKind::PathIsDirectory => path.is_dir(),
         ConditionKind::PathIsSymlink => path.is_symlink(),
         ConditionKind::PathIsMountPoint => is_mount_point(path),
@@ -307,7 +307,7 @@ fn is_release(argument: &str) -> bool {
 // matches one component.
 
 /// Returns true if a path matches the pattern.
-pub(super) fn finds(pattern: &str) -> bool {
+pub(super) fn matches_a_path(pattern: &str) -> bool {
     let names: Vec<&str> = pattern.split('/').filter(|name| !name.is_empty()).collect();
     let mut found = vec![std::path::PathBuf::from("/")];
     for name in names {
@@ -433,9 +433,9 @@ mod tests {
 
     #[test]
     fn path_pattern_is_matched_component_by_component() {
-        assert!(finds("/proc/self/stat*"));
-        assert!(finds("/pro[c]/self/status"));
-        assert!(!finds("/proc/self/status/*"));
-        assert!(!finds("/no/such/*"));
+        assert!(matches_a_path("/proc/self/stat*"));
+        assert!(matches_a_path("/pro[c]/self/status"));
+        assert!(!matches_a_path("/proc/self/status/*"));
+        assert!(!matches_a_path("/no/such/*"));
     }
 }

@@ -72,7 +72,7 @@ pub(super) fn make(kind: DirectoryKind, name: &str, mode: u16, owner: Owner) -> 
         }
         parent = enter(parent.as_fd(), name)?;
     }
-    settle(parent, mode, owner.ids(kind))
+    set_mode_and_owner(parent, mode, owner.ids(kind))
 }
 
 impl Owner {
@@ -103,7 +103,11 @@ fn is_link(parent: BorrowedFd<'_>, name: &str) -> bool {
 }
 
 /// Sets owner and mode of the opened directory, which no user can replace any more.
-fn settle(directory: OwnedFd, mode: u16, owner: (Option<u32>, Option<u32>)) -> io::Result<()> {
+fn set_mode_and_owner(
+    directory: OwnedFd,
+    mode: u16,
+    owner: (Option<u32>, Option<u32>),
+) -> io::Result<()> {
     let now: FileStat = fstat(&directory)?;
     let (uid, gid) = (owner.0.unwrap_or(now.st_uid), owner.1.unwrap_or(now.st_gid));
     let is_others = (uid, gid) != (now.st_uid, now.st_gid);

@@ -31,7 +31,7 @@ const FAR: i64 = 30 * 86_400;
 const JUMP: u64 = 500_000;
 
 /// The offset of the wall clock from the monotonic clock, in microseconds.
-fn apart() -> i64 {
+fn clock_offset() -> i64 {
     micros(clocks::wall()).saturating_sub(micros(clocks::now().since(Time::ZERO)))
 }
 
@@ -59,7 +59,7 @@ struct Clock<'o> {
 impl<'o> Clock<'o> {
     fn new(link: Link<'o>) -> Clock<'o> {
         let (timers, zones) = (BTreeMap::new(), BTreeMap::new());
-        Clock { link, wall: None, apart: apart(), timers, zones }
+        Clock { link, wall: None, apart: clock_offset(), timers, zones }
     }
 
     /// Runs until PID 1 closes its end, which is an error.
@@ -219,7 +219,7 @@ impl<'o> Clock<'o> {
         if let Some(wall) = &self.wall {
             return nix::unistd::read(wall, &mut [0; 8]) == Err(Errno::ECANCELED);
         }
-        let before = std::mem::replace(&mut self.apart, apart());
+        let before = std::mem::replace(&mut self.apart, clock_offset());
         self.apart.abs_diff(before) > JUMP
     }
 

@@ -141,7 +141,7 @@ impl Aimed {
     }
 
     /// Returns true if there is a reason to fire. A change counts once, and only after `since`.
-    pub(super) fn seen(&mut self, since: Time) -> bool {
+    pub(super) fn has_reason(&mut self, since: Time) -> bool {
         match self.look {
             Look::Exists => self.path.exists(),
             Look::ExistsGlob => self.search().0,
@@ -365,10 +365,10 @@ mod tests {
         let mut changed = aim(Look::Changed, "in/x.job");
         let mut all = |expected: [bool; 4]| {
             let seen = [
-                exists.seen(Time::ZERO),
-                pattern.seen(Time::ZERO),
-                not_empty.seen(Time::ZERO),
-                changed.seen(Time::ZERO),
+                exists.has_reason(Time::ZERO),
+                pattern.has_reason(Time::ZERO),
+                not_empty.has_reason(Time::ZERO),
+                changed.has_reason(Time::ZERO),
             ];
             assert_eq!(seen, expected);
         };
@@ -407,9 +407,9 @@ mod tests {
                 if is_looked_at {
                     aimed.note(Seen::Perhaps, Time::ZERO, clock::now());
                 }
-                let at_once = aimed.seen(late);
+                let at_once = aimed.has_reason(late);
                 aimed.note(Seen::Perhaps, Time::ZERO, clock::now());
-                let afterwards = aimed.seen(later);
+                let afterwards = aimed.has_reason(later);
                 let told = (is_after && is_looked_at, is_after && !is_looked_at);
                 assert_eq!((at_once, afterwards), told);
             }

@@ -69,7 +69,7 @@ impl Listening {
     }
 
     /// The end of a pause after too many firings, or without a descriptor for a connection.
-    pub(crate) fn rests(&self, now: Time) -> Option<Time> {
+    pub(crate) fn paused_until(&self, now: Time) -> Option<Time> {
         self.flood.rests_until(now).max(self.rests_until.filter(|until| now < *until))
     }
 
@@ -82,7 +82,7 @@ impl Listening {
     /// The state in words.
     pub(crate) fn words(&self, now: Time, wall: impl Fn(Time) -> String) -> String {
         let all: Vec<String> = self.socket.listen.iter().map(ToString::to_string).collect();
-        if let Some(until) = self.rests(now) {
+        if let Some(until) = self.paused_until(now) {
             return format!("paused until {}, listening on {}", wall(until), all.join(", "));
         }
         let verb = if self.socket.accept {
@@ -194,7 +194,7 @@ impl Triggers {
 
     /// Closes init's copy once the unit's process has the connection. So the connection ends when
     /// that process closes it.
-    pub(crate) fn connection_handed(&mut self, unit: &Name) {
+    pub(crate) fn close_handed_connection(&mut self, unit: &Name) {
         if let Some(one) = self.connections.get_mut(unit) {
             close_without_linger(|| one.fd = None);
         }

@@ -65,7 +65,7 @@ impl Watched {
     }
 
     /// Records an order: only the answer to the last one counts.
-    pub(crate) fn asked_by(&mut self, by: By, now: Time) {
+    pub(crate) fn note_order(&mut self, by: By, now: Time) {
         match &mut self.asked {
             Some(asked) => asked.by = by,
             // Rest requests no look.

@@ -118,20 +118,20 @@ impl Watcher<'_> {
         match order {
             Order::Watch(run, watch) => {
                 self.begin(run, watch)?;
-                self.looked(run, By::Watch)?;
+                self.report_look(run, By::Watch)?;
             }
             Order::Look(run, since) => {
                 if let Some(watching) = self.runs.get_mut(&run) {
                     watching.looking = Some(since);
                     self.look_at(run)?;
                 }
-                self.looked(run, By::Look(since))?;
+                self.report_look(run, By::Look(since))?;
             }
             Order::Rest(run) => {
                 if let Some(watching) = self.runs.get_mut(&run) {
                     watching.looking = None;
                 }
-                self.looked(run, By::Rest)?;
+                self.report_look(run, By::Rest)?;
             }
             Order::End(run) => {
                 self.runs.remove(&run);
@@ -144,7 +144,7 @@ impl Watcher<'_> {
 
     /// Reports that the paths were checked, or again that this lookout has dropped them: PID 1 may
     /// have lost that report in a crash.
-    fn looked(&self, run: RunId, by: By) -> io::Result<()> {
+    fn report_look(&self, run: RunId, by: By) -> io::Result<()> {
         match self.runs.contains_key(&run) {
             true => self.link.say(&Report::Looked(run, by)),
             false if self.may_block => Ok(()),
@@ -216,13 +216,13 @@ impl Watcher<'_> {
             if self.wanted(run) == wanted {
                 return;
             }
-            self.perhaps_changed(run);
+            self.compare_all_again(run);
         }
         self.polling = true;
     }
 
     /// Makes the next look compare all paths of a unit.
-    fn perhaps_changed(&mut self, run: RunId) {
+    fn compare_all_again(&mut self, run: RunId) {
         if let Some(watching) = self.runs.get_mut(&run) {
             let (after, now) = (self.quiet_at, clock::now());
             let all = watching.aims.iter_mut();
@@ -276,7 +276,8 @@ impl Watcher<'_> {
         let Some(watching) = self.runs.get_mut(&run) else { return Ok(()) };
         let Some(since) = watching.looking else { return Ok(()) };
         // Every path is checked, because each records its state.
-        let reasons = watching.aims.iter_mut().filter_map(|aimed| aimed.seen(since).then_some(()));
+        let reasons =
+            watching.aims.iter_mut().filter_map(|aimed| aimed.has_reason(since).then_some(()));
         if reasons.count() == 0 {
             return Ok(());
         }
@@ -302,7 +303,7 @@ impl Watcher<'_> {
             if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
                 return self.look_at_all();
             }
-            self.concern(event, &mut concerned);
+            self.note_concerned(event, &mut concerned);
         }
         for (run, changed) in concerned {
             if let Some(watching) = self.runs.get_mut(&run) {
@@ -318,7 +319,7 @@ impl Watcher<'_> {
     }
 
     /// Finds the runs that an event concerns, and which of their paths it changed.
-    fn concern(&self, event: &InotifyEvent, concerned: &mut BTreeMap<RunId, Vec<usize>>) {
+    fn note_concerned(&self, event: &InotifyEvent, concerned: &mut BTreeMap<RunId, Vec<usize>>) {
         let watches = self.watches.values().filter(|(descriptor, _)| *descriptor == event.wd);
         for (run, index, role) in watches.flat_map(|(_, purposes)| purposes) {
             let aimed = self.runs.get(run).and_then(|watching| watching.aims.get(*index));
@@ -333,7 +334,7 @@ impl Watcher<'_> {
 
     fn look_at_all(&mut self) -> io::Result<()> {
         for run in self.runs.keys().copied().collect::<Vec<_>>() {
-            self.perhaps_changed(run);
+            self.compare_all_again(run);
             self.look_at(run)?;
         }
         self.looked_at = clock::now();

@@ -61,7 +61,7 @@ impl Upgrade {
     }
 
     /// Handles the reaped child. An error says why the binary cannot be used.
-    pub(crate) fn tried(&mut self, exit: Exit) -> Result<(), String> {
+    pub(crate) fn take_result(&mut self, exit: Exit) -> Result<(), String> {
         let (mut brought, mut why) = (Vec::new(), String::new());
         let mut buffer = [0u8; limit::UPGRADE_REASON];
         while let Ok(got) = socket::receive(self.said.as_fd(), &mut buffer) {

@@ -69,7 +69,7 @@ impl Init {
                 self.control.iter_mut().for_each(|control| control.owes_events = true);
                 return;
             }
-            if self.control.as_mut().is_some_and(|control| control.cuts_off(number)) {
+            if self.control.as_mut().is_some_and(|control| control.cut_off_follower(number)) {
                 continue;
             }
             let lines = self.event_lines(seq, id);

@@ -89,7 +89,9 @@ impl Init {
             Verb::Ping {} => now(self.pong()),
             Verb::Status { targets } => now(self.show_status(&targets)?),
             Verb::Why { target } => now(view::why(&self.machine, &self.view_facts(), &target)?),
-            Verb::Plan { reload: true, .. } => self.later(asker, Purpose::Plan { asker }),
+            Verb::Plan { reload: true, .. } => {
+                self.defer_until_load(asker, Purpose::Plan { asker })
+            }
             Verb::Plan { targets, want, drop, .. } => {
                 let want = want.into_iter().map(|name| (name, None)).collect();
                 self.plan_change(asker, Event::SetGoal(Goal { targets, want, drop }))
@@ -120,7 +122,7 @@ impl Init {
             Verb::Unwant { target } => self.change(asker, Event::Unwant(target)),
             Verb::Policy { policy } => self.change(asker, Event::SetPolicy(policy)),
             Verb::Reload { no_restart } => {
-                self.later(asker, Purpose::Reload { no_restart, asker: Some(asker) })
+                self.defer_until_load(asker, Purpose::Reload { no_restart, asker: Some(asker) })
             }
             Verb::Restart { targets } => self.restart_units(targets),
             Verb::ReloadUnit { targets } => {
@@ -173,7 +175,7 @@ impl Init {
     }
 
     /// Defers a request until the loader has run.
-    pub(crate) fn later(&mut self, asker: Asker, purpose: Purpose) -> Answered {
+    pub(crate) fn defer_until_load(&mut self, asker: Asker, purpose: Purpose) -> Answered {
         if self.ending.is_under_way() {
             return Err(stopping());
         }
@@ -183,7 +185,7 @@ impl Init {
     }
 
     fn tell(&mut self, units: Vec<String>, event: Event) -> Answered {
-        self.wish(event)?;
+        self.apply_request(event)?;
         now(Told { schema: 1, units, ..Told::default() })
     }
 
@@ -204,7 +206,7 @@ impl Init {
             }
             idle.push(unit.clone());
         }
-        self.wish(Event::Restart(targets))?;
+        self.apply_request(Event::Restart(targets))?;
         now(Told { schema: 1, units, idle })
     }
 
@@ -258,17 +260,17 @@ impl Init {
     }
 
     /// Installs a new generation, unless the machine refuses it. The plan is computed only for a
-    /// client: for ten thousand units it takes as long as the flip.
-    pub(crate) fn flip(
+    /// client: for ten thousand units it takes as long as the request itself.
+    pub(crate) fn install_generation(
         &mut self,
         generation: &Arc<Generation>,
         flip: Event,
         for_a_client: bool,
     ) -> Answered {
         let plan = for_a_client.then(|| self.show_plan(flip.clone())).transpose()?;
-        self.wish(flip)?;
+        self.apply_request(flip)?;
         self.apply_settings_of(generation);
-        self.timings.keep(generation);
+        self.timings.retain_units_of(generation);
         let (number, units) = (generation.number, generation.units.len());
         self.say(Level::Info, format_args!("generation {number}: {units} units"));
         let diagnostics = Report::new(&generation.diagnostics).diagnostics;
@@ -304,10 +306,13 @@ impl Init {
     /// Applies a request: plans it, then grants or refuses it as a whole.
     pub(crate) fn change(&mut self, asker: Asker, wish: Event) -> Answered {
         if self.needs_instances(&wish) {
-            return self.later(asker, Purpose::Instances { asker, wish: wish.into(), dry: false });
+            return self.defer_until_load(
+                asker,
+                Purpose::Instances { asker, wish: wish.into(), dry: false },
+            );
         }
         let plan = self.show_plan(wish.clone())?;
-        self.wish(wish)?;
+        self.apply_request(wish)?;
         let generation = self.machine.generation().number;
         now(Changed { schema: 1, generation, plan, diagnostics: Vec::new() })
     }
@@ -315,7 +320,10 @@ impl Init {
     /// Answers with the effect that a request would have.
     pub(crate) fn plan_change(&mut self, asker: Asker, wish: Event) -> Answered {
         if self.needs_instances(&wish) {
-            return self.later(asker, Purpose::Instances { asker, wish: wish.into(), dry: true });
+            return self.defer_until_load(
+                asker,
+                Purpose::Instances { asker, wish: wish.into(), dry: true },
+            );
         }
         now(self.show_plan(wish)?)
     }
@@ -332,11 +340,11 @@ impl Init {
         if dry {
             return now(plan);
         }
-        self.wish(flip)?;
-        self.timings.keep(generation);
+        self.apply_request(flip)?;
+        self.timings.retain_units_of(generation);
         let (number, units) = (generation.number, generation.units.len());
         self.say(Level::Debug, format_args!("generation {number}: {units} units"));
-        self.wish(wish)?;
+        self.apply_request(wish)?;
         now(Changed { schema: 1, generation: number, plan, diagnostics: Vec::new() })
     }
 }

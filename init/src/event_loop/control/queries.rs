@@ -91,7 +91,7 @@ impl Init {
         // Without /proc the count is 0.
         let _ = File::open("/proc/self/fd").and_then(|dir| listing::list(dir.as_fd(), names));
         // Init closes connections of disconnected clients at the end of this turn.
-        let gone = count(self.control.as_deref().map_or(0, Control::gone));
+        let gone = count(self.control.as_deref().map_or(0, Control::closed_by_clients));
         Stats {
             schema: SCHEMA,
             crashes: self.basics.crashes,

@@ -49,12 +49,12 @@ impl Init {
             let hint = "seal it against writing, growing, shrinking and further seals";
             return Err(Failure::new("protocol", "the descriptor is not a sealed memfd", hint));
         }
-        self.later(asker, Purpose::Put { asker, source, plan, body: Some(body) })
+        self.defer_until_load(asker, Purpose::Put { asker, source, plan, body: Some(body) })
     }
 
     pub(crate) fn drop_source(&mut self, asker: Asker, source: Name, plan: bool) -> Answered {
         self.known_source(&source)?;
-        self.later(asker, Purpose::Put { asker, source, plan, body: None })
+        self.defer_until_load(asker, Purpose::Put { asker, source, plan, body: None })
     }
 
     pub(crate) fn list_sources(&self, caller: Caller) -> Sources {
@@ -81,8 +81,8 @@ impl Init {
     ) -> Answered {
         let (revision, number) = (generation.revision(source), generation.number);
         let plan = plan.then(|| self.show_plan(flip.clone())).transpose()?;
-        self.wish(flip)?;
-        self.timings.keep(generation);
+        self.apply_request(flip)?;
+        self.timings.retain_units_of(generation);
         self.say(Level::Debug, format_args!("source {source} is at revision {revision}"));
         let directory = format!("{}/{source}/", place::sources(self.paths.runtime()));
         let of_it = generation.diagnostics.iter();

@@ -56,7 +56,7 @@ impl Init {
         };
         let is_last = part == CommandKind::Start(spec.exec_start.len().saturating_sub(1));
         if is_last {
-            self.triggers.connection_handed(&name);
+            self.triggers.close_handed_connection(&name);
         }
         if let Some(running) = self.runs.get_mut(run) {
             running.has_started = true;
@@ -134,7 +134,7 @@ impl Init {
         let main_pid = main.map(|main| Pid::from_raw(main.pid()));
         let mut extra = extra(run, &running.procedure, part);
         extra.extend(self.triggers.remote_of(&name));
-        extra.extend(self.monitored(&name, part).into_iter().flatten());
+        extra.extend(self.monitor_variables(&name, part).into_iter().flatten());
         // Init keeps the write end only for the commands of the start. Each clone copies the
         // descriptor table, so the table must not grow with the number of units.
         let log = match output {
@@ -144,7 +144,7 @@ impl Init {
         let ready = if starts { self.pipe_for_ready(run, &spec).map_err(stdio)? } else { None };
         // Only the main process gets the sockets, at each of its starts.
         let listen = if starts { self.sockets_of(&name) } else { Vec::new() };
-        if starts && listen.is_empty() && self.is_place(&name) {
+        if starts && listen.is_empty() && self.serves_one_connection(&name) {
             // The start was requested without a connection.
             return Err(fail(Stage::Listen, &std::io::Error::from_raw_os_error(libc::ENOTCONN)));
         }
@@ -376,7 +376,7 @@ impl Init {
 
     /// Makes a run ready. Pending exec results are handled first, because a ready process has
     /// executed.
-    pub(crate) fn ready(&mut self, run: RunId) {
+    pub(crate) fn make_ready(&mut self, run: RunId) {
         self.handle_exec_results(run);
         self.advance(run, CommandSequence::ready);
     }

@@ -160,7 +160,7 @@ impl Init {
 
     fn apply_statement(&mut self, run: RunId, statement: &Statement) {
         let tell = match statement {
-            Statement::Ready => return self.ready(run),
+            Statement::Ready => return self.make_ready(run),
             Statement::Reloading => return self.advance(run, CommandSequence::reloading),
             Statement::MainPid(pid) => return self.main_named(run, *pid),
             Statement::Stopping => Event::Stopping(run),

@@ -130,11 +130,11 @@ impl Init {
         let is_named = self.runs.get(run).is_some_and(|running| running.pid_file.is_some());
         let said = if is_named { self.ask_pid_file(run, question) } else { Some(Said::Nothing) };
         if let Some(said) = said {
-            self.goes_on_with(run, said, exit);
+            self.continue_with(run, said, exit);
         }
     }
 
-    fn goes_on_with(&mut self, run: RunId, said: Said, exit: Exit) {
+    fn continue_with(&mut self, run: RunId, said: Said, exit: Exit) {
         let Some(running) = self.runs.get(run) else { return };
         // Another main process may have been announced meanwhile.
         if running.main.is_none() && self.take_main(run, said) != Ok(true) {
@@ -222,9 +222,9 @@ impl Init {
             }
             // The stop that is in progress ends the rest of the run too.
             Question::Next(exit) if self.runs.is_told_to_stop(run) => {
-                self.goes_on_with(run, Said::Nothing, exit);
+                self.continue_with(run, Said::Nothing, exit);
             }
-            Question::Next(exit) => self.goes_on_with(run, said, exit),
+            Question::Next(exit) => self.continue_with(run, said, exit),
         }
     }
 

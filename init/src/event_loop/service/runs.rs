@@ -161,7 +161,7 @@ impl Init {
         }
         for report in self.logger.reports(self.now) {
             match report {
-                logger::Report::Ready(run) => self.ready(run),
+                logger::Report::Ready(run) => self.make_ready(run),
                 logger::Report::Drained(run) => self.drained(run),
                 logger::Report::Ended(_) | logger::Report::Pong(_) => {}
                 logger::Report::Finished => self.basics.log_is_finished = true,
@@ -271,7 +271,7 @@ impl Init {
         if let Some(pipe) = pipe {
             self.runs.unwatch(pipe.token);
         }
-        self.ready(run);
+        self.make_ready(run);
     }
 
     fn set_alarm(&mut self, run: RunId, alarm: Alarm, span: Duration) {
@@ -317,7 +317,7 @@ impl Init {
         let Some(running) = self.runs.get_mut(run) else { return };
         let Some(ready) = running.ready_pipe.take_if(|ready| ready.token == token) else { return };
         // Recorded before the line leaves the pipe, because the program writes it only once.
-        let is_stored = shows_line(&ready.pipe);
+        let is_stored = has_unread_line(&ready.pipe);
         if is_stored {
             inbox::ready(run);
         }
@@ -346,7 +346,7 @@ impl Init {
 
 /// Returns true if the pipe holds the end of a line that was not read yet. Returns false also if
 /// that cannot be checked.
-fn shows_line(pipe: &OwnedFd) -> bool {
+fn has_unread_line(pipe: &OwnedFd) -> bool {
     let Ok((copy, to)) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK) else { return false };
     let most = limit::READY_READS_A_TURN.saturating_mul(READ);
     let copied = tee(pipe, &to, most, SpliceFFlags::SPLICE_F_NONBLOCK);
@@ -400,7 +400,7 @@ impl Init {
 
     /// The variables for the start commands of unit `name` about the one unit that triggers it.
     /// With several triggering units there are none, as in systemd.
-    pub(crate) fn monitored(
+    pub(crate) fn monitor_variables(
         &self,
         name: &Name,
         part: CommandKind,

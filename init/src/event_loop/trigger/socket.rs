@@ -40,7 +40,7 @@ impl Init {
             let Some(listening) = self.triggers.listening.get(&run) else { continue };
             let unit = self.machine.generation().find_unit(listening.unit.as_str());
             let awaited = unit.is_some_and(|unit| self.machine.awaits(unit));
-            let rests_until = listening.rests(now).filter(|_| awaited);
+            let rests_until = listening.paused_until(now).filter(|_| awaited);
             let is_wanted = awaited && rests_until.is_none() && listening.flushing.is_none();
             let is_watched = !listening.tokens.is_empty();
             if let Some(until) = rests_until {
@@ -311,7 +311,7 @@ impl Init {
     }
 
     /// Returns true if the unit exists only to serve a connection.
-    pub(crate) fn is_place(&self, unit: &Name) -> bool {
+    pub(crate) fn serves_one_connection(&self, unit: &Name) -> bool {
         let unit = self.machine.generation().find_unit(unit.as_str());
         unit.is_some_and(|unit| self.machine.is_place(unit))
     }
@@ -329,8 +329,9 @@ impl Init {
             Some(Ok(ids)) => Some(ids.clone()),
             None => None,
         };
-        let helper = self
-            .fork_socket_helper(unit, socket, |theirs, socket| work(theirs, socket, ids.as_ref()));
+        let helper = self.fork_socket_helper(unit, socket, |theirs, socket| {
+            open_in_child(theirs, socket, ids.as_ref())
+        });
         let opening = match helper {
             Ok(opening) => opening,
             Err(error) => {
@@ -377,7 +378,9 @@ impl Init {
         let (answers, theirs) = raw::pair()?;
         let others = self.triggers.opening.values();
         let before: Vec<_> = others
-            .filter(|other| other.answered && (other.unit == *unit || meet(&other.socket, &socket)))
+            .filter(|other| {
+                other.answered && (other.unit == *unit || share_an_address(&other.socket, &socket))
+            })
             .map(Opening::descriptor)
             .collect();
         let kept: Vec<_> = before.iter().copied().chain([theirs.as_fd()]).collect();
@@ -463,7 +466,7 @@ fn make_nonblocking(fd: &Foreign) -> bool {
 }
 
 /// Returns true if both units use a common address or link.
-fn meet(one: &Socket, other: &Socket) -> bool {
+fn share_an_address(one: &Socket, other: &Socket) -> bool {
     one.listen.iter().any(|it| other.listen.contains(it))
         || one.symlinks.iter().any(|link| other.symlinks.contains(link))
 }
@@ -486,7 +489,7 @@ fn await_ends(before: &[BorrowedFd<'_>]) {
 }
 
 /// Runs in the child that opens the sockets.
-fn work(answers: &OwnedFd, socket: &Socket, ids: Option<&Ids>) -> u8 {
+fn open_in_child(answers: &OwnedFd, socket: &Socket, ids: Option<&Ids>) -> u8 {
     let (answer, opened) = match open::all(socket, ids) {
         Ok(opened) => (Answer::Opened, opened),
         Err(broken) => (broken, Vec::new()),

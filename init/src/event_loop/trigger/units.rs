@@ -180,7 +180,7 @@ impl Init {
                 listen,
                 waits: listening.is_some_and(|listening| listening.is_polled()),
                 rests_until: listening
-                    .and_then(|listening| listening.rests(facts.now))
+                    .and_then(|listening| listening.paused_until(facts.now))
                     .map(|until| facts.wall_of(until)),
                 activates: self.target_of(unit),
                 accepts: most.map(|most| match listening {

@@ -113,11 +113,11 @@ impl Init {
             }
         };
         self.triggers.unsettled = true;
-        self.order(post, run, &order);
+        self.send_order(post, run, &order);
     }
 
     /// Sends an order. If it cannot be sent, the run fails, because the lookout would not watch it.
-    fn order(&mut self, post: Post, run: RunId, order: &Order) {
+    fn send_order(&mut self, post: Post, run: RunId, order: &Order) {
         let by = match order {
             Order::Watch(_, _) => Some(By::Watch),
             Order::Look(_, since) => Some(By::Look(*since)),
@@ -126,7 +126,7 @@ impl Init {
         };
         let by = by.filter(|_| self.triggers.lookout(post).has_process());
         if let (Some(by), Some(watched)) = (by, self.triggers.watched.get_mut(&run)) {
-            watched.asked_by(by, self.now);
+            watched.note_order(by, self.now);
         }
         if self.triggers.lookout(post).order(order).is_ok() {
             return;
@@ -148,7 +148,7 @@ impl Init {
         if self.triggers.watched_at(post).is_empty() {
             self.triggers.dismiss(post);
         } else {
-            self.order(post, run, &Order::End(run));
+            self.send_order(post, run, &Order::End(run));
         }
         true
     }
@@ -158,12 +158,12 @@ impl Init {
         for _ in 0..most {
             let lookout = self.triggers.lookouts.get_mut(&post);
             let Some(report) = lookout.and_then(Lookout::hear) else { return };
-            self.reported(report);
+            self.handle_report(report);
         }
         self.triggers.unheard.insert(post);
     }
 
-    fn reported(&mut self, report: Report) {
+    fn handle_report(&mut self, report: Report) {
         let now = self.now;
         match report {
             Report::Elapsed(run, at, wall) => {
@@ -257,7 +257,7 @@ impl Init {
                     *looking = look;
                 }
                 let order = if look { Order::Look(run, since) } else { Order::Rest(run) };
-                self.order(post, run, &order);
+                self.send_order(post, run, &order);
             }
             if let Some(until) = rests_until {
                 self.triggers_rest(until);
@@ -291,7 +291,7 @@ impl Init {
             orders.push((*run, Order::Past(*run, (**history).clone())));
         }
         for (run, order) in orders {
-            self.order(Post::Clock, run, &order);
+            self.send_order(Post::Clock, run, &order);
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Applies the settings of units to their cgroups, and counts OOM kills.
 
-use crate::process_tracking::controller::{Wish, available, enable, hand_over, kills, needed, set};
+use crate::process_tracking::controller::{
+    Wish, available, enable, hand_over, needed, oom_kills, set,
+};
 use crate::process_tracking::group;
 use crate::process_tracking::process_tree::ProcessTree;
 use crate::process_tracking::tracker::{Tracked, Tracker};
@@ -16,7 +18,7 @@ const COMPLAINTS: usize = 256;
 
 impl Tracker {
     /// Applies the unit's settings to a new cgroup.
-    pub(in crate::process_tracking) fn furnish(
+    pub(in crate::process_tracking) fn apply_unit_settings(
         &mut self,
         run: RunId,
         unit: &str,
@@ -49,7 +51,7 @@ impl Tracker {
             refused.push(("cgroup-delegate".to_string(), error));
         }
         for (file, error) in refused {
-            self.refuse(wish, unit, &file, &error)?;
+            self.note_failed_setting(wish, unit, &file, &error)?;
         }
         if wish.counts_memory() {
             self.watch_memory(run, name);
@@ -58,7 +60,7 @@ impl Tracker {
     }
 
     /// Handles a setting that could not be applied: a failure, or for an imported unit a complaint.
-    pub(in crate::process_tracking) fn refuse(
+    pub(in crate::process_tracking) fn note_failed_setting(
         &mut self,
         wish: Wish<'_>,
         unit: &str,
@@ -158,7 +160,7 @@ impl Tracker {
             return false;
         };
         let Some(name) = &tracked.cgroup else { return false };
-        let kills = kills(hierarchy.as_fd(), name);
+        let kills = oom_kills(hierarchy.as_fd(), name);
         kills > std::mem::replace(&mut tracked.kills, kills)
     }
 }

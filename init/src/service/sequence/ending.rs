@@ -247,7 +247,7 @@ impl CommandSequence {
             self.result = Some("timeout".into());
         }
         if !ending.kill && ending.mode != KillMode::None {
-            return self.outlive();
+            return self.keep_waiting();
         }
         self.step = Step::StopRest;
         if ending.mode == KillMode::None { self.abandon() } else { self.end_all() }
@@ -277,7 +277,7 @@ impl CommandSequence {
 
     /// Handles a stop timeout when processes may not be killed: the run stays until they have
     /// exited. A stop command that still runs gets the stop signal.
-    fn outlive(&mut self) -> Effects {
+    fn keep_waiting(&mut self) -> Effects {
         let mut effects = Vec::new();
         if matches!(self.step, Step::StopLine(_)) {
             effects.extend(self.signal(Whom::All));

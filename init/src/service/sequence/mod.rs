@@ -283,14 +283,14 @@ impl CommandSequence {
     }
 
     /// Notes that the machine counts the run as active, by its exec or by time.
-    pub(crate) fn counts_as_ready(&mut self) {
+    pub(crate) fn note_counted_ready(&mut self) {
         self.was_ready = true;
     }
 
     /// Handles a timer of the run.
     pub(crate) fn alarm(&mut self, alarm: Alarm) -> Effects {
         match alarm {
-            Alarm::Idle if self.step == Step::Idle => self.go(),
+            Alarm::Idle if self.step == Step::Idle => self.start_first_command(),
             Alarm::ReadyWait => self.ready(),
             Alarm::ReadyAgain if self.is_starting() => vec![Effect::Spawn(CommandKind::Ready)],
             Alarm::Kill => vec![self.last_kill(), Effect::Look],

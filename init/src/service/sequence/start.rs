@@ -19,11 +19,11 @@ impl CommandSequence {
             self.step = Step::Idle;
             return vec![Effect::Wake(Alarm::Idle, IDLE)];
         }
-        self.go()
+        self.start_first_command()
     }
 
     /// Starts the first command.
-    pub(crate) fn go(&mut self) -> Effects {
+    pub(crate) fn start_first_command(&mut self) -> Effects {
         if self.plan.has_pid_file {
             self.step = Step::Line(CommandKind::Unlink);
             return vec![Effect::RemovePidFile];
@@ -204,7 +204,7 @@ impl CommandSequence {
         } else if well && self.is_script() {
             self.script_ended(exit)
         } else if well && kind == Kind::BackgroundPidfile && !self.stopping {
-            self.seek()
+            self.find_main()
         } else {
             self.main_ended(exit)
         }
@@ -258,7 +258,7 @@ impl CommandSequence {
 
     /// Finds the main process after the launcher has exited successfully. MAINPID= may have
     /// announced it.
-    pub(super) fn seek(&mut self) -> Effects {
+    pub(super) fn find_main(&mut self) -> Effects {
         self.step = Step::Seeking;
         if self.main_alive {
             return self.main_found();

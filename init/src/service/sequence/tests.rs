@@ -49,7 +49,7 @@ fn running(kind: Kind, lines: [usize; 4]) -> CommandSequence {
     let mut run = sequence(kind, lines);
     assert_eq!(run.begin(), [Effect::Spawn(CommandKind::Start(0))]);
     assert_eq!(run.executed(CommandKind::Start(0)), [Effect::Tell(Event::Executed(RUN))]);
-    run.counts_as_ready();
+    run.note_counted_ready();
     run
 }
 

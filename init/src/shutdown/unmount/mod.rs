@@ -84,7 +84,7 @@ fn reading() -> Reading {
 /// that unresponsive remote ones do not affect them.
 fn all() -> u8 {
     let rounds = &mut Rounds::begin(Patience::USUAL, reading);
-    rounds.run_while(sync, |rounds| rounds.moves() && rounds.age() < limit::FINAL_SYNC_LONGEST);
+    rounds.run_while(sync, |rounds| rounds.is_moving() && rounds.age() < limit::FINAL_SYNC_LONGEST);
     if rounds.is_under_way(SYNC) {
         console("not all file systems could be synced in time");
     }
@@ -97,11 +97,11 @@ fn all() -> u8 {
     for of in rounds.left() {
         console(&format!("waiting for {of}"));
     }
-    release_all(rounds, true, Rounds::moves);
+    release_all(rounds, true, Rounds::is_moving);
     report_survivors(rounds);
     read_only_by_force(rounds);
     let writes = |rounds: &Rounds| rounds.is_under_way(SYNC);
-    rounds.run_while(sync, |rounds| writes(rounds) && (rounds.has_young() || rounds.moves()));
+    rounds.run_while(sync, |rounds| writes(rounds) && (rounds.has_young() || rounds.is_moving()));
     let is_done = rounds.left().next().is_none();
     rounds.give_up(|_| true);
     u8::from(!is_done)
@@ -487,7 +487,7 @@ impl Rounds {
     }
 
     /// Returns true if a child is running and waiting for it is worthwhile.
-    pub(super) fn moves(&self) -> bool {
+    pub(super) fn is_moving(&self) -> bool {
         let is_still = clock::now().since(self.moved) >= self.patience.still;
         !self.under_way.is_empty() && !is_still && !self.is_over()
     }
@@ -602,7 +602,7 @@ mod rounds_tests {
         rounds.run_while(tasks, Rounds::has_young);
         assert!(rounds.is_under_way("slow"), "the work continues without it at once");
         is_last.set(Some(Instant::now()));
-        rounds.run_while(tasks, Rounds::moves);
+        rounds.run_while(tasks, Rounds::is_moving);
         assert_eq!(rounds.left().next(), None);
         assert!(!place.holds("slow") && !place.holds("upon"), "`upon` is unmounted after `slow`");
         assert_eq!(fs::read(place.0.join("runs")).unwrap(), b"x");
@@ -627,7 +627,7 @@ mod rounds_tests {
                 true
             };
             let start = Instant::now();
-            rounds.run_while(|| place.tasks(&names, hangs), Rounds::moves);
+            rounds.run_while(|| place.tasks(&names, hangs), Rounds::is_moving);
             assert!(start.elapsed() >= SHORT && start.elapsed() < LONG);
             assert!(rounds.left().eq(["hung"]));
             rounds.give_up(|_| true);
