@@ -208,8 +208,8 @@ pub(crate) fn open_on(
     open_in(&table, path, flags, is_fit)
 }
 
-/// Opens an absolute path if, by this table, all mounts on its way are local or the root. Fails with
-/// EXDEV otherwise.
+/// Opens an absolute path if, by this table, all mounts on its way are local or the root. Fails
+/// with EXDEV otherwise.
 pub(crate) fn open_accessible(table: &[u8], path: &str, flags: OFlag) -> Result<OwnedFd, Errno> {
     let Some(rest) = path.strip_prefix('/') else { return Err(Errno::EXDEV) };
     let top = open("/", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
