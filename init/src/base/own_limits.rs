@@ -68,7 +68,7 @@ impl OwnLimits {
 
     /// The limits for children, as the spawner takes them. They are at most init's present hard
     /// limits, which another process may have lowered.
-    pub(crate) fn of_children(&self) -> Vec<Limit> {
+    pub(crate) fn child_limits(&self) -> Vec<Limit> {
         let own = |number: u32| {
             let (resource, _) =
                 WANTED.into_iter().find(|(resource, _)| *resource as u32 == number)?;
@@ -99,7 +99,7 @@ mod tests {
             assert_eq!(limits.score(), None);
             limits.record_score(score);
             assert_eq!(limits.score(), Some(score));
-            assert!(limits.of_children().iter().all(|limit| limit.resource == 7));
+            assert!(limits.child_limits().iter().all(|limit| limit.resource == 7));
             let bytes = fields::encode(&limits).unwrap();
             assert_eq!(fields::decode::<OwnLimits>(&bytes).unwrap(), limits);
         }

@@ -58,10 +58,10 @@ impl Paths {
         let asked = options.runtime_dir.clone();
         let is_asked = asked.is_some();
         let mut runtime = absolute(asked.unwrap_or_else(|| defaults.runtime_dir.clone()));
-        let mut made = retry_with_backoff(|| usable(&runtime, uid));
+        let mut made = retry_with_backoff(|| make_usable(&runtime, uid));
         if made.is_err() && is_first && !is_asked {
             let private = place::private_dir(uid, variable);
-            if usable(&private, uid).is_ok() {
+            if make_usable(&private, uid).is_ok() {
                 (runtime, made) = (private, Ok(()));
             }
         }
@@ -136,7 +136,7 @@ impl Paths {
 
 /// Creates the directory if it is missing. It must belong to init's user, because its owner
 /// controls the sockets in it.
-fn usable(dir: &str, uid: u32) -> io::Result<()> {
+fn make_usable(dir: &str, uid: u32) -> io::Result<()> {
     let mode = if uid == 0 { 0o755 } else { 0o700 };
     DirBuilder::new().recursive(true).mode(mode).create(dir)?;
     let found = symlink_metadata(dir)?;
@@ -146,8 +146,8 @@ fn usable(dir: &str, uid: u32) -> io::Result<()> {
     if found.is_dir() && found.uid() != uid && uid != 0 {
         return Err(io::Error::other("it belongs to another user"));
     }
-    safe(Path::new(dir), uid)?;
-    safe(&std::fs::canonicalize(dir)?, uid)?;
+    check_owners(Path::new(dir), uid)?;
+    check_owners(&std::fs::canonicalize(dir)?, uid)?;
     nix::unistd::access(Path::new(dir), nix::unistd::AccessFlags::W_OK)?;
     Ok(())
 }
@@ -155,7 +155,7 @@ fn usable(dir: &str, uid: u32) -> io::Result<()> {
 /// Checks that no other user can replace the directory or its contents. Each directory and link on
 /// its path must belong to root, to init's user or to the owner of `/`. In a user namespace that
 /// owner may be neither of them. No other user may write to it, unless it has the sticky bit.
-fn safe(dir: &Path, uid: u32) -> io::Result<()> {
+fn check_owners(dir: &Path, uid: u32) -> io::Result<()> {
     let owner_of_root = std::fs::metadata("/")?.uid();
     for step in dir.ancestors().filter(|step| step.is_absolute()) {
         let found = symlink_metadata(step)?;
@@ -205,23 +205,23 @@ mod tests {
         let mode = |path: &std::path::Path, mode| {
             set_permissions(path, Permissions::from_mode(mode)).unwrap();
         };
-        assert!(safe(&dir, uid).is_ok());
+        assert!(check_owners(&dir, uid).is_ok());
         for at in [&dir, &top.join("parent")] {
             mode(at, 0o777);
-            assert!(safe(&dir, uid).unwrap_err().to_string().contains("sticky bit"));
+            assert!(check_owners(&dir, uid).unwrap_err().to_string().contains("sticky bit"));
             mode(at, 0o1777);
-            assert!(safe(&dir, uid).is_ok());
+            assert!(check_owners(&dir, uid).is_ok());
             mode(at, 0o755);
         }
         let link = top.join("link");
         symlink(&dir, &link).unwrap();
-        assert!(safe(&link, uid).is_ok());
+        assert!(check_owners(&link, uid).is_ok());
         if uid == 0 {
             std::os::unix::fs::lchown(&link, Some(1000), None).unwrap();
-            assert!(safe(&link, uid).unwrap_err().to_string().contains("uid 1000"));
+            assert!(check_owners(&link, uid).unwrap_err().to_string().contains("uid 1000"));
             for at in [&dir, &top.join("parent")] {
                 chown(at, Some(1000), None).unwrap();
-                assert!(safe(&dir, uid).unwrap_err().to_string().contains("uid 1000"));
+                assert!(check_owners(&dir, uid).unwrap_err().to_string().contains("uid 1000"));
                 chown(at, Some(0), None).unwrap();
             }
         }

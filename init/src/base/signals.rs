@@ -141,7 +141,7 @@ impl Signals {
     }
 
     /// Takes the signals that have arrived, as a bit set; they count as handled.
-    pub(crate) fn arrived(&mut self) -> u64 {
+    pub(crate) fn take_arrived(&mut self) -> u64 {
         self.pipe.take()
     }
 

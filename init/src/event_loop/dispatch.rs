@@ -61,7 +61,7 @@ impl Init {
         let late = &mut self.dropped.events_too_late;
         *late = late.saturating_add(u64::from(is_late));
         let kept = self.record.is_some().then(|| event.clone());
-        inbox::about(event_in_progress::of(&event, subject.as_ref()));
+        inbox::record_unit(event_in_progress::of(&event, subject.as_ref()));
         let wished = matches!(event, Event::Restart(_) | Event::Retry(_)).then(|| event.clone());
         let sets_goal = matches!(&event, Event::SetGoal(goal) if !goal.targets.is_empty());
         let now = self.now;
@@ -105,7 +105,7 @@ impl Init {
         history.add(self.now, clock::wall(), occasion, about, notes, up);
         let let_go = about.map(Order::LetGo);
         self.orders.push(actions.into_iter().map(Order::Machine).chain(let_go).collect());
-        inbox::about(0);
+        inbox::record_unit(0);
         refused
     }
 

@@ -69,7 +69,7 @@ impl Init {
         match sent {
             Ok(sent) => {
                 let deadline = self.now.after(self.patience_with(&purpose));
-                self.loader.started(sent, purpose, deadline);
+                self.loader.note_forked(sent, purpose, deadline);
             }
             Err(error) => {
                 self.loaded(purpose, Err(format!("cannot start the loader: {error}")));
@@ -79,7 +79,7 @@ impl Init {
 
     /// Handles a reaped child. Returns false if it was not the loader.
     pub(crate) fn loader_ended(&mut self, pid: Pid, exit: Exit) -> bool {
-        if !self.loader.knows(pid) {
+        if !self.loader.is_loader(pid) {
             return false;
         }
         match self.loader.reaped(pid, exit) {
@@ -151,7 +151,7 @@ impl Init {
         let Some(purpose) = self.with_present_policy(purpose, &mut generation) else { return };
         let in_force = self.machine.generation().number;
         generation.number = in_force.saturating_add(1);
-        self.loader.origin.delivered(in_force, generation.number, memory);
+        self.loader.origin.record_generation(in_force, generation.number, memory);
         if self.options.exit_with.is_some() {
             generation.settings.exit_with.clone_from(&self.options.exit_with);
         }
@@ -238,7 +238,7 @@ impl Init {
         self.base = Base {
             passed: Passed::new(&pass, std::env::vars_os()),
             env: settings.env.clone(),
-            limits: self.basics.own_limits.of_children(),
+            limits: self.basics.own_limits.child_limits(),
             score: self.basics.own_limits.score(),
         };
         self.apply_watchdog_setting();
@@ -435,7 +435,7 @@ impl Init {
         if !self.loader.is_at_work() {
             return;
         }
-        let Some((load, pid)) = self.loader.due(self.now) else { return };
+        let Some((load, pid)) = self.loader.enforce_deadline(self.now) else { return };
         self.say(
             Level::Error,
             format_args!("the loader (process {pid}) does not exit after SIGKILL"),

@@ -193,8 +193,8 @@ impl Init {
         self.voice.flush();
         self.commit();
         // All signals of this turn have been handled.
-        SignalPipe::committed();
-        if self.logger.has_to_tell() {
+        SignalPipe::note_commit();
+        if self.logger.has_to_flush() {
             // After the commit: a pipe that was sent to the logger never belongs to another run
             // after a crash.
             self.logger.flush(self.now);
@@ -281,7 +281,7 @@ impl Init {
             self.settle();
         }
         if self.more_to_reap || asked.contains(&Asked::Reap) {
-            self.logger.look(self.now);
+            self.logger.kill_if_stopped(self.now);
             self.reap();
         }
         self.emptied();

@@ -227,7 +227,7 @@ impl Init {
         // for the orphans of that process.
         self.tracker.adopt_left();
         // A loader may bring a generation that starts units: all other exits come before that.
-        ended.sort_by_key(|ended| self.loader.knows(ended.pid));
+        ended.sort_by_key(|ended| self.loader.is_loader(ended.pid));
         for Ended { pid, exit } in ended {
             self.child_ended(pid, exit);
         }

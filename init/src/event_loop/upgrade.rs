@@ -45,10 +45,10 @@ impl Init {
         self.store_changes();
         // Also when the store cannot be written: otherwise a full inbox would hold inputs in the
         // kernel for ever.
-        inbox::committed(inputs);
-        self.logger.unmarked().committed();
+        inbox::note_commit(inputs);
+        self.logger.unmarked().note_commit();
         self.closing.clear();
-        self.pending.effects.committed();
+        self.pending.effects.note_commit();
         if self.triggers.has_answers() {
             self.triggers.forget_answers();
         }
@@ -74,7 +74,7 @@ impl Init {
         let took = clock::now().since(began).as_nanos();
         commits.time_ns = commits.time_ns.saturating_add(u64::try_from(took).unwrap_or(u64::MAX));
         match committed {
-            Ok(()) => self.loader.unmarked().origin.committed(),
+            Ok(()) => self.loader.unmarked().origin.note_commit(),
             Err(why) if was_committed => {
                 let then = "after a crash of init, services would run unsupervised";
                 self.say(Level::Warning, format_args!("cannot store the state: {why}; {then}"));
@@ -150,7 +150,7 @@ impl Init {
         self.voice.flush();
         // New signals stay pending in the kernel; signals already received are passed on.
         let held = signal::hold();
-        let arrived = self.signals.arrived();
+        let arrived = self.signals.take_arrived();
         let (entered, error) = self.execute(&passed, arrived);
         signal::record_arrived(arrived);
         drop(held);

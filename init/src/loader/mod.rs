@@ -122,7 +122,7 @@ impl Loader {
     }
 
     /// Records a forked loader.
-    pub(crate) fn started(
+    pub(crate) fn note_forked(
         &mut self,
         (pid, memory): (Pid, OwnedFd),
         purpose: Purpose,
@@ -144,7 +144,7 @@ impl Loader {
     }
 
     /// Returns true if this child is a loader.
-    pub(crate) fn knows(&self, pid: Pid) -> bool {
+    pub(crate) fn is_loader(&self, pid: Pid) -> bool {
         self.working.as_ref().is_some_and(|working| working.pid == pid)
             || self.stragglers.contains(&pid)
     }
@@ -165,7 +165,7 @@ impl Loader {
 
     /// Kills the loader at its deadline, and abandons it if the kill does not end it. Returns the
     /// abandoned load and its process.
-    pub(crate) fn due(&mut self, now: Time) -> Option<(Working, Pid)> {
+    pub(crate) fn enforce_deadline(&mut self, now: Time) -> Option<(Working, Pid)> {
         let working = self.working.as_mut()?;
         if working.deadline > now {
             return None;

@@ -114,7 +114,12 @@ pub(crate) struct Origin {
 impl Origin {
     /// Records a new generation. `in_force` is the present generation, whose state may not be
     /// committed yet.
-    pub(crate) fn delivered(&mut self, in_force: u32, number: u32, memory: Option<OwnedFd>) {
+    pub(crate) fn record_generation(
+        &mut self,
+        in_force: u32,
+        number: u32,
+        memory: Option<OwnedFd>,
+    ) {
         self.install(in_force);
         self.delivered = memory.map(|memory| Sealed { number, memory: memory.into() });
     }
@@ -135,12 +140,12 @@ impl Origin {
     }
 
     /// Drops the memory of earlier generations after a commit of the present one.
-    pub(crate) fn committed(&mut self) {
+    pub(crate) fn note_commit(&mut self) {
         self.before.clear();
     }
 
     /// Decodes the generation again. The error is a message for people.
-    pub(crate) fn generation(&self, number: u32) -> Result<Generation, String> {
+    pub(crate) fn decode_generation(&self, number: u32) -> Result<Generation, String> {
         let Some(sealed) = self.present.as_ref().filter(|sealed| sealed.number == number) else {
             return if number == 0 {
                 Ok(Generation::default())
@@ -171,10 +176,10 @@ mod tests {
     #[test]
     fn generation_in_force_is_kept_when_others_arrive_before_a_commit() {
         let mut origin = Origin::default();
-        origin.delivered(0, 1, memory());
+        origin.record_generation(0, 1, memory());
         // A planned or refused generation.
-        origin.delivered(1, 2, memory());
-        origin.delivered(1, 2, memory());
+        origin.record_generation(1, 2, memory());
+        origin.record_generation(1, 2, memory());
         assert!(origin.install(1));
         assert!(origin.install(2) && !origin.install(1));
     }
@@ -183,11 +188,11 @@ mod tests {
     fn generation_of_the_committed_state_is_kept_until_the_next_commit() {
         let mut origin = Origin::default();
         for number in 1..=2 {
-            origin.delivered(number - 1, number, memory());
+            origin.record_generation(number - 1, number, memory());
             assert!(origin.install(number));
         }
         assert_eq!(open(&origin), [1, 2]);
-        origin.committed();
+        origin.note_commit();
         assert_eq!(open(&origin), [2]);
         assert!(origin.install(2));
     }

@@ -110,7 +110,7 @@ impl Link {
 
     /// Sends a ping after the messages since the last answer, so that an idle logger is not woken.
     /// `waiting` means that further messages could not be sent.
-    pub(crate) fn ask(&mut self, now: Time, waiting: bool) {
+    pub(crate) fn ping(&mut self, now: Time, waiting: bool) {
         if self.asked.is_some() || !(self.said || waiting) {
             return;
         }
@@ -125,8 +125,8 @@ impl Link {
         self.asked.map(|asked| asked.after(limit::SILENCE))
     }
 
-    /// Returns true if [`Link::ask`] has something to send.
-    pub(crate) fn has_to_ask(&self) -> bool {
+    /// Returns true if [`Link::ping`] has something to send.
+    pub(crate) fn has_to_ping(&self) -> bool {
         self.asked.is_none() && self.said
     }
 
@@ -158,7 +158,7 @@ impl Link {
                 Err(_) => return None,
             };
             if let Some(Ok(Report::Ready(run))) = buffer.get(..length).map(decode) {
-                inbox::ready(run);
+                inbox::record_ready(run);
             }
             let got = socket::receive(self.socket.as_fd(), &mut buffer).ok()?;
             match buffer.get(..got.length).and_then(|bytes| decode::<Report>(bytes).ok()) {

@@ -101,7 +101,7 @@ impl Readers {
     }
 
     /// The users that may read logs, in words.
-    fn may(&self) -> String {
+    fn in_words(&self) -> String {
         let name = &self.name;
         match self.group {
             Some(_) => {
@@ -208,7 +208,8 @@ impl Clients {
         let token = free.ok_or(io::ErrorKind::QuotaExceeded)?;
         let allowed = root
             || is_ours
-                && (peer.uid == nix::unistd::geteuid().as_raw() || self.reads(&stream, peer));
+                && (peer.uid == nix::unistd::geteuid().as_raw()
+                    || self.is_log_reader(&stream, peer));
         registry.register(&mut stream, Token(token), Interest::READABLE | Interest::WRITABLE)?;
         let client = Client {
             stream,
@@ -216,7 +217,7 @@ impl Clients {
             root,
             moved: Instant::now(),
             more: false,
-            refused: (!allowed).then(|| self.readers.may()),
+            refused: (!allowed).then(|| self.readers.in_words()),
             asked: Vec::new(),
             answers: Answers::default(),
             follows: None,
@@ -243,7 +244,7 @@ impl Clients {
     }
 
     /// Returns true if the peer is in the group `log-readers`.
-    fn reads(&self, stream: &UnixStream, peer: Peer) -> bool {
+    fn is_log_reader(&self, stream: &UnixStream, peer: Peer) -> bool {
         let is_in = |group| group == peer.gid || socket::groups_of_peer(stream).contains(&group);
         self.readers.group.is_some_and(is_in)
     }
@@ -478,7 +479,7 @@ impl Client {
             match self.stream.write(bytes) {
                 Ok(0) => return Err(Gone),
                 Ok(taken) => {
-                    self.answers.taken(taken);
+                    self.answers.note_sent(taken);
                     self.moved = Instant::now();
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
@@ -555,7 +556,7 @@ impl Answers {
     }
 
     /// Notes that so many of them were sent.
-    pub(crate) fn taken(&mut self, bytes: usize) {
+    pub(crate) fn note_sent(&mut self, bytes: usize) {
         self.ready.drain(..bytes.min(self.ready.len()));
     }
 
@@ -627,7 +628,7 @@ mod tests {
         let mut got = Vec::new();
         while let Some(byte) = answers.next().first().copied() {
             got.push(byte);
-            answers.taken(1);
+            answers.note_sent(1);
         }
         assert!(answers.is_empty() && answers.waiting() == 0);
         let want = concat!(

@@ -4,8 +4,8 @@
 //!
 //! A turn of the loop calls [`Handle::pipe_for`] for each start and [`Handle::flush`] at the end.
 //! It calls [`Handle::reports`] when the socket is readable, [`Handle::tick`] at
-//! [`Handle::deadline`], [`Handle::look`] at a SIGCHLD, and [`Handle::ended`] when the process was
-//! reaped.
+//! [`Handle::deadline`], [`Handle::kill_if_stopped`] at a SIGCHLD, and [`Handle::ended`] when the
+//! process was reaped.
 //!
 //! When the logger has exited, PID 1 starts another one and passes every pipe to it (see
 //! [`super::pipe_keeper`]). Log files lose and duplicate no line (see [`super::pending_buffer`]).
@@ -153,7 +153,7 @@ impl Handle {
 
     /// Handles SIGCHLD: kills a logger that a signal has stopped, because services would wait for
     /// it.
-    pub(crate) fn look(&mut self, now: Time) {
+    pub(crate) fn kill_if_stopped(&mut self, now: Time) {
         if let Some(link) = &mut self.link
             && wait::is_stopped(link.pid)
         {
@@ -211,7 +211,7 @@ impl Handle {
         }
         self.fresh.push(ReadEnd { run: log.run, fd: read.into() });
         self.runs.insert(log.run, Box::new(log));
-        self.grew();
+        self.count_pipe();
         Ok(write)
     }
 
@@ -222,7 +222,7 @@ impl Handle {
     }
 
     /// Notes that all pipes are part of the committed state.
-    pub(crate) fn committed(&mut self) {
+    pub(crate) fn note_commit(&mut self) {
         self.uncommitted = 0;
     }
 
@@ -234,9 +234,9 @@ impl Handle {
     }
 
     /// Returns true if [`Handle::flush`] has something to do.
-    pub(crate) fn has_to_tell(&self) -> bool {
+    pub(crate) fn has_to_flush(&self) -> bool {
         let link = self.link.as_ref();
-        let owes = link.is_some_and(|link| link.is_behind() || link.has_to_ask());
+        let owes = link.is_some_and(|link| link.is_behind() || link.has_to_ping());
         owes || self.listener_is_new || !self.fresh.is_empty() || !self.untold.is_empty()
     }
 
@@ -244,7 +244,7 @@ impl Handle {
     pub(crate) fn may_report(&self) -> bool {
         let link = self.link.as_ref();
         let speaks = link.is_some_and(|link| link.may_say() || link.is_gone().is_some());
-        speaks || !self.crowd.said.is_empty() || self.has_to_tell()
+        speaks || !self.crowd.said.is_empty() || self.has_to_flush()
     }
 
     /// Sends pending messages to the logger. Runs at the end of each turn, and when its socket is
@@ -257,7 +257,7 @@ impl Handle {
             let batch = std::mem::replace(&mut self.fresh, rest);
             self.untold.extend(batch.iter().map(|end| end.run));
             if let Some(link) = self.link.as_mut().filter(|link| !link.is_behind()) {
-                tell(link, &self.runs, &mut self.untold, &batch);
+                send_read_ends(link, &self.runs, &mut self.untold, &batch);
             }
             self.stash.put(batch);
         }
@@ -266,18 +266,18 @@ impl Handle {
             link.flush();
         }
         self.hand_listener();
-        self.tell_again();
+        self.send_stash();
         if let Some(link) = &mut self.link {
-            link.ask(now, !self.untold.is_empty());
+            link.ping(now, !self.untold.is_empty());
         }
     }
 
     /// Goes through the stash until the logger knows every run or accepts no more.
-    fn tell_again(&mut self) {
+    fn send_stash(&mut self) {
         let Handle { stash, link: Some(link), runs, untold, .. } = self else { return };
         if !untold.is_empty() {
             stash.show(|ends| {
-                !untold.is_empty() && !link.is_behind() && tell(link, runs, untold, ends)
+                !untold.is_empty() && !link.is_behind() && send_read_ends(link, runs, untold, ends)
             });
         }
     }
@@ -298,7 +298,7 @@ impl Handle {
                 log.ready_grep = None;
             }
             if let Report::Ended(run) = report {
-                self.over(run);
+                self.remove_run(run);
             }
             reports.push(report);
         }
@@ -312,7 +312,7 @@ impl Handle {
         reports
     }
 
-    fn over(&mut self, run: RunId) {
+    fn remove_run(&mut self, run: RunId) {
         if self.runs.remove(&run).is_none() {
             return;
         }
@@ -427,7 +427,7 @@ impl Handle {
 const HEAD: usize = 16;
 
 /// Sends read ends of runs that the logger does not know. Returns true if all were accepted.
-fn tell(
+fn send_read_ends(
     link: &mut Link,
     runs: &BTreeMap<RunId, Box<RunLog>>,
     untold: &mut BTreeSet<RunId>,
@@ -494,7 +494,7 @@ pub(super) struct Crowd {
 
 impl Handle {
     /// Counts a new pipe. From time to time, checks the limit for all units.
-    pub(super) fn grew(&mut self) {
+    pub(super) fn count_pipe(&mut self) {
         self.crowd.made = self.crowd.made.wrapping_add(1);
         if !self.crowd.made.is_multiple_of(limit::PIPES_OF_A_UNIT) || self.link.is_none() {
             return;

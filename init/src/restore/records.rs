@@ -230,7 +230,7 @@ impl Parts {
     /// The present generation.
     fn generation(&self) -> Result<Arc<Generation>, String> {
         let Components { head, loader, .. } = &self.components;
-        let mut generation = loader.origin.generation(head.generation)?;
+        let mut generation = loader.origin.decode_generation(head.generation)?;
         generation.settings.exit_with.clone_from(&head.exit_with);
         generation.policy = (*head.policy).clone();
         Ok(Arc::new(generation))

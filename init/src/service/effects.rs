@@ -84,7 +84,7 @@ impl Effects {
     }
 
     /// Records that all effects carried out so far are committed.
-    pub(crate) fn committed(&mut self) {
+    pub(crate) fn note_commit(&mut self) {
         self.is_ahead = false;
     }
 }

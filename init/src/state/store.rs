@@ -106,7 +106,7 @@ impl Store {
     }
 
     /// The store's descriptor, for the next image.
-    pub(crate) fn number(&self) -> RawFd {
+    pub(crate) fn descriptor_number(&self) -> RawFd {
         self.memory.file().as_raw_fd()
     }
 
@@ -450,7 +450,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "memfd_create, and mmap of a file")]
     fn a_store_that_is_compacted_and_grows_keeps_its_records_and_its_descriptor_number() {
         let mut store = Store::of(memory_for(1024).unwrap(), 0);
-        let number = store.number();
+        let number = store.descriptor_number();
         let mut all = BTreeMap::new();
         let mut random = 7u64;
         let mut sizes = BTreeSet::new();
@@ -470,7 +470,7 @@ mod tests {
                 assert_eq!(found(&store), all.clone().into_iter().collect::<Vec<_>>());
             }
         }
-        assert_eq!(store.number(), number);
+        assert_eq!(store.descriptor_number(), number);
         assert!(sizes.len() > 2, "a full log of few records, and a full log of many: {sizes:?}");
         let again = open(&store).unwrap();
         assert_eq!((again.live, again.end, again.index), (store.live, store.end, store.index));

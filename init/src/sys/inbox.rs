@@ -34,14 +34,14 @@ fn resume_at(base: *mut u8, found: &Inbox, committed: u64) {
     use_memory(base, found.last, committed);
     for input in &found.in_hand {
         match input {
-            Input::Message { pid, bytes } => received(*pid, bytes),
+            Input::Message { pid, bytes } => record_message(*pid, bytes),
             Input::Ended { pid, .. } => {
                 // SAFETY: the siginfo_t in the mapping, as the kernel wrote it.
                 let (code, status) = unsafe {
                     let info = end_in_hand();
                     ((*info).si_code, (*info).si_status())
                 };
-                ended(*pid, code, status);
+                record_exit(*pid, code, status);
             }
             Input::Ready(_) => {}
         }
@@ -50,7 +50,7 @@ fn resume_at(base: *mut u8, found: &Inbox, committed: u64) {
         // SAFETY: the header lies in the mapping.
         unsafe { (*hand.header).msg_len = 0 };
     }
-    about(0);
+    record_unit(0);
 }
 
 fn map(file: BorrowedFd<'_>) -> io::Result<*mut u8> {
@@ -100,7 +100,7 @@ pub(super) fn forget() {
 
 /// Records the unit whose event is processed ([`unit`]; 0 for none). Returns the previous
 /// one.
-pub(crate) fn about(unit: u64) -> u64 {
+pub(crate) fn record_unit(unit: u64) -> u64 {
     let base = BASE.load(Ordering::SeqCst);
     if base.is_null() {
         return 0;
@@ -120,7 +120,7 @@ pub(crate) fn last() -> u64 {
 }
 
 /// Records that the committed state includes all entries up to this one.
-pub(crate) fn committed(seq: u64) {
+pub(crate) fn note_commit(seq: u64) {
     COMMITTED.store(seq, Ordering::SeqCst);
 }
 
@@ -168,7 +168,7 @@ fn put(kind: Kind, pid: i32, text: &[u8]) {
 }
 
 /// Records that the readiness line of this run was seen and is about to be read.
-pub(crate) fn ready(run: RunId) {
+pub(crate) fn record_ready(run: RunId) {
     put(Kind::Ready, 0, &run.0.to_ne_bytes());
 }
 
@@ -180,7 +180,7 @@ pub(super) fn end_in_hand() -> *mut libc::siginfo_t {
 }
 
 /// Turns the exit that the kernel wrote there into an entry.
-pub(crate) fn ended(pid: i32, code: i32, status: i32) {
+pub(crate) fn record_exit(pid: i32, code: i32, status: i32) {
     let (code, status) = (code.to_ne_bytes(), status.to_ne_bytes());
     put(Kind::Ended, pid, &[code, status].concat());
     let hand = end_in_hand();
@@ -210,7 +210,7 @@ pub(crate) fn message_in_hand() -> Option<Hand> {
 }
 
 /// Turns the message that the kernel wrote there into an entry.
-pub(crate) fn received(pid: i32, bytes: &[u8]) {
+pub(crate) fn record_message(pid: i32, bytes: &[u8]) {
     put(Kind::Message, pid, bytes);
 }
 
@@ -453,12 +453,12 @@ mod tests {
         let bytes = vec![b'x'; 3 * TEXT + 1];
         let mut committed_at = 0;
         let memory = written(|| {
-            ended(41, libc::CLD_EXITED, 3);
+            record_exit(41, libc::CLD_EXITED, 3);
             committed_at = last();
-            committed(last());
-            received(42, &bytes);
-            ready(RunId(7));
-            ended(43, libc::CLD_KILLED, 9);
+            note_commit(last());
+            record_message(42, &bytes);
+            record_ready(RunId(7));
+            record_exit(43, libc::CLD_KILLED, 9);
         });
         let found = Inbox::read(&memory.0, committed_at);
         let killed = Exit::Signal { signal: 9, core: false };
@@ -508,10 +508,10 @@ mod tests {
         const FIRST: i32 = 5_000_000;
         let memory = written(|| {
             for pid in (FIRST..).take(2 * super::ENTRIES as usize) {
-                ended(pid, libc::CLD_EXITED, 0);
+                record_exit(pid, libc::CLD_EXITED, 0);
             }
             assert!(!has_room());
-            committed(last());
+            note_commit(last());
             assert!(has_room());
         });
         let found = Inbox::read(&memory.0, 0);

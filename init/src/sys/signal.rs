@@ -227,7 +227,7 @@ impl SignalPipe {
     }
 
     /// Records that the signals taken so far are part of the committed state.
-    pub(crate) fn committed() {
+    pub(crate) fn note_commit() {
         TAKEN.store(0, Ordering::SeqCst);
     }
 

@@ -271,7 +271,7 @@ pub(crate) fn receive_into_inbox(
     // SAFETY: the kernel wrote that many bytes there.
     unsafe { std::ptr::copy_nonoverlapping(hand.bytes, taken.as_mut_ptr(), taken.len()) };
     if let Some(peer) = got.peer.filter(|_| !got.truncated) {
-        inbox::received(peer.pid.as_raw(), taken);
+        inbox::record_message(peer.pid.as_raw(), taken);
     }
     header.msg_len = 0;
     Ok(got)

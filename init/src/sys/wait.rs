@@ -169,7 +169,7 @@ fn wait_once(
     if pid == 0 {
         return Ok(None);
     }
-    inbox::ended(pid, code, status);
+    inbox::record_exit(pid, code, status);
     let pid = Pid::from_raw(pid);
     note_reaped(pid);
     Ok(Some(Ended { pid, exit: inbox::exit(code, status) }))

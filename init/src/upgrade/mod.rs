@@ -273,7 +273,7 @@ impl Images {
         // the state, it executes the newer one.
         let binary = previous.unwrap_or(own);
         let rescue = Rescue {
-            store: store.number(),
+            store: store.descriptor_number(),
             inbox: inbox.as_raw_fd(),
             crashes: crashes.saturating_add(1),
             row: self.row.saturating_add(1),

@@ -157,7 +157,7 @@ impl Init {
         let notify = self.notify.as_ref().map(|notify| notify.path().to_string());
         let place = self.place(run, &name, &spec, part.is_helper())?;
         (self.base.limits, self.base.score) =
-            (self.basics.own_limits.of_children(), self.basics.own_limits.score());
+            (self.basics.own_limits.child_limits(), self.basics.own_limits.score());
         self.base.limits.extend(self.tracker.mark(run, &spec.limits));
         let prepared = Prepared::new(Request {
             unit: name.as_str(),

@@ -29,7 +29,7 @@ impl Init {
             }
             let Queued { run, effect, serial } = queued;
             let name = self.runs.get(run).map_or(0, |running| unit(running.name.as_str()));
-            let before = inbox::about(name);
+            let before = inbox::record_unit(name);
             let mut effects = Vec::new();
             #[expect(clippy::wildcard_enum_match_arm, reason = "the others were only queued")]
             match effect {
@@ -47,7 +47,7 @@ impl Init {
                 effect => effects.push(effect),
             }
             self.follow(run, effects);
-            inbox::about(before);
+            inbox::record_unit(before);
         }
         // Passes read ends to the logger now: kept here, they would slow down each clone in a burst
         // of starts.

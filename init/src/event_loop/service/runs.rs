@@ -80,10 +80,10 @@ impl Init {
         ask: impl FnOnce(&mut CommandSequence) -> Vec<Effect>,
     ) {
         let Some(running) = self.runs.get_mut(run) else { return };
-        let before = inbox::about(unit(running.name.as_str()));
+        let before = inbox::record_unit(unit(running.name.as_str()));
         let effects = ask(&mut running.procedure);
         self.follow(run, effects);
-        inbox::about(before);
+        inbox::record_unit(before);
     }
 
     /// Applies these effects and those that they lead to. While an effect of the run waits for a
@@ -319,12 +319,12 @@ impl Init {
         // Recorded before the line leaves the pipe, because the program writes it only once.
         let is_stored = has_unread_line(&ready.pipe);
         if is_stored {
-            inbox::ready(run);
+            inbox::record_ready(run);
         }
         match line_in(&ready.pipe) {
             Some(true) => {
                 if !is_stored {
-                    inbox::ready(run);
+                    inbox::record_ready(run);
                 }
                 self.runs.unwatch(token);
                 self.advance(run, CommandSequence::ready);

@@ -64,7 +64,7 @@ fn uncommitted_pipe_is_not_sent_to_the_logger() {
     init.handle.hold();
     init.handle.flush(init.now());
     assert_eq!((init.handle.fresh.len(), init.handle.table_entries()), (1, kept));
-    init.handle.committed();
+    init.handle.note_commit();
     init.handle.flush(init.now());
     assert!(init.handle.fresh.is_empty());
     writeln!(writer, "hello").unwrap();
@@ -109,7 +109,7 @@ fn stopped_logger_is_replaced_without_a_ping() {
     assert!(init.handle.drain(RunId(1), init.now()));
     init.until(&Report::Drained(RunId(1)));
     let old = init.handle.pid().unwrap();
-    init.handle.look(init.now());
+    init.handle.kill_if_stopped(init.now());
     assert!(!sys::wait::is_stopped(old));
     sys::signal::kill(old, 19).unwrap();
     let end = Instant::now() + DEADLINE;
@@ -117,7 +117,7 @@ fn stopped_logger_is_replaced_without_a_ping() {
         assert!(Instant::now() < end, "it is not stopped");
         std::thread::yield_now();
     }
-    init.handle.look(init.now());
+    init.handle.kill_if_stopped(init.now());
     init.replace(old);
     writeln!(out, "hello").unwrap();
     init.until(&Report::Ready(RunId(1)));
