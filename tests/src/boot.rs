@@ -72,7 +72,7 @@ pub struct Boot {
 }
 
 impl Boot {
-    /// A boot on these files, as PID 1 of a namespace where one can be made.
+    /// A boot on these files, as PID 1 of a PID namespace; without root, within a user namespace.
     pub fn new(sandbox: Sandbox) -> Boot {
         let root = nix::unistd::geteuid().is_root();
         let way = if root { Way::Namespace } else { Way::UserNamespace };

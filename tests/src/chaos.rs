@@ -27,8 +27,8 @@ pub const BARE: &str =
     "umount -l /sys/fs/cgroup/unified 2>/dev/null; umount -R -l /sys; exec \"$@\"";
 
 /// The script of a service: it writes numbered lines at intervals and holds a lock. Some of its
-/// children outlive it. A test may kill it before it has the lock. With a second argument it writes
-/// its pid to that file.
+/// children outlive it. The action `kill` may hit flock(1), which the script then runs again. With
+/// a second argument the script writes its pid to that file.
 const SERVICE: &str = r#"exec 9>DIR/$1.lock
 until flock -n 9; do
   [ $? != 1 ] || { echo "$1 $$" >>DIR/twice; break; }
@@ -159,7 +159,7 @@ pub fn disorder(size: Size) -> Seen {
         seen.crashes += thread::scope(|scope| {
             let dice_of_crashes = Rng::of(size.seed, 2, round as u64);
             let crashes = scope.spawn(|| crashes(&init, &is_over, dice_of_crashes));
-            let disorder = Ends(&is_over);
+            let ends_round = Ends(&is_over);
             let end = Instant::now() + Duration::from_millis(rng.between(ROUND.0, ROUND.1));
             while Instant::now() < end && !crashes.is_finished() {
                 let (deed, _) = DEEDS[rng.weighted(&DEEDS.map(|(_, weight)| weight))];
@@ -167,7 +167,7 @@ pub fn disorder(size: Size) -> Seen {
                 does(&init, deed, size.services, &mut rng);
                 let _ = within(Duration::from_millis(rng.between(0, 100)), || None::<()>);
             }
-            drop(disorder);
+            drop(ends_round);
             crashes.join().expect("the thread has not panicked")
         });
         init.initctl(&["set-target", "all"]);
@@ -224,9 +224,10 @@ fn crashes(init: &Init, is_over: &AtomicBool, mut rng: Rng) -> usize {
 /// Performs one of [`DEEDS`]. A request that init refuses or does not answer has no effect.
 fn does(init: &Init, deed: &str, services: usize, rng: &mut Rng) {
     let some = name(rng.below(services));
-    let said = |words: &[&str]| {
+    let initctl = |words: &[&str]| {
         let output = init.initctl(words);
         let said = String::from_utf8_lossy(&output.stderr);
+        // 2: the timeout expired.
         assert_ne!(output.status.code(), Some(2), "{words:?}: {said}");
     };
     match deed {
@@ -261,18 +262,18 @@ fn does(init: &Init, deed: &str, services: usize, rng: &mut Rng) {
                 let more = format!("env: {{A: \"{}\"}}\n", rng.draw());
                 init.sandbox.unit(&name(number), &text(number, &more));
             }
-            said(&["reload"]);
+            initctl(&["reload"]);
         }
         "set-target" => {
             let without = (0..rng.below(4)).map(|_| format!("-{}", name(rng.below(services))));
             let words: Vec<String> =
                 ["set-target", "all"].map(str::to_owned).into_iter().chain(without).collect();
-            said(&words.iter().map(String::as_str).collect::<Vec<_>>());
+            initctl(&words.iter().map(String::as_str).collect::<Vec<_>>());
         }
-        "want" => said(&["want", &some, "--for", "2s"]),
-        "signal" => said(&["kill", &some]),
-        "reload" | "upgrade" => said(&[deed]),
-        _ => said(&[deed, &some]),
+        "want" => initctl(&["want", &some, "--for", "2s"]),
+        "signal" => initctl(&["kill", &some]),
+        "reload" | "upgrade" => initctl(&[deed]),
+        _ => initctl(&[deed, &some]),
     }
 }
 

@@ -13,7 +13,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 /// Waits until init is a caretaker: it crashed and could not restore its state.
-pub fn is_caretaker(init: &Init) {
+pub fn wait_for_caretaker(init: &Init) {
     let said = || init.output().contains("cannot restore its state");
     until("init says that it cannot restore its state", || said().then_some(()));
 }
@@ -45,7 +45,7 @@ pub fn wait_for_commit(init: &Init) {
     });
 }
 
-/// The signals of processor faults.
+/// The signals that count as crashes.
 pub const FAULTS: [Signal; 5] =
     [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGILL, Signal::SIGFPE, Signal::SIGABRT];
 

@@ -35,7 +35,7 @@ pub struct Size {
 pub struct Seen {
     /// The minimum number of starts of crashing units.
     pub starts: u64,
-    /// RSS of PID 1 after the first round and after the last, in KiB.
+    /// Anonymous RSS of PID 1 after the first round and after the last, in KiB.
     pub memory: (u64, u64),
     /// The processor time of PID 1.
     pub busy: Duration,

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 /// The interval of the reloads.
 const PACE: Duration = Duration::from_millis(100);
-/// The test needs a reload of each kind. On a busy machine it may run longer than requested, up to
-/// this time.
+/// The test needs a reload of each kind. On a busy machine it may run this much longer than
+/// requested.
 const LONGEST: Duration = Duration::from_secs(60);
 /// The minimum number of memory samples, which are divided into quarters.
 const LEAST_LOOKS: usize = 8;
@@ -75,7 +75,7 @@ pub struct Seen {
     pub events: u64,
     /// The times of the pings, sorted.
     pub pings: Vec<Duration>,
-    /// RSS of PID 1 in the second quarter and in the last, in KiB.
+    /// Anonymous RSS of PID 1 in the second quarter and in the last, in KiB.
     pub memory: (u64, u64),
     /// The duration.
     pub took: Duration,
@@ -113,13 +113,14 @@ struct Edits {
     chance: Rng,
     /// The unit that has a mistake now.
     broken: Option<usize>,
-    taken: Option<usize>,
+    /// The crashing unit whose file is removed now.
+    removed: Option<usize>,
     number: usize,
 }
 
 impl Edits {
     fn new(size: Size) -> Edits {
-        Edits { size, chance: Rng::new(5), broken: None, taken: None, number: 0 }
+        Edits { size, chance: Rng::new(5), broken: None, removed: None, number: 0 }
     }
 
     fn stable(&self) -> usize {
@@ -198,14 +199,14 @@ impl Edits {
             Self::put_plain(files, at, "wants: stable0");
             return true;
         }
-        if let Some(at) = self.taken.take() {
+        if let Some(at) = self.removed.take() {
             Self::put_crashing(files, at, at, number);
         }
         let (stable, crashing) =
             (self.chance.below(self.stable()), self.chance.below(self.size.crashing));
         let plain = self.chance.below(self.plain());
         if number == 1 {
-            // At least one unit.
+            // At least one reload must be refused.
             Self::put_plain(files, plain, "wnats: stable0");
             self.broken = Some(plain);
             return false;
@@ -223,7 +224,7 @@ impl Edits {
             }
             4 => {
                 files.remove_unit(&format!("crashing{crashing}"));
-                self.taken = Some(crashing);
+                self.removed = Some(crashing);
             }
             5 => {
                 Self::put_plain(files, plain, "wnats: stable0");
@@ -319,10 +320,11 @@ fn reload_continuously(init: &Init, edits: &mut Edits, begin: Instant) -> (Asked
             let _ = answer.send(client.ask("reload", &json!({})));
         }
     });
+    // Whether init must accept the reload that it has not answered yet.
     let mut fine = None;
     for number in 1.. {
-        let (took, is_storm) = (begin.elapsed(), asked.has_each() && samples.len() >= LEAST_LOOKS);
-        if took >= edits.size.time && (is_storm || took >= edits.size.time + LONGEST) {
+        let (took, is_enough) = (begin.elapsed(), asked.has_each() && samples.len() >= LEAST_LOOKS);
+        if took >= edits.size.time && (is_enough || took >= edits.size.time + LONGEST) {
             break;
         }
         let mut late = fine.is_some();

@@ -124,7 +124,7 @@ pub fn program(variable: &str, name: &str) -> String {
         assert!(Path::new(&path).is_file(), "{variable}={path}: not there");
         return path;
     }
-    let mut path = std::env::current_exe().expect("the current directory");
+    let mut path = std::env::current_exe().expect("the path of this program");
     path.pop();
     if path.ends_with("deps") {
         path.pop();

@@ -44,7 +44,7 @@ enum Unanswered {
     Writes,
 }
 
-/// Counters of unanswered requests.
+/// Counters of the requests for which a test can wait.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     closes: Arc<AtomicUsize>,

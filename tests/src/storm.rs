@@ -171,7 +171,7 @@ impl Storm {
         until("the last crash is some time ago", || {
             (init.sandbox.trace("job.trace").len() > fired + 2).then_some(())
         });
-        // A client that has connected since may be disconnected.
+        // A crash disconnects clients that connected after the last commit.
         wait_for_commit(init);
         let (survived, started, victim) = (crashes(init), self.starts(), init.main_of("victim"));
         let speakers: Vec<usize> = (0..SPEAKERS).map(|at| (number * SPEAKERS + at) % 20).collect();

@@ -89,7 +89,7 @@ pub fn round(init: &Init, number: usize, calls: usize) -> Duration {
     let crashed = Instant::now();
     until("init has recovered", || (crashes(init) == survived + 1).then_some(()));
     let gap = crashed.elapsed();
-    until("it was replaced", || (starts(init)[0] > before[0]).then_some(()));
+    until("the killed process is replaced", || (starts(init)[0] > before[0]).then_some(()));
     assert_one_process(init, "killed");
     assert_one_process(init, "replaced");
     init.when("the status is received", |s| s.unit("talker")["status"] == status.as_str());

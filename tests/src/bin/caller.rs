@@ -21,7 +21,8 @@ caller flood SOCKET N M LINE
                        connects N times, sends the line M times on each, prints N, and reads nothing
                        until stdin ends; then prints how many answers have come so far
 caller storm SOCKET LINE
-                       until stdin ends: connects, sends the line and goes, again and again
+                       prints 0 as it starts; until stdin ends: connects, sends the line and goes,
+                       again and again
 caller ask SOCKET      sends each line of stdin, and prints the line that answers it
 caller pass SOCKET     connects, and passes the connection on over the socket that is stdin
 ";

@@ -4,8 +4,9 @@
 //!   depends-on, depends-ms, waits-for and after × {foreground-supervised, oneshot, virtual}; all
 //!   graphs of two units over the other kinds; and all graphs of up to two units that report their
 //!   progress, with all reports and at every due time.
-//! - It runs every sequence of events to a depth of `--depth` (5) for up to two units and
-//!   `--depth3` (3) for three. Machine and oracle are compared after every event.
+//! - It runs every sequence of events to a depth of `--depth` (5) for up to two units, at most 4 for
+//!   two units that report, and `--depth3` (3) for three units. Machine and oracle are compared after
+//!   every event.
 //! - `--part K/N` takes each N-th graph from the K-th on.
 //!
 //! Build with `cargo run --profile test-fast -p groundstate-tests --bin exhaust --`. The search is

@@ -4,7 +4,8 @@
 //! Each invariant must also kill its witness mutant alone, without the comparison with the oracle.
 //!
 //! `mutants --seed S --commit C [--schedules 20000] [--threads N]` prints a table of mutants, each
-//! with the check that killed it and its seed. It exits with 1 when a mutant survives. Build with
+//! with the check that killed it and its seed. It exits with 1 when a mutant survives, or when an
+//! invariant does not find its witness. Build with
 //! `cargo run --profile test-fast -p groundstate-tests --bin mutants --`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a report")]
 

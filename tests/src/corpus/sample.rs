@@ -17,7 +17,7 @@ pub struct Sample {
     pub package: String,
     /// The name of the unit; for a template, that of an instance.
     pub unit: String,
-    /// The converted file: the file itself, or a copy of a template under an instance's name.
+    /// The file in the package. Of a template, a copy under the instance's name was converted.
     pub path: PathBuf,
     /// The JSON output. `None` if initctl crashed or printed no JSON.
     pub answer: Option<Value>,
@@ -31,7 +31,7 @@ impl Sample {
         self.unit.ends_with(".service")
     }
 
-    /// The diagnostics of this severity, as `LINE: message`.
+    /// The diagnostics of this severity: line and message.
     pub fn said(&self, severity: &str) -> Vec<(u64, String)> {
         let all = self.answer.as_ref().and_then(|answer| answer["diagnostics"].as_array());
         let wanted = |one: &&Value| one["severity"] == severity;
@@ -76,8 +76,8 @@ pub struct Directive {
     pub in_a_key: bool,
 }
 
-/// Every unit file below these folders, by package and name. Links count as further names of a
-/// file.
+/// Every unit file below these folders, by package and name. Symbolic links are left out, because
+/// they are further names of a file, and so are empty files.
 pub fn files(packages: &[PathBuf]) -> Vec<Sample> {
     let initctl = program("GROUNDSTATE_INITCTL", "initctl");
     let instances = std::env::temp_dir().join(format!("corpus.{}", std::process::id()));

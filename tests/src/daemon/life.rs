@@ -1,4 +1,4 @@
-//! The main loop of the stand-in: signals, orders and its two timers. Signals are blocked and read
+//! The main loop of the stand-in: signals, orders and timers. Signals are blocked and read
 //! from a signalfd, so an ignored signal is read without an effect.
 
 use super::flags::{End, Flags, Ready};

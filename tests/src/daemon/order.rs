@@ -18,7 +18,7 @@ pub enum Order {
     /// Send this datagram that many times.
     Flood(usize, String),
     /// Send this datagram with the file of this path, or with one end of a socket pair (`-`) whose
-    /// other end closes with the next order.
+    /// other end closes at the next `store`.
     Store(String, String),
     /// Send this many datagrams, each with this many copies of the file of this path, which stays
     /// open.

@@ -6,7 +6,7 @@ use super::crash::starts;
 use super::saved_state::{is_steady, memories_at_rest};
 use super::upgrade::at_work;
 use groundstate_tests::boot::{Boot, Init};
-use groundstate_tests::crash::{crash, is_caretaker, wait_for_commit};
+use groundstate_tests::crash::{crash, wait_for_caretaker, wait_for_commit};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
 use groundstate_tests::sandbox::{Sandbox, program};
@@ -61,7 +61,7 @@ fn damaged_state_makes_init_a_caretaker() {
         kept.iter().for_each(|(_, state)| damage(state));
         steps.crash();
         drop(steps);
-        is_caretaker(&init);
+        wait_for_caretaker(&init);
         assert!(init.output().contains("cannot restore its state"), "{}", init.output());
         reaps_and_ends(init, &services);
     }
@@ -103,7 +103,7 @@ fn fourth_crash_in_a_row_makes_init_a_caretaker() {
     wait_for_commit(&init);
     init.sandbox.put("now", "");
     crash(&init, Signal::SIGSEGV);
-    is_caretaker(&init);
+    wait_for_caretaker(&init);
     let said = init.output();
     assert_eq!(said.matches("on purpose in each rescue").count(), 3, "{said}");
     reaps_and_ends(init, &services);
@@ -127,7 +127,7 @@ fn loses_its_state(init: &Init) {
     kept.iter().for_each(|(_, state)| state.set_len(0).unwrap());
     steps.crash();
     drop(steps);
-    is_caretaker(init);
+    wait_for_caretaker(init);
 }
 
 #[test]

@@ -22,7 +22,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(15);
 /// A start that fails with one of these errors is retried by init. With any other error init
 /// reports it and the test retries.
-const PASSING: [Errno; 7] = [
+const TRANSIENT: [Errno; 7] = [
     Errno::EINTR,
     Errno::EAGAIN,
     Errno::ENOMEM,
@@ -113,7 +113,7 @@ impl Life {
         assert!(answers.is_some() && !ended, "init must answer; output:\n{}", init.output());
         when(&init, "all units start", cases, is_up);
         let mut life = Life { init, injector, usual: Usual::default(), crashes: 0, rounds: 0 };
-        life.crashed(cases);
+        life.check_crashes(cases);
         life.usual = usual.cloned().unwrap_or_else(|| Usual {
             memory: life.memory(),
             files: life.init.process().files().len(),
@@ -145,12 +145,12 @@ impl Life {
         main.signal(Signal::SIGKILL);
         init.sandbox.order("talker", &format!("notify STATUS={said}"));
         init.sandbox.order("talker", &format!("say {said}"));
-        granted(init, "reload", &json!({}));
+        ask_repeatedly(init, "reload", &json!({}));
         let answer = within(PATIENCE, || call(&init.sandbox.at("front.sock"), &said));
         assert!(answer.is_some_and(|line| line.contains(&said)), "the socket's service answers");
-        granted(init, "want", &json!({"target": "extra"}));
+        ask_repeatedly(init, "want", &json!({"target": "extra"}));
         when(init, "extra is up", cases, |s| s.state("extra") == "running");
-        granted(init, "unwant", &json!({"target": "extra"}));
+        ask_repeatedly(init, "unwant", &json!({"target": "extra"}));
         // If the stop signal could not be sent, init sends the next one later and reports that.
         let late = |s: &Status| !cases.is_empty() && s.reason("extra") == "stop-timeout";
         when(init, "extra is down", cases, |s| s.state("extra") == "disabled" || late(s));
@@ -165,7 +165,7 @@ impl Life {
         });
         assert!(logged.is_some(), "the line is in the log");
         let seen = self.injector.disarm();
-        self.crashed(cases);
+        self.check_crashes(cases);
         self.check();
         let after = status(&self.init).expect("it answers afterwards");
         for unit in ["web", "talker", "tick", "front", "parent"] {
@@ -174,9 +174,9 @@ impl Life {
         seen
     }
 
-    /// Checks that an expected crash happened, and no other.
-    fn crashed(&mut self, cases: &[Case]) {
-        let stats = granted(&self.init, "stats", &json!({}));
+    /// Checks that init crashed at most as often as these cases allow.
+    fn check_crashes(&mut self, cases: &[Case]) {
+        let stats = ask_repeatedly(&self.init, "stats", &json!({}));
         let crashes = stats["crashes"].as_u64().expect("a number");
         let more = crashes - self.crashes;
         let most = cases.iter().filter(|case| case.outcome == Outcome::Crash).count() as u64;
@@ -196,7 +196,7 @@ impl Life {
     /// there are thousands of these checks.
     fn check(&self) {
         let first = self.init.process();
-        granted(&self.init, "ping", &json!({}));
+        ask_repeatedly(&self.init, "ping", &json!({}));
         let holds = |what: &str, fact: &dyn Fn() -> bool| {
             let held = within(PATIENCE, || fact().then_some(()));
             assert!(held.is_some(), "{what}; output:\n{}{}", self.init.output(), table(&self.init));
@@ -276,8 +276,8 @@ fn descendants(process: Process) -> Vec<Process> {
     found
 }
 
-/// The unit whose start failed with this error, according to its status.
-fn told(status: &Status, error: Errno) -> Option<String> {
+/// The unit whose start failed for good with this error, according to its status.
+fn unit_failed_by(status: &Status, error: Errno) -> Option<String> {
     let fails = |unit: &&Value| {
         let reason = &unit["reason"];
         unit["state"] == "failed"
@@ -286,7 +286,7 @@ fn told(status: &Status, error: Errno) -> Option<String> {
             && reason["stage"].is_string()
     };
     let unit = status.0["units"].as_array()?.iter().find(fails)?;
-    (!PASSING.contains(&error)).then(|| unit["unit"].as_str().map(str::to_owned))?
+    (!TRANSIENT.contains(&error)).then(|| unit["unit"].as_str().map(str::to_owned))?
 }
 
 fn is_up(status: &Status) -> bool {
@@ -315,10 +315,10 @@ fn when(init: &Init, what: &str, cases: &[Case], wanted: impl Fn(&Status) -> boo
         // Reading the status is expensive while each system call of init is traced.
         looks += 1;
         let status = (looks % RARELY == 0).then(|| status(init))??;
-        let told = cases.iter().find_map(|case| told(&status, case.fault.error));
-        if let Some(unit) = told.filter(|_| again > 0) {
+        let unit = cases.iter().find_map(|case| unit_failed_by(&status, case.fault.error));
+        if let Some(unit) = unit.filter(|_| again > 0) {
             again -= 1;
-            granted(init, "restart", &json!({"targets": [unit]}));
+            ask_repeatedly(init, "restart", &json!({"targets": [unit]}));
         }
         Some(status).filter(&wanted)
     });
@@ -326,7 +326,7 @@ fn when(init: &Init, what: &str, cases: &[Case], wanted: impl Fn(&Status) -> boo
 }
 
 /// Sends a request, and repeats it after a failure.
-fn granted(init: &Init, verb: &str, fields: &Value) -> Value {
+fn ask_repeatedly(init: &Init, verb: &str, fields: &Value) -> Value {
     let mut refused = Vec::new();
     for _ in 0..ATTEMPTS {
         let Some(mut client) = init.client() else { continue };
