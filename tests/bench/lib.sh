@@ -1,4 +1,4 @@
-# lib.sh: graphs, contenders and one measurement; sourced by run and syscalls.
+# lib.sh: graphs, contenders and one measurement; sourced by run, syscalls and vm.
 # An adapter (adapters/NAME.sh) is sourced with D, N, GRAPH, SVC, FIFO set. have() says whether the
 # contender is installed; gen() writes $D/cmd (argv of PID 1, one argument a line), optionally
 # $D/env, $D/pre (shell, run inside the namespace before the clock starts) and $D/stop (shell;

@@ -339,7 +339,7 @@ fn made(sandbox: &Sandbox, name: &str, size: u64, words: &[&str]) -> String {
 }
 
 /// Checks that the file system needs no repair and no journal replay.
-pub fn is_clean(image: &str, console: &str) {
+pub fn assert_clean(image: &str, console: &str) {
     let check = Command::new("/sbin/e2fsck").args(["-f", "-n", image]).output().unwrap();
     let said = String::from_utf8_lossy(&check.stdout);
     assert_eq!(check.status.code(), Some(0), "{said}\n{console}");
@@ -352,7 +352,7 @@ pub fn is_clean(image: &str, console: &str) {
 }
 
 /// Checks the same for an xfs.
-pub fn is_clean_xfs(image: &str, console: &str) {
+pub fn assert_clean_xfs(image: &str, console: &str) {
     let check = Command::new("/sbin/xfs_repair").args(["-f", "-n", image]).output().unwrap();
     let said = String::from_utf8_lossy(&check.stderr);
     assert_eq!(check.status.code(), Some(0), "{said}\n{console}");

@@ -72,7 +72,7 @@ cargo_tests() { # LABEL ARGUMENT…
   status=$?
   wait
   [ "$status" -eq 0 ] && return 0
-  # Its other tests have no result, whatever a repetition of a failed test says.
+  # The other tests of a crashed program have no result, whatever a repetition of a failed test says.
   if grep -q "process didn't exit successfully.*(signal" "$log" && ! grep -q "^$ENDED" "$log"; then
     fail "$label::crashed" "a signal ended a test program"
   fi

@@ -175,7 +175,7 @@ fn corpus_has_units_of_each_kind() {
 }
 
 #[test]
-fn every_cut_and_every_flipped_bit_of_the_corpus_is_survived() {
+fn every_cut_and_many_flipped_bits_of_the_importer_corpora_are_survived() {
     let importers = TARGETS.iter().filter(|(target, _)| target.starts_with("import"));
     for (target, run) in importers {
         for bytes in files(target) {

@@ -1,5 +1,6 @@
 //! The style rules that a program can check. Each complaint says how to fix it. The lists of
-//! exceptions may only get shorter: an unneeded entry is a failure too.
+//! exceptions may only get shorter: an unneeded entry of `LONG_FILES`, of `KEPT_WORDS` or of the
+//! table of required fields is a failure too.
 #![allow(clippy::expect_used, reason = "a walk that fails ends the test")]
 
 use groundstate_tests::imports::Imports;
@@ -108,16 +109,13 @@ const LAYOUTS: [Layout; 6] = [
 ];
 /// Files that may pause: after the event loop has ended, on a failing poll, in a child that waits
 /// for a file, and in retries before anything runs.
-const PAUSES: [&str; 10] = [
+const PAUSES: [&str; 7] = [
     "init/src/base/retry.rs",
     "init/src/event_loop/mod.rs",
     "init/src/output/parent_notify.rs",
     "init/src/shutdown/mod.rs",
-    "init/src/output/console_log.rs",
     "init/src/crash/mod.rs",
-    "init/src/shutdown/mod.rs",
     "init/src/shutdown/unmount/mod.rs",
-    "init/src/shutdown/final_exec.rs",
     "init/src/spawn/command_builder.rs",
 ];
 /// Documents whose tables name tests: the stage `tables` checks that those have passed.
@@ -307,8 +305,8 @@ fn core_does_no_input_or_output() {
         ("std::process", "deeds go out as actions"),
         ("std::thread", "the core has one thread: its caller's"),
         ("std::env", "settings come in as arguments"),
-        ("SystemTime", "use units::time, which is handed in"),
-        ("time::Instant", "use units::time, which is handed in"),
+        ("SystemTime", "use units::text::time, which is handed in"),
+        ("time::Instant", "use units::text::time, which is handed in"),
         ("HashMap", "use BTreeMap: its order is the same each time"),
         ("HashSet", "use BTreeSet: its order is the same each time"),
     ];

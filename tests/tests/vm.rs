@@ -116,7 +116,7 @@ case $1 in
     say realtime $(sed -n 's/^Max realtime priority *//p' /proc/self/limits)
     mkdir $own/below && echo +pids >$own/cgroup.subtree_control && say delegated
     ;;
-  crowd) # no process can be made to ask: the shell reads by itself
+  crowd) # no further process can be forked, so the shell itself reads the files
     ( for n in 1 2 3 4 5 6 7 8 9; do /bin/sleep 1000 & done ) 2>/dev/null
     read now <$own/pids.current
     while read key value; do [ $key = max ] && refused=$value; done <$own/pids.events

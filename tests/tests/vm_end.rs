@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use groundstate_tests::machine::{
-    Kernel, Machine, archive, disk, does, drive, empty_xfs, is_clean, is_clean_xfs, modules,
-    modules_of, program_with_libraries, system, unit,
+    Kernel, Machine, archive, assert_clean, assert_clean_xfs, disk, does, drive, empty_xfs,
+    modules, modules_of, program_with_libraries, system, unit,
 };
 use groundstate_tests::sandbox::Sandbox;
 use std::fs;
@@ -69,8 +69,8 @@ fn power_off_at_any_moment_leaves_no_journal_to_replay() {
         machine.says("PROBE dirty");
         machine.goes_off();
         let console = machine.console();
-        is_clean(&image, &console);
-        is_clean_xfs(&data, &console);
+        assert_clean(&image, &console);
+        assert_clean_xfs(&data, &console);
         assert!(!console.contains("recovery"), "{console}");
         let dirty = console.split("PROBE dirty ").nth(1).and_then(|rest| rest.lines().next());
         most = most.max(dirty.expect("it says how much").trim().parse::<u64>().unwrap());
@@ -185,5 +185,5 @@ fn shutdown_returns_to_the_initramfs() {
     machine.says("PROBE back to poweroff, pid 1");
     machine.says("PROBE root is free");
     machine.goes_off();
-    is_clean(&image, &machine.console());
+    assert_clean(&image, &machine.console());
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use groundstate_tests::machine::{
-    Machine, disk, does, drive, empty_disk, empty_xfs, is_clean, is_clean_xfs, modules,
+    Machine, assert_clean, assert_clean_xfs, disk, does, drive, empty_disk, empty_xfs, modules,
     program_with_libraries, system, unit,
 };
 use groundstate_tests::sandbox::Sandbox;
@@ -43,7 +43,7 @@ mount -t ext4 /dev/nvme1n1 frozen && fsfreeze --freeze frozen && say frozen
 mount -t ext4 /dev/vda still && echo x >still/x && sync && say mounted
 ( echo 0 >/sys/fs/cgroup/cgroup.procs; PATH=/bin; exec @mute --mute-mount /var/mute ) &
 until grep -q ' /var/mute ' /proc/mounts; do :; done
-# One whose question its server had not taken yet ends when it is killed.
+# A process whose request the server has not read yet exits when it is killed: try another one.
 killed=none
 until grep -q '^State:.D' /proc/$killed/status 2>/dev/null; do
   cat mute/x &
@@ -120,7 +120,7 @@ fn machine_with_any_stack_of_mounts_powers_off_with_a_clean_disk() {
     for left in ["/var/frozen", "/var/mute", "/var/still"] {
         assert!(console.contains(left), "remaining mounts are named:\n{console}");
     }
-    is_clean(&image, &console);
+    assert_clean(&image, &console);
 }
 
 /// An xfs writes its journal at the unmount, not at a sync. Here that is much data, and the disk is
@@ -161,8 +161,8 @@ fn slow_disk_is_waited_for_at_the_shutdown_while_it_makes_progress() {
     assert!(!console.contains("PROBE no "), "{console}");
     assert!(console.contains("waiting for /slow"), "it is not slow enough:\n{console}");
     assert!(!console.contains("does not respond"), "{console}");
-    is_clean(&image, &console);
-    is_clean_xfs(&slow, &console);
+    assert_clean(&image, &console);
+    assert_clean_xfs(&slow, &console);
 }
 
 /// Modules for NFS, in the order of their dependencies.
@@ -284,6 +284,6 @@ fn lost_server_blocks_only_its_clients_and_the_machine_powers_off_with_clean_dis
     ] {
         assert!(console.contains(left), "`{left}` is not said:\n{console}");
     }
-    is_clean(&image, &console);
-    is_clean(&data, &console);
+    assert_clean(&image, &console);
+    assert_clean(&data, &console);
 }

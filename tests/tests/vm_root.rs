@@ -1,7 +1,9 @@
 //! A virtual machine from its initramfs to its real root, and the shutdown of that root.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
-use groundstate_tests::machine::{Machine, archive, disk, empty_disk, is_clean, modules, system};
+use groundstate_tests::machine::{
+    Machine, archive, assert_clean, disk, empty_disk, modules, system,
+};
 use groundstate_tests::sandbox::Sandbox;
 use std::fs;
 
@@ -80,6 +82,6 @@ fn initramfs_switches_to_the_real_root_whose_disks_are_clean_at_the_end() {
     ] {
         assert!(console.contains(&format!("PROBE {said}")), "{said}:\n{console}");
     }
-    is_clean(&lower, &console);
-    is_clean(&upper, &console);
+    assert_clean(&lower, &console);
+    assert_clean(&upper, &console);
 }

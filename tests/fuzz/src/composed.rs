@@ -48,7 +48,7 @@ impl<'a> Composed<'a> {
         String::from_utf8_lossy(self.raw(most)).into_owned()
     }
 
-    /// Changes, adds or removes up to this many of the bytes, if there are any.
+    /// Changes, adds or removes up to this many of the bytes, of which there must be one at least.
     pub fn damage(&mut self, bytes: &mut Vec<u8>, most: u8) {
         for _ in 0..self.byte() % (most + 1) {
             let at = usize::from(self.byte()) * 256 + usize::from(self.byte());

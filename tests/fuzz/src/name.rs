@@ -145,7 +145,7 @@ fn composed_of(bytes: &[u8]) -> Vec<u8> {
     let mut from = Composed::of(bytes);
     let mut text = String::new();
     for end in ["\0", ""] {
-        // Mostly characters that a name may have.
+        // In half of the cases only characters that a name may have.
         let most = if from.one_in(2) { PIECES.len() } else { 13 };
         for _ in 0..=from.byte() % 6 {
             text.push_str(from.pick(PIECES.get(..most).unwrap_or(&PIECES)));

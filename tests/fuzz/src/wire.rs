@@ -94,7 +94,7 @@ impl AsyncWrite for Wire {
         }
         let answered = &mut line.seen.answered;
         answered.extend_from_slice(bytes);
-        assert!(answered.len() <= MOST_ANSWERED, "there is no end of what is answered");
+        assert!(answered.len() <= MOST_ANSWERED, "the answer is endless");
         Poll::Ready(Ok(bytes.len()))
     }
 
@@ -136,7 +136,7 @@ pub fn turn<A>(
             return None;
         }
     }
-    panic!("it is awake for ever")
+    panic!("the connection wakes itself endlessly")
 }
 
 /// Runs a whole connection. `follow` updates the API's snapshot. If requests follow a stream of
@@ -164,6 +164,6 @@ pub fn converse(
         }
         !was_deaf
     });
-    assert!(ended.is_some(), "who is gone is held on to");
+    assert!(ended.is_some(), "the server keeps a connection that the client has closed");
     std::mem::take(&mut wire.lock().seen)
 }

@@ -171,8 +171,8 @@ impl Container {
         self.exec(&[&["/bin/initctl"], words].concat())
     }
 
-    /// Sends init a request. A process outside the container cannot, because init may not look at
-    /// its namespaces.
+    /// Sends init a request from inside the container. Not every kernel lets init prove the
+    /// identity of a process outside.
     pub(crate) fn tell(&self, words: &[&str]) {
         let output = self.initctl(words);
         assert!(output.status.success(), "{words:?}: {output:?}");

@@ -117,7 +117,7 @@ fn fires(container: &Container) {
     until("it fires", || (length() > before + 2).then_some(()));
 }
 
-fn is_as(before: &Status, container: &Container) {
+fn assert_same_processes(before: &Status, container: &Container) {
     let now = container.init.when_system("running");
     for unit in SERVICES {
         let pid = before.main_pid(unit);
@@ -141,7 +141,7 @@ fn init_uses_its_fallbacks_under_the_default_profile_of_docker() {
     fires(&container);
     let before = container.init.status();
     container.tell(&["upgrade"]);
-    is_as(&before, &container);
+    assert_same_processes(&before, &container);
     fires(&container);
     crash(&container.init, Signal::SIGSEGV);
     until("init has recovered", || {
@@ -149,7 +149,7 @@ fn init_uses_its_fallbacks_under_the_default_profile_of_docker() {
         client.send("stats", &json!({}));
         (client.answer()?.ok()?["crashes"] == 1).then_some(())
     });
-    is_as(&before, &container);
+    assert_same_processes(&before, &container);
     heals(&container);
     fires(&container);
     let logs = container.initctl(&["logs", "web"]);

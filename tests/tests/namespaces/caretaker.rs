@@ -3,7 +3,7 @@
 //! [`super::crash`].
 
 use super::crash::starts;
-use super::saved_state::{is_steady, memories_at_rest};
+use super::saved_state::{memories_at_rest, until_steady};
 use super::upgrade::at_work;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{crash, wait_for_caretaker, wait_for_commit};
@@ -56,7 +56,7 @@ fn damaged_state_makes_init_a_caretaker() {
         let mut init = at_work();
         init.expect_crashes();
         let services = SERVICES.map(|unit| (unit, init.main_of(unit)));
-        is_steady(&init);
+        until_steady(&init);
         let (mut steps, kept) = memories_at_rest(&init);
         kept.iter().for_each(|(_, state)| damage(state));
         steps.crash();

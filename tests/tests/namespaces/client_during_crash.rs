@@ -34,7 +34,7 @@ fn asked_in_a_crash(init: &Init, words: &[&str], calls: u32) -> Output {
     asked_in_crashes(init, words, 0..1, calls)
 }
 
-fn is_steady(init: &Init) {
+fn until_steady(init: &Init) {
     let fired = init.sandbox.trace("job.trace").len();
     until("the last crash is some time ago", || {
         (init.sandbox.trace("job.trace").len() > fired + 1).then_some(())
@@ -49,7 +49,7 @@ fn client_is_answered_although_init_crashes_at_its_connection() {
     for (crashed, (words, calls)) in
         (0..).zip(words.iter().flat_map(|words| [0, 4, 9].map(|calls| (*words, calls))))
     {
-        is_steady(&init);
+        until_steady(&init);
         let output = asked_in_a_crash(&init, words, calls);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{words:?} after {calls}: {said}");
@@ -65,7 +65,7 @@ fn restart_request_is_not_sent_again_after_a_crash() {
     init.expect_crashes();
     let mut done = 0;
     for (crashed, calls) in (0..).zip([0, 4, 9, 14]) {
-        is_steady(&init);
+        until_steady(&init);
         let before = init.main_of("notified");
         let output = asked_in_a_crash(&init, &["restart", "notified"], calls);
         let said = String::from_utf8_lossy(&output.stderr);
@@ -88,7 +88,7 @@ fn restart_request_is_not_sent_again_after_a_crash() {
 fn query_that_crashes_init_is_retried_once_and_not_again() {
     let mut init = at_work();
     init.expect_crashes();
-    is_steady(&init);
+    until_steady(&init);
     let output = asked_in_crashes(&init, &["status"], 0..2, 0);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(69), "{said}");
@@ -101,7 +101,7 @@ fn query_that_crashes_init_is_retried_once_and_not_again() {
 fn client_that_cannot_wait_for_the_result_because_of_crashes_exits_with_69() {
     let mut init = at_work();
     init.expect_crashes();
-    is_steady(&init);
+    until_steady(&init);
     let words = ["want", "plain", "--wait", "--timeout", "60s"];
     // initctl asks for the number of the last event, for the events, for `plain`, and then waits
     // for the result. Init crashes at that request and at the next ones, one of which may be for

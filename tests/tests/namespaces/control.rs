@@ -112,7 +112,7 @@ fn malformed_request_gets_an_error_and_the_next_line_is_answered() {
 }
 
 #[test]
-fn endless_line_and_deeply_nested_object_are_refused() {
+fn endless_line_and_deeply_nested_list_are_refused() {
     let init = one_unit();
     let mut client = init.client().unwrap();
     client.raw(&vec![b'x'; 70_000]);
@@ -333,8 +333,8 @@ fn unmask_works_if_the_policy_file_is_that_of_this_boot() {
         for mask in [&["mask", "web"][..], &["mask", "web", "--runtime"]] {
             assert_eq!(init.initctl(mask).status.code(), Some(0));
             init.when("it is masked", |status| status.main_pid("web").is_none());
-            let lasts = init.sandbox.read("run/policy.yaml").contains("web");
-            assert_eq!(lasts, mask.len() == 2, "{mask:?}");
+            let is_permanent = init.sandbox.read("run/policy.yaml").contains("web");
+            assert_eq!(is_permanent, mask.len() == 2, "{mask:?}");
             let unmasked = init.initctl(&["unmask", "web"]);
             let said = String::from_utf8_lossy(&unmasked.stderr).into_owned();
             assert_eq!(unmasked.status.code(), Some(0), "{said}");

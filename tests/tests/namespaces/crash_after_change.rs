@@ -1,7 +1,7 @@
 //! Crashes soon after a change: the restored state has the change.
 
 use super::crash::has_survived;
-use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::boot::Boot;
 use groundstate_tests::crash::{crash, wait_for_commit};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::Sandbox;
@@ -9,14 +9,6 @@ use groundstate_tests::status::Status;
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::net::TcpListener;
-use std::process::Command;
-
-/// Limits the size of files that init may write.
-pub(super) fn limit_files(init: &Init, bytes: &str) {
-    let pid = format!("--pid={}", init.process().0);
-    let status = Command::new("prlimit").args([pid, format!("--fsize={bytes}:unlimited")]).status();
-    assert!(status.expect("prlimit is there").success());
-}
 
 #[test]
 fn run_timeout_before_a_crash_is_remembered_after_it() {

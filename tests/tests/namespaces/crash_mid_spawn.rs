@@ -19,7 +19,7 @@ use serde_json::json;
 fn process_started_just_before_a_crash_is_started_once() {
     let init = at_work();
     let first = init.main_of("notified");
-    is_started_once(init, |_| first.signal(Signal::SIGKILL));
+    assert_started_once(init, |_| first.signal(Signal::SIGKILL));
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn new_run_before_a_crash_is_not_taken_for_a_leftover_of_the_old_one() {
     until("its run is committed", || (epoch() > before).then_some(()));
     let mut client = init.client().expect("it listens");
     client.ask("ping", &json!({})).expect("an answer");
-    is_started_once(init, |_| client.send("restart", &json!({"targets": ["notified"]})));
+    assert_started_once(init, |_| client.send("restart", &json!({"targets": ["notified"]})));
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn stop_of_a_socket_that_a_crash_interrupts_is_completed() {
 
 /// Crashes init after it has started the unit's process a second time, and checks that it is not
 /// started again.
-fn is_started_once(mut init: Init, begin: impl FnOnce(&Init)) {
+fn assert_started_once(mut init: Init, begin: impl FnOnce(&Init)) {
     init.expect_crashes();
     let (came, pid) = (std::cell::Cell::new(None), std::cell::Cell::new(0));
     let started = |call: &Call| {

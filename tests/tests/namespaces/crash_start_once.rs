@@ -4,7 +4,6 @@
 //! [`super::crash_mid_spawn`].
 
 use super::crash::{has_survived, starts};
-use super::crash_after_change::limit_files;
 use super::hierarchy::BARE;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{crash, wait_for_commit};
@@ -76,7 +75,6 @@ fn survives_a_crash_unchanged(init: &Init, crashes: u64) {
 }
 
 fn assert_work_completes(init: Init, state: &str) {
-    limit_files(&init, "unlimited");
     begins_again(&init, state, kill_main);
     init.finish_after_crash();
 }
@@ -89,13 +87,13 @@ fn kill_main(init: &Init) {
 }
 
 /// The unit exits and restarts twice before each crash.
-fn comes_and_goes(text: &str, wrapper: &[&str], crashes: u64, is_there: impl Fn(&Init)) {
+fn comes_and_goes(text: &str, wrapper: &[&str], crashes: u64, before_exit: impl Fn(&Init)) {
     let init = at_work(text, wrapper);
     init.when_state("web", "running");
     wait_for_commit(&init);
     for crashes in 1..=crashes {
         for _ in 0..2 {
-            is_there(&init);
+            before_exit(&init);
             begins_again(&init, "running", kill_main);
         }
         survives_a_crash_unchanged(&init, crashes);
@@ -263,7 +261,6 @@ fn named_main_process_is_signalled_after_a_crash() {
     });
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 1);
-    limit_files(&init, "unlimited");
     init.tell("kill", &json!({"targets": ["web"]}));
     until("the process got SIGTERM", || {
         init.sandbox.trace("web.trace").contains(&"term".to_owned()).then_some(())

@@ -13,7 +13,7 @@ use serde_json::json;
 
 const AGAIN: &str = "restart: always\nrestart-delay: 50ms\n";
 
-fn is_running(init: &Init) -> Process {
+fn start_web(init: &Init) -> Process {
     init.tell("want", &json!({"target": "web"}));
     init.when_state("web", "running");
     until("the service has started", || (starts(init, "web") == 1).then_some(()));
@@ -110,7 +110,7 @@ fn main_process_found_after_a_crash_is_known_after_the_next_one() {
 fn pid_file_removed_after_a_crash_is_not_removed_again_after_the_next_one() {
     let text = "type: background-pidfile\npid-file: /run/pid\nexec-start: DAEMON --pid-file /run/pid --trace DIR/web.trace";
     let init = at_work(&format!("{AGAIN}{text}"), &TMP);
-    let first = is_running(&init);
+    let first = start_web(&init);
     wait_for_commit(&init);
     let path = format!("/proc/{}/root/run/pid", init.process().0);
     let named = || std::fs::read_to_string(&path).ok()?.trim().parse::<i32>().ok();
@@ -138,7 +138,7 @@ fn process_that_stopped_itself_stays_stopped_after_two_crashes() {
     let script = "echo start >>DIR/web.trace; test -e DIR/go && kill -STOP $$$$; echo on >>DIR/web.trace; exec sleep 1000";
     for wrapper in BOTH {
         let init = at_work(&format!("{AGAIN}exec-start: /bin/sh -c '{script}'"), wrapper);
-        let first = is_running(&init);
+        let first = start_web(&init);
         init.sandbox.put("go", "");
         wait_for_commit(&init);
         first.signal(Signal::SIGKILL);

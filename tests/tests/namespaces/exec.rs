@@ -2,7 +2,7 @@
 //! children keep.
 
 use super::crash::has_survived;
-use super::saved_state::is_steady;
+use super::saved_state::until_steady;
 use groundstate_tests::boot::{Boot, Init, Way};
 use groundstate_tests::crash::crash;
 use groundstate_tests::deadline::{until, within};
@@ -98,7 +98,7 @@ fn an_exec_changes_nothing(way: Way) {
     let steps: [&dyn Fn(&Init); 2] =
         [&|init| drop(init.tell("upgrade", &json!({}))), &|init| crash(init, Signal::SIGSEGV)];
     for (number, exec) in (0..).zip(steps) {
-        is_steady(&init);
+        until_steady(&init);
         exec(&init);
         has_survived(&init, number);
         let same =

@@ -2,7 +2,7 @@
 //! same. A fault signal of the kernel is a crash.
 
 use super::crash::has_survived;
-use super::saved_state::is_steady;
+use super::saved_state::until_steady;
 use super::upgrade::{at_work, fixed};
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::FAULTS;
@@ -61,7 +61,7 @@ fn fault_signal_of_the_kernel_is_a_crash() {
     assert_eq!(init.process().status("Threads").as_deref(), Some("1"), "no other thread can fault");
     let before = init.status();
     for (survived, fault) in (1..).zip(FAULTS) {
-        is_steady(&init);
+        until_steady(&init);
         let calls = "epoll_wait,epoll_pwait";
         let inject = format!("inject={calls}:signal={}:when=1", fault.as_str());
         let arguments = ["-e", &format!("trace={calls}"), "-e", &inject];

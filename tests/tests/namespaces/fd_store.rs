@@ -22,11 +22,11 @@ fn keeper(more: &str) -> Init {
     let files = Sandbox::new();
     files.unit("other", "exec-start: DAEMON");
     files.unit("keeper", &unit(more, ""));
-    leaves(Boot::new(files).start("keeper"))
+    fill_store(Boot::new(files).start("keeper"))
 }
 
 /// Stores the file `data`, one end of a socket pair, and one file more than the store holds.
-fn leaves(init: Init) -> Init {
+fn fill_store(init: Init) -> Init {
     init.sandbox.put("data", "kept\n");
     init.when_state("keeper", "running");
     let data = init.sandbox.at("data");
@@ -97,7 +97,7 @@ fn sockets(init: &Init) -> BTreeSet<String> {
     files.filter(|file| file.starts_with("socket:")).collect()
 }
 
-fn crash(init: &Init) {
+fn kill_keeper(init: &Init) {
     let before = init.status().main_pid("keeper");
     init.main_of("keeper").signal(Signal::SIGKILL);
     init.when("the next run", |s| s.state("keeper") == "running" && s.main_pid("keeper") != before);
@@ -107,7 +107,7 @@ fn crash(init: &Init) {
 fn stored_descriptors_are_passed_to_the_next_run_after_a_crash_and_a_restart() {
     let init = keeper("");
     assert_eq!(handed(&init).0, None, "the first run has no descriptors");
-    crash(&init);
+    kill_keeper(&init);
     let data = init.sandbox.at("data");
     assert_eq!(handed(&init), (Some("data:pair".to_owned()), Some(data)));
     init.sandbox.order("k.ctl", "notify FDSTOREREMOVE=1\\nFDNAME=data\\nSTATUS=less");
@@ -145,7 +145,7 @@ fn unit_without_preserve_keeps_no_store_and_a_hung_up_descriptor_is_closed() {
     until("init has read the message", || {
         (init.status().unit("keeper")["status"] == "again").then_some(())
     });
-    crash(&init);
+    kill_keeper(&init);
     assert_eq!(handed(&init).0, None, "no stored descriptor is left");
     init.sandbox.unit(
         "keeper",
@@ -166,7 +166,7 @@ fn unit_without_preserve_keeps_no_store_and_a_hung_up_descriptor_is_closed() {
     let data = init.sandbox.at("data");
     init.sandbox.order("k.ctl", &format!("store {data} STATUS=nothing"));
     until("it is closed", || (!sockets(&init).contains(&pair)).then_some(()));
-    crash(&init);
+    kill_keeper(&init);
     assert_eq!(handed(&init).0, None);
     init.finish();
 }
@@ -185,7 +185,7 @@ fn descriptors_of_a_removed_unit_are_kept_until_it_has_stopped() {
         let more = format!("fd-store-preserve: {keep}\nstop-timeout: 10min");
         files.unit("keeper", &unit(&more, "--ignore TERM"));
         files.unit("all", "type: virtual\nwants: keeper");
-        let init = leaves(Boot::new(files).start("all"));
+        let init = fill_store(Boot::new(files).start("all"));
         let data = init.sandbox.at("data");
         let is_kept = || init.process().files().values().any(|file| *file == data);
         let first = init.main_of("keeper");
@@ -291,7 +291,7 @@ fn long_descriptor_names_are_kept_and_do_not_prevent_a_start() {
             (init.status().unit("keeper")["status"] == format!("part {part}")).then_some(())
         });
     }
-    crash(&init);
+    kill_keeper(&init);
     let environment = init.main_of("keeper").environment();
     assert_eq!(environment.get("LISTEN_FDS").map(String::as_str), Some("256"));
     assert_eq!(environment["LISTEN_FDNAMES"].split(':').filter(|one| **one == name).count(), 256);

@@ -75,7 +75,7 @@ fn flees(files: Sandbox, taking: &str) -> Init {
 }
 
 /// Checks that the stop ends all processes within its timeout.
-fn is_stopped(init: Init) {
+fn stop_ends_the_bomb(init: Init) {
     let base = init.status().main_pid("base");
     init.tell("set-target", &json!({"targets": ["base"]}));
     let status = init.when("it is down", |s| {
@@ -98,7 +98,7 @@ fn stop_ends_a_fork_bomb_that_fills_the_pids() {
     let Some(files) = few_pids() else {
         return groundstate_tests::not_run!("the highest pid is the whole machine's here");
     };
-    is_stopped(fills(files, "true"));
+    stop_ends_the_bomb(fills(files, "true"));
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn stop_ends_a_fork_bomb_of_short_lived_processes() {
     if init.status().0["tracking"] != "cgroup2" {
         return groundstate_tests::not_run!("no cgroup v2 here");
     }
-    is_stopped(init);
+    stop_ends_the_bomb(init);
 }
 
 #[test]
@@ -117,12 +117,12 @@ fn stop_ends_a_fork_bomb_that_fills_the_pids_without_cgroups() {
     };
     let init = fills(files, "umount -R -l /sys");
     assert_eq!(init.status().0["tracking"], "process-group");
-    is_stopped(init);
+    stop_ends_the_bomb(init);
 }
 
 #[test]
 fn stop_ends_a_fork_bomb_of_short_lived_processes_without_cgroups() {
     let init = flees(Sandbox::new(), "umount -R -l /sys");
     assert_eq!(init.status().0["tracking"], "process-group");
-    is_stopped(init);
+    stop_ends_the_bomb(init);
 }

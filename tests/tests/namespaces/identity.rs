@@ -369,7 +369,7 @@ fn permission_table_in_security_md_matches_the_answers() {
     let fleet = ["setpriv", "--reuid=20001", "--regid=20001", "--clear-groups"];
     let elsewhere = ["unshare", "-U", "--map-root-user"];
     let mut one = endless(None);
-    // Callers outside init's pid namespace cannot be told apart there.
+    // From outside init's pid namespace, init may be unable to prove the owner of a source.
     let pid = one.process().0.to_string();
     let inside = |who: &[&'static str]| -> Vec<String> {
         let all = ["nsenter", "-t", &pid, "-p", "-m"].into_iter().chain(who.iter().copied());

@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 
 /// A service that writes `start` to a file of its name and then runs `then`.
-fn goes_on(files: &Sandbox, name: &str, then: &str, service: &str) {
+fn service_that(files: &Sandbox, name: &str, then: &str, service: &str) {
     let text = format!(
         "[Unit]\nStartLimitIntervalSec=1min\nStartLimitBurst=3\n[Service]\n{service}\n\
          ExecStart=/bin/sh -c 'echo start >>DIR/{name}; {then}'\n"
@@ -26,15 +26,15 @@ fn starts(init: &Init, name: &str) -> usize {
 #[test]
 fn imported_service_is_restarted_as_its_file_says() {
     let files = Sandbox::new();
-    goes_on(&files, "never", "exit 1", "");
-    goes_on(&files, "failing", "exit 1", "Restart=on-failure\nRestartSec=80ms");
-    goes_on(&files, "done", "exit 0", "Restart=on-failure");
-    goes_on(&files, "fine", "exit 42", "Restart=on-failure\nSuccessExitStatus=42 SIGUSR1");
-    goes_on(&files, "kept-down", "exit 43", "Restart=always\nRestartPreventExitStatus=43");
-    goes_on(&files, "brought-up", "exit 44", "RestartForceExitStatus=44\nRestartSec=1ms");
-    goes_on(&files, "aborted", "kill -ABRT $$$$", "Restart=on-abort\nRestartSec=1ms");
+    service_that(&files, "never", "exit 1", "");
+    service_that(&files, "failing", "exit 1", "Restart=on-failure\nRestartSec=80ms");
+    service_that(&files, "done", "exit 0", "Restart=on-failure");
+    service_that(&files, "fine", "exit 42", "Restart=on-failure\nSuccessExitStatus=42 SIGUSR1");
+    service_that(&files, "kept-down", "exit 43", "Restart=always\nRestartPreventExitStatus=43");
+    service_that(&files, "brought-up", "exit 44", "RestartForceExitStatus=44\nRestartSec=1ms");
+    service_that(&files, "aborted", "kill -ABRT $$$$", "Restart=on-abort\nRestartSec=1ms");
     let longer = "Restart=on-failure\nRestartSec=100ms\nRestartMaxDelaySec=200ms\nRestartSteps=1";
-    goes_on(&files, "longer", "exit 1", longer);
+    service_that(&files, "longer", "exit 1", longer);
     let names: Vec<String> =
         ["never", "failing", "done", "fine", "kept-down", "brought-up", "aborted", "longer"]
             .map(|name| format!("{name}.service"))

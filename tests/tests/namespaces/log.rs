@@ -1,7 +1,6 @@
 //! Output of services: its destinations, and its handling when the logger dies.
 
 use super::crash::{has_survived, starts, until_traced};
-use super::crash_after_change::limit_files;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::crash::{crash, wait_for_commit};
 use groundstate_tests::deadline::until;
@@ -371,7 +370,6 @@ fn partial_line_stays_one_line_after_a_logger_restart_and_a_crash() {
     init.when_system("running");
     init.expect_crashes();
     wait_for_commit(&init);
-    limit_files(&init, "unlimited");
     let first = logger(&init);
     first.end();
     let second = logger(&init);

@@ -15,7 +15,7 @@ use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
 /// A notified unit that follows orders.
-fn told(files: &Sandbox, name: &str, more: &str) {
+fn notified_unit(files: &Sandbox, name: &str, more: &str) {
     let text = format!(
         "type: foreground-notified\n{more}\nexec-start: DAEMON --notify --control DIR/{name}.ctl \
          --trace DIR/{name}.trace"
@@ -25,8 +25,8 @@ fn told(files: &Sandbox, name: &str, more: &str) {
 
 fn pair() -> Init {
     let files = Sandbox::new();
-    told(&files, "web", "stop-timeout: 1s");
-    told(&files, "other", "stop-timeout: 1s");
+    notified_unit(&files, "web", "stop-timeout: 1s");
+    notified_unit(&files, "other", "stop-timeout: 1s");
     files.unit("none", "type: virtual");
     files.unit("all", "type: virtual\nwaits-for: web, other");
     let init = Boot::new(files).start("all");
@@ -35,7 +35,7 @@ fn pair() -> Init {
 }
 
 /// Sends this status for a unit, and waits until init has it.
-fn heard(init: &Init, unit: &str, text: &str) {
+fn send_status(init: &Init, unit: &str, text: &str) {
     init.sandbox.order(&format!("{unit}.ctl"), &format!("notify STATUS={text}"));
     until("init has the status", || (init.status().unit(unit)["status"] == text).then_some(()));
 }
@@ -67,13 +67,13 @@ fn malformed_datagrams_do_not_block_the_next_one() {
     for (round, datagram) in bytes.into_iter().enumerate() {
         stranger.send_to(datagram, &path).unwrap();
         init.sandbox.order("web.ctl", &format!("notify {}", ["", "x", "=", "=x"][round % 4]));
-        heard(&init, "web", &round.to_string());
+        send_status(&init, "web", &round.to_string());
     }
     let unusable = init.dropped("messages-unusable");
     assert!(unusable >= 1, "one message exceeds the limit: {unusable}");
     // From the unit itself, many times.
     init.sandbox.order("web.ctl", &format!("flood {} READY=1", turns(10_000, 1_000_000)));
-    heard(&init, "web", "flooded");
+    send_status(&init, "web", "flooded");
     assert_eq!(init.status().state("web"), "running");
     init.finish();
 }
@@ -90,7 +90,7 @@ fn notification_flood_of_one_unit_delays_no_other_unit() {
     let mut took: Vec<Duration> = (0..9)
         .map(|round| {
             let begin = Instant::now();
-            heard(&init, "web", &round.to_string());
+            send_status(&init, "web", &round.to_string());
             begin.elapsed()
         })
         .collect();
@@ -123,7 +123,7 @@ fn notification_flood_of_an_unknown_sender_has_a_bounded_share_of_init() {
         until("a burst has been read", || (refused() >= 8192).then_some(()));
         let (begin, before) = (Instant::now(), refused());
         for round in 0..9 {
-            heard(&init, "web", &format!("round {round}"));
+            send_status(&init, "web", &format!("round {round}"));
         }
         until("init has read more of the flood", || (refused() > before + 16_384).then_some(()));
         let refused = refused() - before;
@@ -151,7 +151,7 @@ fn descriptors_sent_by_an_unknown_sender_are_closed() {
         let parts = [IoSlice::new(text.as_bytes())];
         sendmsg(socket.as_raw_fd(), &parts, &rights, MsgFlags::empty(), Some(&to)).unwrap();
     }
-    heard(&init, "web", "all");
+    send_status(&init, "web", "all");
     until("all are closed", || (init.process().files().len() <= files + 1).then_some(()));
     let messages = ["messages-refused", "messages-unusable"].map(|what| init.dropped(what));
     assert_eq!(messages.iter().sum::<u64>(), 90, "{messages:?}");
@@ -196,7 +196,7 @@ fn ready_sent_just_before_the_exit_is_never_lost() {
 #[test]
 fn unit_can_notify_only_for_itself() {
     let files = Sandbox::new();
-    told(&files, "other", "");
+    notified_unit(&files, "other", "");
     files.unit(
         "web",
         "type: foreground-notified\nexec-start: DAEMON --notify --ready-on-order --control DIR/web.ctl",
@@ -206,7 +206,7 @@ fn unit_can_notify_only_for_itself() {
     init.when("one is up", |s| s.state("other") == "running" && s.state("web") == "starting");
     let web = until("it has its program", || init.status().main_pid("web"));
     init.sandbox.order("other.ctl", &format!("notify READY=1\\nMAINPID={web}"));
-    heard(&init, "other", "said");
+    send_status(&init, "other", "said");
     let status = init.status();
     assert_eq!((status.state("web"), status.main_pid("web")), ("starting", Some(web)));
     assert_ne!(status.main_pid("other"), Some(web));
@@ -234,7 +234,7 @@ fn main_pid_of_another_unit_is_refused_and_never_signalled() {
         (&other.to_string(), true),
     ] {
         init.sandbox.order("web.ctl", &format!("notify MAINPID={pid}"));
-        heard(&init, "web", pid);
+        send_status(&init, "web", pid);
         refused += u64::from(is_number);
         assert_eq!(init.dropped("messages-refused"), refused, "MAINPID={pid}");
         assert_eq!(init.status().main_pid("web"), before.main_pid("web"), "MAINPID={pid}");
@@ -326,7 +326,7 @@ fn every_notification_is_accepted_in_every_state() {
         let pid = until("its process runs", || init.status().main_pid("web"));
         for word in words {
             init.sandbox.order("web.ctl", &format!("notify {word}"));
-            heard(&init, "web", &format!("{state} {word}"));
+            send_status(&init, "web", &format!("{state} {word}"));
         }
         assert_eq!(init.status().main_pid("web"), Some(pid));
     };
@@ -340,7 +340,7 @@ fn every_notification_is_accepted_in_every_state() {
     init.tell("set-target", &json!({"targets": ["none"]}));
     all("stopping");
     init.sandbox.order("web.ctl", "flood 2 READY=1");
-    heard(&init, "web", "late");
+    send_status(&init, "web", "late");
     assert_eq!(init.status().state("web"), "stopping", "READY does not end a stop");
     init.sandbox.order("web.ctl", "exit 0");
     init.when_state("web", "disabled");
@@ -350,7 +350,7 @@ fn every_notification_is_accepted_in_every_state() {
 #[test]
 fn unit_that_announces_its_stop_and_stays_is_stopped_after_its_stop_timeout() {
     let files = Sandbox::new();
-    told(&files, "web", "stop-timeout: 1s\nrestart: never");
+    notified_unit(&files, "web", "stop-timeout: 1s\nrestart: never");
     files.unit("all", "type: virtual\nwaits-for: web");
     let init = Boot::new(files).start("all");
     let main = init.main_of("web");

@@ -4,7 +4,7 @@
 //! the kernel is covered by [`super::hierarchy`].
 
 use super::crash::has_survived;
-use super::saved_state::is_steady;
+use super::saved_state::until_steady;
 use groundstate_tests::boot::{Boot, Init, Way};
 use groundstate_tests::crash::crash;
 use groundstate_tests::deadline::until;
@@ -62,8 +62,8 @@ fn assert_scores(init: &Init, own: Own, when: &str) {
     until(&format!("{when}: the logger has its score"), || {
         (score(logger) == own.logger).then_some(())
     });
-    // Init starts each of these in another way: with known arguments, or after more setup in the
-    // child.
+    // Init starts each of these in another way: the child of `thinks` reads a file before its exec,
+    // and that of `meek` sets scores of its own.
     for unit in ["plain", "thinks", "meek"] {
         let before = init.main_of(unit);
         before.signal(Signal::SIGKILL);
@@ -142,7 +142,7 @@ fn over_its_images(init: Init, own: Own) -> String {
     assert_scores(&init, own, "started");
     init.tell("upgrade", &json!({}));
     assert_scores(&init, own, "upgraded");
-    is_steady(&init);
+    until_steady(&init);
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 1);
     assert_scores(&init, own, "crashed");

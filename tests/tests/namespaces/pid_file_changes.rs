@@ -47,7 +47,7 @@ fn says(init: &Init, file: &str) -> Option<i32> {
 }
 
 /// Checks that the unit has never had a main process nor been running.
-fn was_never_up(init: &Init) {
+fn assert_never_up(init: &Init) {
     let events = init.initctl_json_lines(&["events"]);
     assert!(events.iter().any(|event| event["unit"] == "old"));
     let up = events.iter().find(|event| event["unit"] == "old" && event["to"] == "running");
@@ -56,14 +56,14 @@ fn was_never_up(init: &Init) {
 }
 
 /// Waits until the daemon records signals.
-fn is_at_work(init: &Init) {
+fn until_at_work(init: &Init) {
     until("it is at work", || {
         init.sandbox.trace("trace").contains(&"ready".to_owned()).then_some(())
     });
 }
 
 /// Checks that the stop is recorded as expected.
-fn is_stopped(init: &Init) {
+fn assert_stop_is_traced(init: &Init) {
     init.tell("set-target", &json!({"targets": ["keep"]}));
     init.when_state("old", "disabled");
     assert_eq!(init.sandbox.trace("trace")[1..], ["ready", "term", "stop"]);
@@ -76,7 +76,7 @@ fn pid_file_that_appears_after_the_exit_of_the_launcher_is_waited_for() {
     let init = Boot::new(files).start("all");
     let daemon = left(&init);
     init.check();
-    was_never_up(&init);
+    assert_never_up(&init);
     assert_eq!(init.status().state("old"), "starting");
     init.sandbox.put("go", "");
     let status = init.when_state("old", "running");
@@ -92,7 +92,7 @@ fn pid_file_that_never_appears_fails_the_start_and_ends_its_processes() {
     let init = Boot::new(files).start("both");
     let status = init.when_state("old", "failed");
     assert_eq!(status.reason("old"), "start-timeout", "{}", status.table());
-    was_never_up(&init);
+    assert_never_up(&init);
     assert!(init.processes_of("old").is_empty());
     // Without a process that could write the file, the start fails without waiting.
     let reason = init.when_state("nothing", "failed").unit("nothing")["reason"].clone();
@@ -109,7 +109,7 @@ fn removed_pid_file_does_not_change_its_unit() {
     let files = unit("stop-timeout: 60s", LEAVES, "name $$; exec \"$2\" --trace $dir/trace");
     let init = Boot::new(files).start("all");
     let main = init.when_state("old", "running").main_pid("old");
-    is_at_work(&init);
+    until_at_work(&init);
     std::fs::remove_file(init.sandbox.path("run/old.pid")).expect("the pid file exists");
     init.check();
     // Init gets no event for the removal; a reload makes it look at all units.
@@ -117,7 +117,7 @@ fn removed_pid_file_does_not_change_its_unit() {
     init.check();
     let status = init.status();
     assert_eq!((status.state("old"), status.main_pid("old")), ("running", main));
-    is_stopped(&init);
+    assert_stop_is_traced(&init);
     init.finish();
 }
 
@@ -134,8 +134,8 @@ fn exit_of_a_main_process_hands_over_to_the_process_in_its_pid_file() {
     });
     assert!(!first.is_alive());
     assert_eq!((status.state("old"), init.sandbox.trace("launched").len()), ("running", 1));
-    is_at_work(&init);
-    is_stopped(&init);
+    until_at_work(&init);
+    assert_stop_is_traced(&init);
     init.finish();
 }
 
@@ -147,7 +147,7 @@ fn notification_before_the_exit_of_the_main_process_is_handled_before_that_exit(
     let kind = "type: foreground-notified\nnotify-access: all\nrestart: never\nstop-timeout: 60s";
     files.unit("front", &format!("{kind}\nexec-start: /bin/sh DIR/front.sh DIR DAEMON"));
     let init = Boot::new(files).start("front");
-    is_at_work(&init);
+    until_at_work(&init);
     let next = init.sandbox.trace("trace")[0].clone();
     let next: i32 = next.strip_prefix("start ").and_then(|pid| pid.parse().ok()).expect("a pid");
     let first = says(&init, "first").expect("a pid");
@@ -183,7 +183,7 @@ fn pair(unit: &str) -> Sandbox {
 
 /// The pid of that child.
 fn next_of(init: &Init) -> i32 {
-    is_at_work(init);
+    until_at_work(init);
     let next = init.sandbox.trace("trace")[0].clone();
     next.strip_prefix("start ").and_then(|pid| pid.parse().ok()).expect("a pid")
 }
@@ -321,7 +321,7 @@ fn old_pid_file_that_names_a_live_process_is_refused() {
         let init = Boot::new(files).start("all");
         let status = init.when_state("old", "failed");
         assert_eq!(status.reason("old"), "start-timeout", "{}", status.table());
-        was_never_up(&init);
+        assert_never_up(&init);
         let of_launcher = says(&init, "left").expect("it was launched");
         assert!(canary_writes || of_launcher == 30000);
         assert!(!init.sandbox.path("run/old.pid").exists(), "it was removed before the start");

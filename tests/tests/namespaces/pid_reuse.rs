@@ -209,7 +209,7 @@ fn at_each_call(boot: Boot, cycles: usize) {
     let (mut same, mut tries, mut passes, mut at) = (0, 0, 0, 0);
     while same < cycles || passes == 0 {
         match exits_after_calls(&init, at) {
-            Some(very) => (same, at) = (same + usize::from(very), at + 1),
+            Some(reused) => (same, at) = (same + usize::from(reused), at + 1),
             None => (passes, at) = (passes + 1, 0),
         }
         tries += 1;

@@ -2,7 +2,7 @@
 //! goal, an upgrade, a crash or a shutdown. The effect of one reload is in [`super::reload`].
 
 use super::crash::has_survived;
-use super::saved_state::is_steady;
+use super::saved_state::until_steady;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::client::Client;
 use groundstate_tests::crash::Steps;
@@ -24,7 +24,8 @@ fn ten_reloads_a_second_while_units_crash_affect_no_other_unit() {
 
 #[test]
 fn each_kind_of_reload_is_made_even_on_a_busy_machine() {
-    // With no time, the test behaves as if init had answered no reload.
+    // The storm continues after its time until it has seen each kind of reload, as on a machine
+    // that is too busy for one of them within that time.
     let (units, crashing, time) = (20, 4, Duration::ZERO);
     let seen = storm(Size { units, crashing, time, recorded: false });
     seen.verdict(Duration::from_secs(5)).unwrap();
@@ -51,7 +52,7 @@ fn edit(files: &Sandbox, version: usize) {
 }
 
 /// Checks that the service runs with its latest definition and that no other unit was touched.
-fn is_of(init: &Init, version: usize, db: Option<i32>) {
+fn assert_runs(init: &Init, version: usize, db: Option<i32>) {
     until("it runs as it was last described", || {
         let main = init.main_of("web").read("cmdline")?;
         main.contains(&format!("web{version}.")).then_some(())
@@ -93,7 +94,7 @@ fn concurrent_reloads_goals_and_upgrades_are_applied_one_after_the_other() {
         if round % 3 == 0 {
             answer(3);
         }
-        is_of(&init, round, db);
+        assert_runs(&init, round, db);
         let status = init.status();
         assert!(generation(&status.0) >= one.max(other));
         assert_eq!(status.0["goal"], json!([goal]), "{}", status.0["goal"]);
@@ -149,13 +150,13 @@ fn goal_set_while_a_reload_removes_it_has_a_provider_or_is_refused() {
         assert_ne!(reloaded.is_ok(), set.is_ok(), "{reloaded:?} {set:?}");
         let goal = if set.is_ok() { "right" } else { "left" };
         assert_eq!(init.status().0["goal"], json!([goal]));
-        is_of(&init, if reloaded.is_ok() { round } else { 0 }, db);
+        assert_runs(&init, if reloaded.is_ok() { round } else { 0 }, db);
         // Restores the initial units and goal.
         init.sandbox.unit("right", "type: virtual\nwaits-for: web");
         edit(&init.sandbox, 0);
         init.tell("reload", &json!({}));
         init.tell("set-target", &json!({"targets": ["left"]}));
-        is_of(&init, 0, db);
+        assert_runs(&init, 0, db);
     }
     init.finish();
 }
@@ -178,7 +179,7 @@ fn crash_during_a_reload_leaves_the_old_or_the_new_generation() {
     for round in 1..=CALLS.len() {
         edit(&init.sandbox, round);
         let mut client = init.client().unwrap();
-        is_steady(&init);
+        until_steady(&init);
         let mut steps = Steps::of(&init);
         client.send("reload", &json!({}));
         steps.until(|call| FORKS.contains(&call.number) && call.result > 0);
@@ -192,10 +193,10 @@ fn crash_during_a_reload_leaves_the_old_or_the_new_generation() {
         // An answer before the crash must be true. The next reload applies in any case.
         if let Some(Ok(answer)) = client.answer() {
             assert!(generation(&init.status().0) >= generation(&answer));
-            is_of(&init, round, db);
+            assert_runs(&init, round, db);
         }
         init.tell("reload", &json!({}));
-        is_of(&init, round, db);
+        assert_runs(&init, round, db);
     }
     init.finish_after_crash();
 }

@@ -172,7 +172,7 @@ fn broken_file_at_boot_fails_only_its_own_units() {
 }
 
 /// Sets the limit of open files of this process.
-fn limit_files(process: Process, most: &str) {
+fn limit_open_files(process: Process, most: &str) {
     let set = format!("--nofile={most}:");
     let status = Command::new("prlimit").args(["--pid", &process.0.to_string(), &set]).status();
     assert!(status.unwrap().success());
@@ -196,10 +196,10 @@ fn each_client_that_waits_for_a_load_that_cannot_start_gets_an_error() {
     steps.until(|call| FORKS.contains(&call.number) && call.result > 0);
     // Init is stopped after the first load has started: the other requests wait for it, and their
     // load cannot start.
-    limit_files(init.process(), "3");
+    limit_open_files(init.process(), "3");
     drop(steps);
     let answers: Vec<_> = (0..4).map(|_| client.answer().expect("an answer to each")).collect();
-    limit_files(init.process(), &most);
+    limit_open_files(init.process(), &most);
     let told: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
     assert!(!told.is_empty(), "the waiting loads must fail");
     for error in told {

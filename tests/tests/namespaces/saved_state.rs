@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// Waits until the last crash no longer counts as one of a row: a timer of 200 ms fires three
 /// times.
-pub(crate) fn is_steady(init: &Init) {
+pub(crate) fn until_steady(init: &Init) {
     let fired = init.sandbox.trace("job.trace").len();
     until("the last crash is some time ago", || {
         (init.sandbox.trace("job.trace").len() > fired + 2).then_some(())
@@ -32,7 +32,7 @@ fn init_survives_each_kind_of_fault() {
     init.expect_crashes();
     let before = init.status();
     for (survived, fault) in (1..).zip(Fault::ALL) {
-        is_steady(&init);
+        until_steady(&init);
         println!("{fault:?}");
         fault.strike(&init);
         has_survived(&init, survived);
@@ -73,7 +73,7 @@ fn no_other_process_has_or_can_open_the_saved_state() {
     };
     look();
     init.tell("upgrade", &json!({}));
-    is_steady(&init);
+    until_steady(&init);
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 1);
     // This process is started after the crash.
@@ -95,7 +95,7 @@ fn removed_binary_is_executed_after_a_crash() {
     init.when_state("plain", "running");
     let mains = || ["notified", "plain", "forked"].map(|unit| init.main_of(unit));
     let before = mains();
-    is_steady(&init);
+    until_steady(&init);
     fs::remove_file(&binary).expect("the binary exists");
     crash(&init, Signal::SIGSEGV);
     has_survived(&init, 1);
@@ -109,7 +109,7 @@ fn removed_binary_is_executed_after_a_crash() {
     init.tell("upgrade", &json!({}));
     assert_eq!((program(), mains()), (binary.clone(), before));
     fs::remove_file(&binary).expect("the binary exists");
-    is_steady(&init);
+    until_steady(&init);
     crash(&init, Signal::SIGBUS);
     has_survived(&init, 2);
     assert_eq!(mains(), before);
@@ -129,7 +129,7 @@ fn binary_on_a_detached_file_system_is_executed_after_a_crash() {
     init.when_state("plain", "running");
     let mains = || ["notified", "plain", "forked"].map(|unit| init.main_of(unit));
     let before = mains();
-    is_steady(&init);
+    until_steady(&init);
     let mut command = Command::new("nsenter");
     command.arg(format!("--target={}", init.process().0)).args(["--mount", "--pid"]);
     if !nix::unistd::geteuid().is_root() {
@@ -138,7 +138,7 @@ fn binary_on_a_detached_file_system_is_executed_after_a_crash() {
     let detached = command.args(["umount", "--lazy", &image]).status().expect("nsenter is there");
     assert!(detached.success(), "{image} is unmounted");
     for (survived, fault) in [(1, Signal::SIGSEGV), (2, Signal::SIGABRT)] {
-        is_steady(&init);
+        until_steady(&init);
         crash(&init, fault);
         has_survived(&init, survived);
         assert_eq!(mains(), before);
@@ -182,7 +182,7 @@ fn crashes_during_the_restore_lose_no_service() {
     init.expect_crashes();
     let mut survived = 0;
     for (round, distance) in [1usize, 9, 40, 160].into_iter().enumerate() {
-        is_steady(&init);
+        until_steady(&init);
         let first = init.main_of("notified");
         let mut steps = Steps::of(&init);
         first.signal(Signal::SIGKILL);
@@ -214,7 +214,7 @@ fn crashes_during_the_restore_lose_no_service() {
 fn crash_before_the_commit_of_a_reload_keeps_the_old_units() {
     let mut init = at_work();
     init.expect_crashes();
-    is_steady(&init);
+    until_steady(&init);
     let before = init.status();
     let mut client = init.client().expect("it answers");
     let generations = || {

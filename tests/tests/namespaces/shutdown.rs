@@ -156,7 +156,7 @@ fn shutdown_during_the_boot_ends_init() {
 }
 
 /// Waits until the system runs and the stand-in service with this trace handles signals.
-fn is_up(init: &Init, trace: &str) {
+fn until_up(init: &Init, trace: &str) {
     init.when("it is up", |s| {
         s.system() == "running" && init.sandbox.trace(trace).contains(&"ready".to_owned())
     });
@@ -173,7 +173,7 @@ pub(super) fn two() -> Init {
     );
     files.unit("all", "type: virtual\nwaits-for: web, script");
     let init = Boot::new(files).start("all");
-    is_up(&init, "web");
+    until_up(&init, "web");
     init
 }
 
@@ -219,8 +219,8 @@ fn shutdown_during_a_reload_works_and_the_last_exit_code_counts() {
     files.unit("web", "exec-start: DAEMON --trace DIR/web");
     files.unit("all", "type: virtual\nwaits-for: slow, web");
     let mut init = Boot::new(files).start("all");
-    is_up(&init, "web");
-    is_up(&init, "slow.trace");
+    until_up(&init, "web");
+    until_up(&init, "slow.trace");
     init.sandbox.unit("web", "exec-start: DAEMON --name changed --trace DIR/web");
     let mut client = init.client().unwrap();
     client.send("reload", &json!({}));
@@ -279,7 +279,7 @@ fn shutdown_of_a_supervisor_does_not_shut_down_the_machine() {
         let trace = files.at("strace");
         let wrapper = ["strace", "-f", "-qq", "-o", &trace, "-e", "trace=reboot,exit_group"];
         let mut init = Boot::new(files).way(Way::Supervisor).through(&wrapper).start("web");
-        is_up(&init, "web");
+        until_up(&init, "web");
         end(&init);
         assert_eq!(init.ended().code(), Some(0), "{number}");
         let calls = init.sandbox.read("strace");
@@ -294,7 +294,7 @@ fn deaf() -> Init {
     files.put("init.yaml", "shutdown-deadline: 10min\n");
     files.unit("deaf", "stop-timeout: none\nexec-start: DAEMON --ignore TERM --trace DIR/trace");
     let init = Boot::new(files).start("deaf");
-    is_up(&init, "trace");
+    until_up(&init, "trace");
     init
 }
 

@@ -97,7 +97,7 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.chars().map(escape).collect::<String>())
 }
 
-fn is_harmless(words: &[&str], painted: bool, output: &Output) {
+fn assert_harmless(words: &[&str], painted: bool, output: &Output) {
     let bytes = [&output.stdout[..], &output.stderr[..]].concat();
     let mut text = String::from_utf8(bytes).unwrap_or_else(|error| panic!("{words:?}: {error}"));
     assert!(!text.contains("q\u{1b}"), "{words:?}: {text:?}");
@@ -110,12 +110,12 @@ fn is_harmless(words: &[&str], painted: bool, output: &Output) {
 
 fn initctl(init: &Init, words: &[&str]) {
     let plain = init.initctl(words);
-    is_harmless(words, false, &plain);
-    is_harmless(words, false, &init.initctl(&[&["--json"], words].concat()));
+    assert_harmless(words, false, &plain);
+    assert_harmless(words, false, &init.initctl(&[&["--json"], words].concat()));
     let mut command = Command::new(program("GROUNDSTATE_INITCTL", "initctl"));
     command.arg("--socket").arg(init.sandbox.path("run/control.sock")).args(["--color", "always"]);
     let painted = command.args(words).stdin(Stdio::null()).output().unwrap();
-    is_harmless(words, true, &painted);
+    assert_harmless(words, true, &painted);
 }
 
 #[test]
@@ -150,14 +150,14 @@ fn text_of_units_is_escaped_by_every_verb() {
         initctl(&init, words);
     }
     for words in OF_SYSTEMCTL {
-        is_harmless(words, false, &shim(&init, "systemctl", words));
+        assert_harmless(words, false, &shim(&init, "systemctl", words));
     }
     let forms =
         ["short", "short-iso", "cat", "json", "json-pretty", "json-sse", "verbose", "export", ODD];
     for form in forms {
         let words = ["-u", "odd", "-o", form];
-        is_harmless(&words, false, &shim(&init, "journalctl", &words));
+        assert_harmless(&words, false, &shim(&init, "journalctl", &words));
     }
-    is_harmless(&["-u", ODD], false, &shim(&init, "journalctl", &["-u", ODD]));
+    assert_harmless(&["-u", ODD], false, &shim(&init, "journalctl", &["-u", ODD]));
     init.finish();
 }

@@ -1,4 +1,4 @@
-//! The six types of units, and how each becomes ready.
+//! The types of units, except triggers, and how each becomes ready.
 
 use groundstate_tests::boot::Boot;
 use groundstate_tests::sandbox::Sandbox;
