@@ -191,7 +191,7 @@ fn absolute(path: String) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{absolute, is_same, safe};
+    use super::{absolute, check_owners, is_same};
     use std::fs::{Permissions, create_dir_all, set_permissions};
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
 

@@ -179,7 +179,7 @@ impl Init {
         self.commit();
         self.record_unfinished_connections(false);
         let store = self.images.store.as_ref().filter(|store| store.is_committed());
-        let Some(store) = store.map(Store::number) else {
+        let Some(store) = store.map(Store::descriptor_number) else {
             return (None, "cannot store the state".to_string());
         };
         let previous = self.images.binary.as_ref().map(AsRawFd::as_raw_fd);
