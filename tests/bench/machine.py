@@ -1,0 +1,245 @@
+"""Boots the image of tests/bench/machine in turn under both inits and prints the comparison.
+
+Arguments: DIRECTORY (with root.img, kernel, initrd, key), the kernel's command line, ROUNDS, SETTLE.
+"""
+import os
+import pathlib
+import selectors
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import time
+
+run = pathlib.Path(sys.argv[1]).resolve()
+LINE, ROUNDS, SETTLE = sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+INITS = {"systemd": "/usr/local/sbin/start-systemd", "groundstate": "/usr/local/sbin/start-init"}
+OWN = {"systemd": "/usr/lib/systemd/", "groundstate": "/usr/lib/groundstate/"}
+# Counted as PID 1 and the log daemon, by the first and second word of the row.
+LOGGERS = ("systemd-journal", "logger")
+# Seconds, for a machine that emulates the processor and has other work.
+PATIENCE = 300
+# A refused connection is repeated after POLL seconds, one without an answer after NO_ANSWER. So sshd
+# never holds many silent connections, of which it would drop some (MaxStartups).
+POLL, NO_ANSWER = 0.1, 2.0
+
+# The machine runs before all other work, if that is allowed.
+STEADY = ["chrt", "-r", "10"] if subprocess.run(["chrt", "-r", "10", "true"], stderr=subprocess.DEVNULL).returncode == 0 else []
+
+# Prints lines "process PID PSS ANON COMM EXE CGROUP", then further lines with a first word each.
+LOOK = r"""
+for p in /proc/[0-9]*; do
+  exe=$(readlink $p/exe) || continue
+  awk -v pid=${p#/proc/} -v comm="$(tr ' ' '_' <$p/comm)" -v exe="${exe%% *}" -v args="$(tr '\0 ' ' _' <$p/cmdline | cut -d' ' -f2)" -v cgroup="$(tail -n 1 $p/cgroup)" '
+    $1 == "Pss:" {pss = $2} $1 == "Pss_Anon:" {anon = $2}
+    END {print "process", pid, pss, anon, comm, exe, cgroup, args}' $p/smaps_rollup
+done 2>/dev/null
+awk '$1 == "MemAvailable:" {print "available", $2}' /proc/meminfo
+systemctl list-units --type=service --state=running --no-legend --plain | awk '{print "running", $1}'
+systemctl list-units --failed --no-legend --plain | awk '{print "failed", $1}'
+"""
+
+
+class Machine:
+    """One boot, from the start of qemu to its end."""
+
+    def __init__(self, name, keep):
+        self.name = name
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.port = listener.getsockname()[1]
+        listener.close()
+        self.serial, self.monitor = run / "serial", run / "monitor"
+        for path in self.serial, self.monitor:
+            path.unlink(missing_ok=True)
+        self.console = b""
+        with open(run / "qemu.log", "ab") as log:
+            # The snapshot is a file below TMPDIR.
+            self.qemu = subprocess.Popen(
+                [*STEADY, "qemu-system-x86_64", "-accel", "tcg", "-m", "1024", "-smp", "2", "-display", "none", "-no-reboot",
+                 "-chardev", f"socket,id=serial,path={self.serial},server=on,wait=on", "-serial", "chardev:serial",
+                 "-monitor", f"unix:{self.monitor},server=on,wait=off", "-kernel", run / "kernel", "-initrd", run / "initrd",
+                 "-append", f"{LINE} init={INITS[name]}",
+                 "-drive", f"file={run}/root.img,format=raw,if=virtio,snapshot={'off' if keep else 'on'}",
+                 "-nic", f"user,restrict=on,model=virtio-net-pci,hostfwd=tcp:127.0.0.1:{self.port}-:22"],
+                env={**os.environ, "TMPDIR": str(run)}, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.tty = self.connect(self.serial)
+        self.tty.setblocking(False)
+
+    def connect(self, path):
+        end = time.monotonic() + PATIENCE
+        while True:
+            peer = socket.socket(socket.AF_UNIX)
+            try:
+                peer.connect(str(path))
+                return peer
+            except OSError:
+                peer.close()
+                if self.qemu.poll() is not None or time.monotonic() > end:
+                    raise SystemExit(f"{self.name}: qemu did not start: see {run}/qemu.log")
+                time.sleep(0.05)
+
+    def read_console(self):
+        try:
+            data = self.tty.recv(65536)
+        except BlockingIOError:
+            return
+        self.console += data
+        with open(run / f"console.{self.name}", "ab") as file:
+            file.write(data)
+
+    def watch(self, done, seconds=PATIENCE):
+        """Reads the console until `done` returns a value."""
+        end = time.monotonic() + seconds
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.tty, selectors.EVENT_READ)
+            while (result := done()) is None:
+                if time.monotonic() > end:
+                    tail = self.console[-2000:].decode(errors="replace")
+                    raise SystemExit(f"{self.name}: no progress in {seconds} s; its console:\n{tail}")
+                if selector.select(0.02):
+                    self.read_console()
+        return result
+
+    def settle(self):
+        end = time.monotonic() + SETTLE
+        self.watch(lambda: True if time.monotonic() >= end else None)
+
+    def until_sshd(self):
+        """Returns the time from the exec of PID 1 to the banner of sshd."""
+        self.began = self.watch(lambda: time.monotonic() if b"bench: exec of" in self.console else None)
+        peer, next_try, since = None, 0.0, 0.0
+
+        def banner():
+            nonlocal peer, next_try, since
+            now = time.monotonic()
+            if peer is None:
+                if now < next_try:
+                    return None
+                next_try, since = now + POLL, now
+                peer = socket.create_connection(("127.0.0.1", self.port))
+                peer.setblocking(False)
+            try:
+                if peer.recv(16).startswith(b"SSH-"):
+                    return time.monotonic() - self.began
+            except BlockingIOError:
+                if now - since < NO_ANSWER:
+                    return None
+            except OSError:
+                pass
+            peer.close()
+            peer = None
+            return None
+
+        took = self.watch(banner)
+        peer.close()
+        return took
+
+    def inside(self, command):
+        """Returns the output of a command, as soon as the machine takes a login."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            ssh = subprocess.Popen(
+                ["ssh", "-i", run / "key", "-o", "BatchMode=yes", "-o", "ConnectTimeout=60", "-o", "LogLevel=ERROR",
+                 "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-p", str(self.port), "root@127.0.0.1", command],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.watch(ssh.poll)
+            said, error = ssh.communicate()
+            if said:
+                return said
+            if time.monotonic() > end:
+                raise SystemExit(f"{self.name}: ssh: {error}")
+
+    def press_power(self):
+        """Presses the power button and returns the time until qemu has ended."""
+        monitor = self.connect(self.monitor)
+        began = time.monotonic()
+        monitor.sendall(b"system_powerdown\n")
+        self.watch(self.qemu.poll)
+        took = time.monotonic() - began
+        monitor.close()
+        return took
+
+    def end(self):
+        if self.qemu.poll() is None:
+            self.qemu.send_signal(signal.SIGKILL)
+            self.qemu.wait()
+        self.tty.close()
+
+
+def measure(name, keep=False):
+    machine = Machine(name, keep)
+    try:
+        boot = machine.until_sshd()
+        state = machine.inside("systemctl is-system-running --wait").strip()
+        finished = time.monotonic() - machine.began
+        machine.settle()
+        found = machine.inside(LOOK)
+        machine.settle()
+        return {"boot": boot, "boot finished": finished, "state": state, "found": found, "power-off": machine.press_power()}
+    finally:
+        machine.end()
+
+
+def digest(name, seen):
+    """Adds numbers of `LOOK` to a measurement."""
+    seen["own"], seen["others"], seen["units"], seen["failed"] = [], {}, [], []
+    for line in seen["found"].splitlines():
+        kind, *words = line.split()
+        if kind == "available":
+            seen["available"] = int(words[0]) / 1024
+        elif kind == "running":
+            seen["units"].append(words[0])
+        elif kind == "failed":
+            seen["failed"].append(words[0])
+        elif kind == "process":
+            pid, pss, anon, comm, exe, cgroup, *argument = words
+            pss, anon = int(pss) / 1024, int(anon) / 1024
+            row = f"PID 1 ({comm})" if pid == "1" else f"{comm} {argument[0] if argument else ''}".strip()
+            login = "user.slice" in cgroup
+            if exe.startswith(OWN[name]) and comm != "systemd-udevd" and not login:
+                seen["own"].append((row, pss, anon, pid == "1" or comm in LOGGERS or row.split()[-1] in LOGGERS))
+            else:
+                key = ("login: " if login else "") + comm
+                seen["others"][key] = seen["others"].get(key, 0) + 1
+    own = seen["own"]
+    seen["memory"] = sum(pss for _, pss, _, _ in own)
+    seen["memory, private"] = sum(anon for _, _, anon, _ in own)
+    seen["PID 1 and log"] = sum(pss for _, pss, _, core in own if core)
+    return seen
+
+
+for path in run.glob("console.*"):
+    path.unlink()
+for name in INITS:
+    measure(name, keep=True)
+results = {name: [] for name in INITS}
+for _ in range(ROUNDS):
+    for name in INITS:
+        results[name].append(digest(name, measure(name)))
+
+names = list(INITS)
+print(f"on {os.cpu_count()} processors; qemu with 2 processors and 1 GiB; medians of {ROUNDS} boots, [lowest … highest]\n")
+ROWS = [("boot", "s"), ("boot finished", "s"), ("power-off", "s"), ("memory", "MiB"), ("memory, private", "MiB"),
+        ("PID 1 and log", "MiB"), ("available", "MiB")]
+print(f"{'':24}{names[0]:>24}{names[1]:>24}   ratio")
+for row, unit in ROWS:
+    values = [[seen[row] for seen in results[name]] for name in names]
+    cells = [f"{statistics.median(v):.2f} [{min(v):.2f} … {max(v):.2f}]" for v in values]
+    ratio = statistics.median(values[1]) / statistics.median(values[0])
+    print(f"{row + ', ' + unit:24}{cells[0]:>24}{cells[1]:>24}   {ratio:.2f}")
+status = 0
+for name in names:
+    last = results[name][-1]
+    print(f"\n{name}: state {', '.join(sorted({seen['state'] for seen in results[name]}))}; "
+          f"{len(last['units'])} service units run; failed: {' '.join(last['failed']) or 'none'}")
+    print("  counted:", "; ".join(f"{row} {pss:.2f} MiB, {anon:.2f} private" for row, pss, anon, _ in last["own"]))
+    print("  units:", " ".join(sorted(last["units"])))
+    print("  other processes:", " ".join(f"{comm}{f' ×{n}' if n > 1 else ''}" for comm, n in sorted(last["others"].items())))
+# Both machines must do the same work.
+services = [{comm for comm in results[name][-1]["others"] if not comm.startswith("login: ")} for name in names]
+for name, only in zip(names, (services[0] - services[1], services[1] - services[0])):
+    if only:
+        print(f"\nonly under {name}: {' '.join(sorted(only))}")
+        status = 1
+sys.exit(status)
