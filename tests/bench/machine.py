@@ -78,9 +78,12 @@ class Machine:
                 return peer
             except OSError:
                 peer.close()
-                if self.qemu.poll() is not None or time.monotonic() > end:
-                    raise SystemExit(f"{self.name}: qemu did not start: see {run}/qemu.log")
-                time.sleep(0.05)
+            try:
+                self.qemu.wait(0.05)
+            except subprocess.TimeoutExpired:
+                if time.monotonic() < end:
+                    continue
+            raise SystemExit(f"{self.name}: qemu did not start: see {run}/qemu.log")
 
     def read_console(self):
         try:
