@@ -87,7 +87,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn who_and_last_read_the_records() {
+    fn who_and_utmpdump_read_the_records() {
         let file = std::env::temp_dir().join(format!("groundstate-utmp-{}", std::process::id()));
         let records = [Record::Boot, Record::Shutdown]
             .map(|record| record.bytes("6.1.0-test", Duration::from_secs(1_700_000_000)));

@@ -339,7 +339,7 @@ fn generators_of_packages_are_named_until_units_replace_them() {
 }
 
 #[test]
-fn settings_that_call_systemd_are_named() {
+fn locked_root_and_settings_that_call_systemd_are_named() {
     let tree = Tree::good();
     tree.remove("/usr/lib/groundstate/units/dbus.service.d/groundstate.conf");
     for name in ["docker", "containerd"] {
