@@ -79,7 +79,7 @@ complete -c initctl -n "__fish_initctl_using_subcommand status" -l color -d 'Whe
 always\t'Colours on any output'
 never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand status" -s a -l all -d 'Also show healthy and idle units'
-complete -c initctl -n "__fish_initctl_using_subcommand status" -l check -d 'Print only states; exit 1 unless all are running'
+complete -c initctl -n "__fish_initctl_using_subcommand status" -l check -d 'Print only states; exit 1 unless all are active'
 complete -c initctl -n "__fish_initctl_using_subcommand status" -l no-headings -d 'Omit the summary above the table'
 complete -c initctl -n "__fish_initctl_using_subcommand status" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand status" -s h -l help -d 'Print help'

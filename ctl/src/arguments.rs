@@ -184,7 +184,7 @@ pub(crate) struct Status {
     /// Also show healthy and idle units
     #[arg(short, long)]
     pub(crate) all: bool,
-    /// Print only states; exit 1 unless all are running
+    /// Print only states; exit 1 unless all are active
     #[arg(long)]
     pub(crate) check: bool,
     /// Omit the summary above the table
