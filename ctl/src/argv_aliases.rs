@@ -158,7 +158,8 @@ fn unknown(verb: &str, after: &[String], verbs: &[String]) -> Error {
 }
 
 /// Handles calls as `poweroff`, `reboot` or `halt`, which ask for no confirmation. `-p`,
-/// `--poweroff`, `--reboot` and `--halt` select the verb. Flags that change neither the end nor its order are ignored.
+/// `--poweroff`, `--reboot` and `--halt` select the verb. Flags about records, messages, sync and
+/// devices are ignored.
 fn power_alias(called: &str, rest: Vec<String>) -> Result<Vec<String>, Error> {
     let mut verb = called.to_string();
     let mut kept = Vec::new();

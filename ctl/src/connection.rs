@@ -30,7 +30,8 @@ const PING_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// A connection that is lost before its answer may mean that init crashed and resumed without it,
 /// so the request is sent again. It is not sent again if two connections in a row are lost within
-/// this time. The request itself may crash init, and init gives up after three crashes in a row.
+/// this time. The request itself may crash init, and init does not resume after a fourth crash in a
+/// row.
 const MIN_RETRY_AGE: Duration = Duration::from_secs(5);
 
 /// A connection.

@@ -1,4 +1,4 @@
-//! The exit codes of `initctl`, and errors with their codes. No other module maps answers to codes.
+//! The exit codes of `initctl`, and errors with their codes.
 
 use groundstate_units::control::answer::Failure;
 use std::io;

@@ -99,6 +99,7 @@ impl Style {
         });
         let mut lines: Vec<String> = Vec::new();
         for word in words.filter(|word| !word.is_empty()) {
+            // With one line, the word may be added to the first line.
             let room = if lines.len() < 2 { first } else { rest };
             match lines.last_mut() {
                 Some(line) if line.chars().count() + 1 + word.chars().count() <= room => {

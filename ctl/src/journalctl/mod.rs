@@ -1,5 +1,5 @@
 //! `journalctl` for units and scripts that call it: prints the logger's lines in the formats of
-//! journalctl(1). There is one log, with the unit as its only field.
+//! journalctl(1). Options select lines by unit, level, time and text. Other filters have no effect.
 
 mod line;
 mod when;
@@ -154,7 +154,7 @@ fn show(
         Err(error) if log_source::is_down(&error) => {
             let dir = init.map_or(session.places.log_dir.as_str(), |init| &init.paths.log_dir);
             let names = match query.names.is_empty() {
-                true => files_of(dir),
+                true => log_source::units_in(dir),
                 false => query.names.iter().filter_map(|name| Name::new(name).ok()).collect(),
             };
             for line in log_source::from_files(dir, &names, query, |_, _| {})? {
@@ -177,18 +177,4 @@ fn show(
         session::print(&printer.render(line))?;
     }
     ended
-}
-
-/// Returns the units that have a log in this directory.
-fn files_of(dir: &str) -> Vec<Name> {
-    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
-    let mut names: Vec<Name> = entries
-        .flatten()
-        .filter_map(|entry| {
-            let file = entry.file_name().to_string_lossy().into_owned();
-            Name::new(file.strip_suffix(".log")?).ok()
-        })
-        .collect();
-    names.sort();
-    names
 }

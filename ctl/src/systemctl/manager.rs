@@ -99,7 +99,7 @@ fn retry_failed(session: &Session, before: &Status) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reloads init and prints diagnostics to stderr.
+/// Reloads init. If init refuses, prints the diagnostics to stderr.
 pub(super) fn reload_init(session: &Session, verb: Verb) -> Result<Changed, Error> {
     match session.ask_as::<Changed>(verb) {
         Ok((changed, _)) => Ok(changed),

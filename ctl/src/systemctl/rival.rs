@@ -48,7 +48,7 @@ pub(super) fn replace_rivals(
     if rivals.is_empty() {
         return Ok(false);
     }
-    // Wanted units that need a rival are dropped too.
+    // A wanted unit that needs a rival is no longer wanted.
     let goes = |want: &str| {
         let below = edges.below(want, |kind| {
             matches!(kind, DependencyKind::DependsMs | DependencyKind::DependsOn)

@@ -1,4 +1,5 @@
-//! `graph`: the edges of `tree` for Graphviz or Mermaid. With `--units DIR` no init is asked.
+//! `graph`: all dependencies, also those that only order units, for Graphviz or Mermaid. With
+//! `--units DIR` no init is asked.
 
 use crate::arguments;
 use crate::exit::{Error, Exit};
