@@ -269,10 +269,10 @@ packages_of() { # STAGE: prints lines "PACKAGE proof-that-it-is-installed"
     vm) printf '%s\n' "qemu-system-x86 qemu-system-x86_64" "busybox-static busybox" "cpio cpio" "dmsetup dmsetup" \
       "e2fsprogs mke2fs" "xfsprogs mkfs.xfs" "strace strace" "linux-image-cloud-amd64 /boot/vmlinuz-*-cloud-amd64" \
       "linux-image-amd64 /boot/vmlinuz-*[0-9]-amd64" ;;
-    vm-debian) printf '%s\n' "debootstrap debootstrap" "qemu-system-x86 qemu-system-x86_64" "e2fsprogs mke2fs" \
+    vm-debian | vm-engines) printf '%s\n' "debootstrap debootstrap" "qemu-system-x86 qemu-system-x86_64" "e2fsprogs mke2fs" \
       "openssh-client ssh-keygen" "python3 python3" ;;
-    vm-engines) printf '%s\n' "debootstrap debootstrap" "qemu-system-x86 qemu-system-x86_64" "e2fsprogs mke2fs" \
-      "openssh-client ssh-keygen" "python3 python3" ;;
+    vm-openrc) printf '%s\n' "debootstrap debootstrap" "qemu-system-x86 qemu-system-x86_64" "e2fsprogs mke2fs" \
+      "openssh-client ssh-keygen" "python3 python3" "cpio cpio" "linux-image-cloud-amd64 /boot/vmlinuz-*-cloud-amd64" ;;
     vm-package) printf '%s\n' "debootstrap debootstrap" "qemu-system-x86 qemu-system-x86_64" "e2fsprogs mke2fs" \
       "openssh-client ssh-keygen" "dpkg dpkg-deb" ;;
     import) printf '%s\n' "systemd /lib/systemd/systemd" "util-linux setpriv" ;;
