@@ -358,6 +358,7 @@ impl Loader<'_> {
     /// Reports drop-ins without a unit, in the directories or in a source.
     fn tell_unused(&mut self, folders: &Folders, set: &Set) {
         let units = set.drafts.iter().map(|draft| draft.name.as_str());
+        let units = units.chain(set.templates.names());
         let files = set.records.iter().map(|record| folder::stem(&record.path));
         let used: BTreeSet<&str> = units.chain(files).collect();
         for (unit, files) in

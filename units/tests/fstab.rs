@@ -69,8 +69,11 @@ fn line_with_a_checked_device_becomes_three_units() {
         "unit: systemd-fsck@dev-disk-by\\x2duuid-b\\x2d2.service\n\
          description: check of /dev/disk/by-uuid/b-2\n\
          type: oneshot\n\
-         exec-start: '/bin/sh -c ''t=$$1; [ $$t != auto ] || t=$$(blkid -o value -s TYPE \"$$0\"); \
-         command -v fsck.$$t >/dev/null || exit 0; fsck -a -l -T -M -C0 \"$$0\"; s=$$?; \
+         exec-start: '/bin/sh -c ''t=$$1; [ $$t != auto ] || { t=$$(blkid \"$$0\"); \
+         t=$${t##* TYPE=?}; t=$${t%%[!0-9A-Za-z_]*}; }; command -v fsck.$$t >/dev/null || exit 0; \
+         case $$(readlink -f \"$$(command -v fsck)\") in \"\" | *busybox*) \
+         grep -q \"^$$0 \" /proc/mounts || fsck.$$t -a \"$$0\" ;; \
+         *) fsck -a -l -T -M -C0 \"$$0\" ;; esac; s=$$?; \
          [ $$((s & 6)) = 0 ] || exit $$s'' /dev/disk/by-uuid/b-2 ext4'\n\
          start-timeout: none\n\
          log: console\n\

@@ -102,6 +102,8 @@ fn drop_ins_apply_in_the_order_of_their_names() {
         ("/etc/groundstate/units/httpd.d/10.yaml", "umask: 3\n"),
         ("/etc/groundstate/units/web.d/30.yaml", "wants: z?\n"),
         ("/etc/groundstate/units/missing.d/1.yaml", "umask: 3\n"),
+        ("/etc/groundstate/units/more.yaml", "unit: tty@\nexec-start: /bin/x\n---\nunit: y\n"),
+        ("/etc/groundstate/units/tty@.d/1.yaml", "umask: 3\n"),
     ]);
     let first = memory.load(None);
     let web = unit(&first.generation, "httpd");

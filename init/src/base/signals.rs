@@ -22,7 +22,7 @@ pub(crate) enum Asked {
     Reload,
     /// SIGUSR1.
     Sockets,
-    /// SIGTERM, RTMIN+3.
+    /// RTMIN+3.
     Halt,
     /// SIGINT: Ctrl-Alt-Del, or Ctrl-C.
     Interrupt,
@@ -32,7 +32,7 @@ pub(crate) enum Asked {
     KeyboardRequest,
     /// RTMIN+4.
     Poweroff,
-    /// RTMIN+5.
+    /// SIGTERM, RTMIN+5.
     Reboot,
     /// A signal without a meaning.
     Noted(i32),
@@ -92,7 +92,8 @@ const MEANINGS: [(i32, Asked); 15] = [
     (libc::SIGCHLD, Asked::Reap),
     (libc::SIGHUP, Asked::Reload),
     (libc::SIGUSR1, Asked::Sockets),
-    (libc::SIGTERM, Asked::Halt),
+    // busybox's reboot(8) sends it to PID 1.
+    (libc::SIGTERM, Asked::Reboot),
     (RTMIN + 3, Asked::Halt),
     (libc::SIGINT, Asked::Interrupt),
     (libc::SIGPWR, Asked::PowerKey),
@@ -186,7 +187,7 @@ mod tests {
             .collect();
         let (halt, off, reboot) = (Shutdown::Halt, Shutdown::Poweroff, Shutdown::Reboot);
         let all = [
-            (libc::SIGTERM, halt),
+            (libc::SIGTERM, reboot),
             (RTMIN + 3, halt),
             (libc::SIGINT, reboot),
             (libc::SIGPWR, off),

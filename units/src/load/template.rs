@@ -144,6 +144,11 @@ impl Templates {
         self.by_name.is_empty() && self.own.is_empty()
     }
 
+    /// Returns the names of the templates, without those for one instance.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.by_name.keys().map(String::as_str)
+    }
+
     /// Returns the default instances.
     pub(crate) fn defaults(&self) -> Vec<String> {
         let each = self.by_name.values();
