@@ -92,6 +92,20 @@ fn file_in_an_earlier_directory_hides_one_of_the_same_name() {
 }
 
 #[test]
+fn drop_in_of_a_template_among_other_units_applies_without_a_warning() {
+    let mut memory = Memory::new(&[
+        (
+            "/usr/lib/groundstate/units/logins.yaml",
+            "unit: getty@\ndefault-instance: tty1\nexec-start: /bin/x\n---\nunit: other\nexec-start: /bin/x\n",
+        ),
+        ("/usr/lib/groundstate/units/getty@.d/1.yaml", "umask: 3\n"),
+    ]);
+    let generation = memory.load(None).generation;
+    assert_eq!(run(unit(&generation, "getty@tty1")).umask, 3);
+    assert_eq!(told(&generation), [""; 0]);
+}
+
+#[test]
 fn drop_ins_apply_in_the_order_of_their_names() {
     let mut memory = Memory::new(&[
         (
@@ -102,8 +116,6 @@ fn drop_ins_apply_in_the_order_of_their_names() {
         ("/etc/groundstate/units/httpd.d/10.yaml", "umask: 3\n"),
         ("/etc/groundstate/units/web.d/30.yaml", "wants: z?\n"),
         ("/etc/groundstate/units/missing.d/1.yaml", "umask: 3\n"),
-        ("/etc/groundstate/units/more.yaml", "unit: tty@\nexec-start: /bin/x\n---\nunit: y\n"),
-        ("/etc/groundstate/units/tty@.d/1.yaml", "umask: 3\n"),
     ]);
     let first = memory.load(None);
     let web = unit(&first.generation, "httpd");

@@ -11,9 +11,7 @@ use std::collections::BTreeSet;
 const INIT: &str = "/usr/lib/groundstate/init";
 
 /// Programs that scripts of the boot set and login prompts run, and their packages.
-const PROGRAMS: [(&str, &str); 5] = [
-    ("findmnt", "util-linux"),
-    ("fsck", "util-linux"),
+const PROGRAMS: [(&str, &str); 3] = [
     ("login", "login"),
     ("modprobe", "kmod"),
     ("mount", "mount"),
@@ -32,6 +30,7 @@ const SERVICES: [(&str, &[&str], &str, &str); 4] = [
         "network",
         &[
             "networking.service",
+            "networking",
             "NetworkManager.service",
             "connman.service",
             "dhcpcd.service",
@@ -48,7 +47,13 @@ const SERVICES: [(&str, &[&str], &str, &str); 4] = [
     ),
     (
         "logs",
-        &["rsyslog.service", "syslog-ng.service", "syslog.service", "busybox-syslogd.service"],
+        &[
+            "rsyslog.service",
+            "syslog-ng.service",
+            "syslog.service",
+            "busybox-syslogd.service",
+            "syslog",
+        ],
         "no enabled unit makes /dev/log, so messages of syslog(3) are lost",
         "install rsyslog",
     ),

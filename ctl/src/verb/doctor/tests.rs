@@ -17,19 +17,17 @@ impl Drop for Tree {
 }
 
 /// Programs of Debian packages that the boot set needs.
-const PROGRAMS: [&str; 16] = [
+const PROGRAMS: [&str; 14] = [
     "/bin/mount",
     "/bin/mkdir",
     "/bin/sh",
     "/bin/login",
     "/bin/udevadm",
-    "/bin/findmnt",
     "/bin/grep",
     "/bin/true",
     "/bin/umount",
     "/lib/systemd/systemd-udevd",
     "/sbin/agetty",
-    "/sbin/fsck",
     "/sbin/fsck.ext4",
     "/sbin/modprobe",
     "/sbin/sulogin",
