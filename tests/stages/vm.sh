@@ -57,7 +57,7 @@ boot() { # [WORD…]: boots with these words on the kernel's command line
   return 1
 }
 
-SSH=(-i "$RUN/key" -o BatchMode=yes -o ConnectTimeout=5 -o LogLevel=ERROR
+SSH=(-i "$RUN/key" -o BatchMode=yes -o ConnectTimeout=30 -o LogLevel=ERROR
   -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null)
 inside() { # COMMAND: runs it in the machine
   ssh "${SSH[@]}" -p "$PORT" root@127.0.0.1 "$@" </dev/null
@@ -79,7 +79,8 @@ except TimeoutError:
 shows() { grep -qF -- "$1" "$RUN/console"; } # TEXT: true once it is on the console
 is_on() { kill -0 "$QEMU" 2>/dev/null; }
 is_off() { ! is_on; }
-answers() { inside true; }
+# Before sshd runs, a connection may get no answer. Later, a slow machine may answer late.
+answers() { ssh -o ConnectTimeout=5 "${SSH[@]}" -p "$PORT" root@127.0.0.1 true </dev/null; }
 reaches_ssh() { until_it 240 answers; }
 goes_off() { # [TEXT]: the kernel's last line
   local end=$((SECONDS + 120))
