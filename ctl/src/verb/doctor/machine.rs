@@ -11,11 +11,7 @@ use std::collections::BTreeSet;
 const INIT: &str = "/usr/lib/groundstate/init";
 
 /// Programs that scripts of the boot set and login prompts run, and their packages.
-const PROGRAMS: [(&str, &str); 3] = [
-    ("login", "login"),
-    ("modprobe", "kmod"),
-    ("mount", "mount"),
-];
+const PROGRAMS: [(&str, &str); 3] = [("login", "login"), ("modprobe", "kmod"), ("mount", "mount")];
 
 /// Parts of a machine. Each has its units, of which one is enough, the effect without them, and a
 /// remedy.
