@@ -487,8 +487,9 @@ impl Control {
         of(true).chain(others).collect()
     }
 
-    /// Disconnects a follower of events with unread bytes if other clients than root have too many
-    /// unread bytes, because its backlog only grows.
+    /// Disconnects a follower of events with more than [`limit::UNREAD_OF_A_FOLLOWER`] unread bytes
+    /// if there is no room for another answer, because its backlog only grows. Returns true if it
+    /// did.
     pub(crate) fn cut_off_follower(&mut self, number: usize) -> bool {
         let caller =
             self.clients.get(&number).filter(|it| it.unsent() > limit::UNREAD_OF_A_FOLLOWER);

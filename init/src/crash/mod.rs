@@ -120,7 +120,7 @@ pub(crate) struct Drain {
     _stashes: Vec<OwnedFd>,
     notify: Option<OwnedFd>,
     pid: Option<Pid>,
-    /// True if no process has a write end any more.
+    /// True if the child has nothing to read.
     is_over: bool,
     /// Loggers and other helpers of earlier images.
     helpers: BTreeSet<i32>,

@@ -1,5 +1,5 @@
-//! Loads that fail or take too long: the file that killed a loader, sources that must wait before
-//! they are loaded again, and loaders that do not exit.
+//! Loads that fail or take too long: the file that killed a loader, and sources that must wait
+//! before they are loaded again.
 
 use crate::base::limit;
 use crate::base::own_limits::processors;

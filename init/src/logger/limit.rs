@@ -10,8 +10,8 @@ pub(crate) const REPORT: usize = 8 * 1024;
 pub(crate) const MESSAGE: usize = 64 * 1024;
 /// Bytes of target names sent with one run; `logs` does not know further targets.
 pub(crate) const TARGET_NAMES: usize = 4 * 1024;
-/// Messages that PID 1 queues for a logger that does not read. Each message is about one request,
-/// or about up to 64 runs. Beyond that, requests are refused and runs stay in the stash.
+/// Orders that PID 1 queues for a logger that does not read; further ones are dropped. Orders with
+/// descriptors are not queued: their runs stay in the stash.
 pub(crate) const UNSENT: usize = 1024;
 /// Time without an answer after which a logger is killed and replaced.
 pub(crate) const SILENCE: Duration = Duration::from_secs(2);

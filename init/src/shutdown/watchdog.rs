@@ -1,6 +1,6 @@
-//! The hardware watchdog, a device that resets the machine unless it is fed. Only the loop feeds
-//! it, once a turn, so a hung loop leads to a reset. It is never stopped, so it also ends a
-//! shutdown, upgrade or crash that hangs.
+//! The hardware watchdog, a device that resets the machine unless it is fed. The loop feeds it
+//! once a turn, and the final steps feed it while they wait, so a hang leads to a reset. It is never
+//! stopped, so it also ends a shutdown, upgrade or crash that hangs.
 //!
 //! It is used only on a machine whose settings have `watchdog: TIME`.
 
@@ -104,8 +104,8 @@ impl Watch {
         self.open.take()
     }
 
-    /// Opens the device for the `watchdog` setting. An open device stays open, because it cannot be
-    /// stopped. Returns `None` if nothing has changed, else the timeout in seconds.
+    /// Opens the device for the `watchdog` setting, and again if the value has changed. Closing the
+    /// device does not stop it. Returns `None` if nothing has changed, else the timeout in seconds.
     pub(crate) fn apply_setting(&mut self, asked: Duration, now: Time) -> Option<io::Result<u64>> {
         if self.open.as_ref().is_some_and(|open| open.asked == asked) {
             return None;

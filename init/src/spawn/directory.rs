@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Depth limit of removal.
 const DEPTH: usize = 64;
-/// Depth limit of a change of owner. Each level holds two descriptors.
+/// Depth limit of a change of owner. Each level holds three descriptors.
 const OWNED_DEPTH: usize = 128;
 
 /// The owner of a unit's directories; `None` means init's own user or group.

@@ -63,7 +63,7 @@ impl<T: AsRawFd> Serialize for KeptFd<T> {
 }
 
 impl<'de, T: From<OwnedFd>> Deserialize<'de> for KeptFd<T> {
-    /// Takes the descriptor over. Fails if it is not open.
+    /// Takes the descriptor over, or a stand-in if the number refers to another file or is closed.
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<KeptFd<T>, D::Error> {
         let (number, identity) = <(RawFd, u64)>::deserialize(from)?;
         let held = inherit::take_same(number, identity).map_err(D::Error::custom)?;

@@ -1,7 +1,7 @@
 //! The handler for faults of init: SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT. It runs on its own
 //! stack, keeps every descriptor open, and executes the prepared binary with arguments that locate
-//! the state. It allocates nothing and makes system calls through [`super::raw`] only.
-//! sigaltstack(2), sigaction(2).
+//! the state. It allocates nothing and calls only functions that are
+//! async-signal-safe. sigaltstack(2), sigaction(2), signal-safety(7).
 //!
 //! The handler acts only in the process that called [`arm`], and only on a fault. Signals sent by a
 //! process are recorded and otherwise ignored (`si_code` tells them apart). Fault signals are never

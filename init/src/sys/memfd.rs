@@ -19,7 +19,7 @@ fn all() -> SealFlag {
 }
 
 /// Creates an empty memfd that can be sealed, with close-on-exec. ENOSYS or EPERM mean that the
-/// system has none; use a pipe.
+/// system has none.
 pub(crate) fn create(name: &CStr) -> io::Result<OwnedFd> {
     made(name, MFdFlags::MFD_ALLOW_SEALING, NOEXEC_SEAL)
 }

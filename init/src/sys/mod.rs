@@ -2,9 +2,9 @@
 //!
 //! The contract: every function takes and returns owned or borrowed descriptors
 //! ([`OwnedFd`](std::os::fd::OwnedFd), [`BorrowedFd`](std::os::fd::BorrowedFd)), [`Pid`]s and
-//! `io::Result`. None blocks, none panics, and no pointer leaves this folder. Calls that `nix`
-//! wraps safely (mount, reboot, sync, hostname, setrlimit, SO_PEERCRED, pipes, epoll) are made
-//! where they are needed.
+//! `io::Result`. None panics, none blocks unless its comment says so, and no pointer leaves this
+//! folder. Calls that `nix` wraps safely (mount, reboot, sync, hostname, setrlimit, SO_PEERCRED,
+//! pipes, epoll) are made where they are needed.
 //!
 //! | file | system calls | why here |
 //! |---|---|---|

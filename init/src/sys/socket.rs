@@ -2,7 +2,7 @@
 //! (the notify socket). unix(7), cmsg(3).
 //!
 //! Each received descriptor becomes owned at once, so none leaks whatever the caller does. Nothing
-//! here blocks.
+//! here blocks, except [`accept`] on a blocking socket.
 
 use crate::sys::no_linger::{InterruptTimer, close_without_linger};
 use crate::sys::{Pid, check, device, inbox};
@@ -288,7 +288,7 @@ fn do_not_linger(fd: &OwnedFd) {
 //
 // Reading is total: it never reads beyond the given bytes.
 
-/// Credentials that the kernel recorded at connect(2).
+/// Credentials of the sender of a message, or those that the kernel recorded at connect(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
     /// Process; 0 when it is outside this pid namespace.

@@ -210,7 +210,7 @@ impl Init {
         now(Told { schema: 1, units, idle })
     }
 
-    /// Starts a shutdown. The answer is sent before it takes effect.
+    /// Starts a shutdown. The answer is sent at the end of this turn, before init ends.
     fn end(&mut self, how: Shutdown) -> Answered {
         self.shut_down(how);
         now(Told { schema: 1, ..Told::default() })

@@ -1,8 +1,8 @@
 //! Assigns notify messages to runs.
 //!
 //! The kernel gives the sender's pid. Init looks it up among the processes it started, then among
-//! the members of the cgroups. The first lookup works even after the sender has exited: its pid is
-//! not reused before it is reaped, and its messages are handled before that.
+//! the members of the cgroups. The first lookup works even after the sender has exited: init keeps
+//! the pid of a reaped process until its last messages are handled.
 
 #[cfg(debug_assertions)]
 use crate::base::crash_test;

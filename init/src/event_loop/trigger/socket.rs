@@ -70,7 +70,7 @@ impl Init {
         self.update_path_watches();
     }
 
-    /// Schedules the end of a trigger's pause after too many firings.
+    /// Schedules the end of a trigger's pause.
     pub(crate) fn triggers_rest(&mut self, until: Time) {
         if self.triggers.rested_at.is_none_or(|at| until < at) {
             self.triggers.rested_at = Some(until);

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn service_survives_ten_killed_loggers_and_its_output_is_read() {
     let mut init = Init::with_files(|_| {});
-    // Killed by a SIGPIPE, with status 141 or by the signal.
+    // Without a reader of its pipe, the writer would be killed by SIGPIPE.
     let script = "i=0; while [ ! -e $0/stop ]; do i=$((i+1)); echo $i; done; echo last";
     let out = init.pipe(1, "web", Some("^last$"));
     let mut writer = Command::new("/bin/sh")

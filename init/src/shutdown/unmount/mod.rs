@@ -319,8 +319,6 @@ fn swaps() -> Vec<CString> {
 // Runs tasks that may block in the kernel for ever, each in a child of its own. It tracks the
 // running children and whether anything moves. A blocked task is not started twice and delays no
 // other; its child is reaped whenever it exits.
-//
-// The tasks are defined in [`super`].
 
 const KILL: u8 = 9;
 

@@ -41,7 +41,7 @@ fn is_alone_under(wrapper: &[&str], test: &str) -> bool {
     false
 }
 
-/// The ways that this kernel supports.
+/// The ways that this architecture supports.
 pub(crate) fn ways() -> impl Iterator<Item = Way> {
     [Way::Copied, Way::Shared].into_iter().filter(|way| match way {
         Way::Copied => true,
