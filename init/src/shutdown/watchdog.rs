@@ -1,6 +1,6 @@
 //! The hardware watchdog, a device that resets the machine unless it is fed. The loop feeds it
-//! once a turn, and the final steps feed it while they wait, so a hang leads to a reset. It is never
-//! stopped, so it also ends a shutdown, upgrade or crash that hangs.
+//! once a turn, and the final steps feed it while they wait, so a hang leads to a reset. It is
+//! never stopped, so it also ends a shutdown, upgrade or crash that hangs.
 //!
 //! It is used only on a machine whose settings have `watchdog: TIME`.
 
