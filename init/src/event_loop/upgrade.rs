@@ -11,7 +11,7 @@ use crate::loader::{Asker, Purpose};
 use crate::output::console_log;
 use crate::state::store::Store;
 use crate::sys::{Pid, fault, inbox, inherit, process, signal, wait};
-use crate::trigger::watcher_process::Lookout;
+use crate::trigger::lookout::Lookout;
 use crate::upgrade::switch_root::empty;
 use crate::upgrade::{Passed, Resume, Upgrade, Wanted, cannot, switch_root, word};
 use groundstate_units::control::answer::Failure;

@@ -172,7 +172,7 @@ impl Link {
 
     /// Its pid, if its socket is closed and its process was reaped, perhaps by an image that
     /// crashed before it noted the exit.
-    pub(crate) fn is_gone(&self) -> Option<Pid> {
+    pub(crate) fn gone_pid(&self) -> Option<Pid> {
         (self.over && !wait::is_made(self.pid)).then_some(self.pid)
     }
 

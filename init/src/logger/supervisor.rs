@@ -243,7 +243,7 @@ impl Handle {
     /// Returns true if [`Handle::reports`] has something to do.
     pub(crate) fn may_report(&self) -> bool {
         let link = self.link.as_ref();
-        let speaks = link.is_some_and(|link| link.may_say() || link.is_gone().is_some());
+        let speaks = link.is_some_and(|link| link.may_say() || link.gone_pid().is_some());
         speaks || !self.crowd.said.is_empty() || self.has_to_flush()
     }
 
@@ -302,7 +302,7 @@ impl Handle {
             }
             reports.push(report);
         }
-        if let Some(pid) = self.link.as_ref().and_then(Link::is_gone) {
+        if let Some(pid) = self.link.as_ref().and_then(Link::gone_pid) {
             self.ended(pid, now);
         }
         let behind = self.link.as_ref().is_some_and(Link::is_behind);

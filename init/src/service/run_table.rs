@@ -665,7 +665,7 @@ mod tests {
     }
 
     #[test]
-    fn exit_of_a_child_with_the_pid_of_an_unreaped_main_process_keeps_the_main_process() {
+    fn exit_of_a_foreign_main_process_keeps_the_child_that_reuses_its_pid() {
         let (mut runs, one, other) = (Runs::default(), RunId(7), RunId(8));
         found(&mut runs, one, 42, 2);
         let mut next = running(other, "next");

@@ -82,7 +82,7 @@ pub(crate) enum By {
 
 // A lookout's connection to PID 1
 //
-// Orders come in, reports go out, and none is lost. [`super::clock`] and [`super::watcher_client`]
+// Orders come in, reports go out, and none is lost. [`super::clock`] and [`super::path_lookout`]
 // handle the orders.
 
 /// A lookout's end of the connection.

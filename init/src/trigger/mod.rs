@@ -9,19 +9,19 @@
 //! ([`Machine::awaits`](groundstate_units::machine::Machine::awaits)).
 
 pub(crate) mod clock;
+pub(crate) mod lookout;
 pub(crate) mod message;
 pub(crate) mod open;
 pub(crate) mod path_check;
+pub(crate) mod path_lookout;
 pub(crate) mod socket;
 pub(crate) mod watch;
-pub(crate) mod watcher_client;
-pub(crate) mod watcher_process;
 
 use crate::base::{limit, token};
+use crate::trigger::lookout::{Lookout, Post};
 use crate::trigger::message::Order;
 use crate::trigger::socket::{Connection, Listening, Opening};
 use crate::trigger::watch::{Aim, Watched};
-use crate::trigger::watcher_process::{Lookout, Post};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::time::Time;

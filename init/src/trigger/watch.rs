@@ -1,8 +1,8 @@
 //! Timers and paths of trigger units: the orders sent to their lookout, and its reports.
 
 use super::Triggers;
+use super::lookout::Post;
 use super::message::By;
-use super::watcher_process::Post;
 use crate::base::limit;
 use groundstate_units::machine::event::RunId;
 use groundstate_units::text::name::Name;

@@ -4,9 +4,9 @@ use crate::base::{self, Level};
 use crate::event_loop::Init;
 use crate::sys::Pid;
 use crate::trigger::Subject;
+use crate::trigger::lookout::{Lookout, Post};
 use crate::trigger::socket::Opening;
 use crate::trigger::watch::{Aim, paths};
-use crate::trigger::watcher_process::{Lookout, Post};
 use groundstate_units::control::answer::{
     Accepts, SCHEMA, SocketStatus, Sockets, TimerStatus, Timers,
 };

@@ -238,7 +238,7 @@ fn last_reports_are_heard_before_the_end_of_the_socket() {
         }
         drop(theirs);
         assert_eq!((link.hear(), link.hear()), (Some(said), None));
-        assert_eq!(link.is_gone(), Some(Pid::from_raw(1)));
+        assert_eq!(link.gone_pid(), Some(Pid::from_raw(1)));
     }
 }
 

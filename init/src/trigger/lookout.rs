@@ -2,7 +2,7 @@
 //! after a growing pause and gets all orders again.
 
 use super::message::{MESSAGE, Order, Report};
-use super::{clock, watcher_client};
+use super::{clock, path_lookout};
 use crate::base::limit;
 use crate::state::carried::{self, KeptFd};
 use crate::sys::{Pid, process, socket as raw, wait};
@@ -106,8 +106,8 @@ impl Lookout {
             }
             let pid = process::fork(&[theirs.as_fd()], || match post {
                 Post::Clock => clock::run(&theirs),
-                Post::Paths => watcher_client::run(&theirs, false),
-                Post::Apart(_) => watcher_client::run(&theirs, true),
+                Post::Paths => path_lookout::run(&theirs, false),
+                Post::Apart(_) => path_lookout::run(&theirs, true),
             })?;
             Ok((pid, ours))
         });
