@@ -286,9 +286,10 @@ mod tests {
             plain.starts_with("a\\x1b[31m\\xc2\\x9b1m") && plain.ends_with("b\tc\n"),
             "{plain}"
         );
-        let acts =
-            |c: char| groundstate_units::text::encoding::acts(c) && !matches!(c, '\t' | '\n');
-        assert!(!plain.contains(acts), "{plain:?}");
+        let unprintable = |c: char| {
+            groundstate_units::text::encoding::is_unprintable(c) && !matches!(c, '\t' | '\n')
+        };
+        assert!(!plain.contains(unprintable), "{plain:?}");
     }
 
     #[test]

@@ -529,7 +529,8 @@ pub struct Run {
     pub exec_condition: Vec<ExecLine>,
     /// Commands that run after the unit is ready and before it counts as active.
     pub exec_start_post: Vec<ExecLine>,
-    /// Commands that run when no process of the unit is left, however the run ended.
+    /// Commands that run after the end of a run, however it ended. No process is left then, except
+    /// those that `kill-mode` lets run on.
     pub exec_stop_post: Vec<ExecLine>,
     /// Commands that replace the stop signal.
     pub exec_stop: Vec<ExecLine>,

@@ -1,14 +1,14 @@
 //! Formats columns aligned by tabs, as fleet's fleetctl does, because scripts split at tabs and
 //! blanks. A column is as wide as its widest cell plus one, rounded up to a multiple of eight.
 
-use groundstate_units::text::encoding::acts;
+use groundstate_units::text::encoding::is_unprintable;
 
 const TAB: usize = 8;
 
 /// Replaces control characters: texts of machines are untrusted and must not move the cursor or
 /// start a line.
 pub(super) fn plain(cell: &str) -> String {
-    cell.chars().map(|c| if acts(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    cell.chars().map(|c| if is_unprintable(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 /// Formats rows of cells, one row per line.

@@ -1,7 +1,7 @@
 //! Texts of units and machines reach a terminal without control sequences.
 
 use crate::stand::{Plan, Stand, write};
-use groundstate_units::text::encoding::acts;
+use groundstate_units::text::encoding::is_unprintable;
 use std::process::Output;
 
 /// C0, C1, colours, a title, reversed text, zero-width characters, and tags.
@@ -51,7 +51,7 @@ const COMMANDS: &[&[&str]] = &[
 fn is_harmless(words: &[&str], output: &Output) {
     let bytes = [&output.stdout[..], &output.stderr[..]].concat();
     let text = String::from_utf8(bytes).unwrap_or_else(|error| panic!("{words:?}: {error}"));
-    let odd = text.chars().find(|c| acts(*c) && !matches!(c, '\n' | '\t'));
+    let odd = text.chars().find(|c| is_unprintable(*c) && !matches!(c, '\n' | '\t'));
     assert_eq!(odd, None, "{words:?}: {text:?}");
 }
 

@@ -253,7 +253,7 @@ fn native(one: &Converted) -> String {
         let equals = if directive.name.is_empty() { "" } else { "=" };
         let line = format!("# {word}: {place}: {}{equals}{value}: {why}", directive.name);
         // Replaces characters that would end the comment or are refused in a file.
-        text.extend(line.chars().map(|c| if encoding::acts(c) { ' ' } else { c }));
+        text.extend(line.chars().map(|c| if encoding::is_unprintable(c) { ' ' } else { c }));
         text.push('\n');
     }
     text.push_str(&yaml_writer::write(&one.imported.manifest));

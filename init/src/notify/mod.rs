@@ -12,7 +12,7 @@ use crate::state::carried::KeptFd;
 use crate::sys::no_linger::close_without_linger;
 use crate::sys::socket::Received;
 use crate::sys::{inbox, socket};
-use groundstate_units::text::encoding::acts;
+use groundstate_units::text::encoding::is_unprintable;
 use groundstate_units::text::time::Time;
 use mio::Registry;
 use nix::errno::Errno;
@@ -387,12 +387,12 @@ fn micros(value: &[u8]) -> Option<Duration> {
     number(value).map(Duration::from_micros)
 }
 
-/// Cleans a service's text for terminals: removes control characters ([`acts`]) and limits the
+/// Cleans a service's text for terminals: removes control characters ([`is_unprintable`]) and limits the
 /// length.
 fn clean(value: &[u8]) -> String {
     let mut text = String::new();
     for c in String::from_utf8_lossy(value).chars() {
-        let c = if acts(c) { ' ' } else { c };
+        let c = if is_unprintable(c) { ' ' } else { c };
         if text.len().saturating_add(c.len_utf8()) > limit::STATUS_TEXT {
             break;
         }

@@ -10,7 +10,7 @@ use crate::base::{clock, limit, mount_table};
 use crate::output::oom_score;
 use crate::sys::no_linger::close_without_linger;
 use crate::sys::{Pid, process, signal};
-use groundstate_units::text::encoding::acts;
+use groundstate_units::text::encoding::is_unprintable;
 use groundstate_units::text::time::Time;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
@@ -116,7 +116,7 @@ impl ConsoleLog {
             self.put(Level::Warning, &format!("{dropped} lines dropped: too many at once"));
         }
         let text: String =
-            text.to_string().chars().map(|c| if acts(c) { '?' } else { c }).collect();
+            text.to_string().chars().map(|c| if is_unprintable(c) { '?' } else { c }).collect();
         self.put(level, &text);
     }
 

@@ -10,8 +10,9 @@ use groundstate_units::text::wall_clock::WallTime;
 /// The time of the line, if it is a stored one. Panics if a promise is broken.
 pub fn log_line(bytes: &[u8]) -> Option<WallTime> {
     let shown = printable(bytes);
-    let acts = |c: char| (c.is_control() && c != '\t') || matches!(c, '\u{202a}'..='\u{202e}');
-    assert!(!shown.chars().any(acts), "{shown:?}");
+    let unprintable =
+        |c: char| (c.is_control() && c != '\t') || matches!(c, '\u{202a}'..='\u{202e}');
+    assert!(!shown.chars().any(unprintable), "{shown:?}");
     let text = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let run = u64::try_from(bytes.len()).unwrap_or(0);
     let time = WallTime::from_millis(run.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16);

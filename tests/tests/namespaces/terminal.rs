@@ -4,7 +4,7 @@ use super::systemctl_shim::shim;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::sandbox::{Sandbox, program};
-use groundstate_units::text::encoding::acts;
+use groundstate_units::text::encoding::is_unprintable;
 use std::process::{Command, Output, Stdio};
 
 /// C0, C1, colours, a title, bidirectional overrides, zero-width characters, and tags.
@@ -90,7 +90,7 @@ const OF_SYSTEMCTL: &[&[&str]] = &[
 
 /// Quotes the text as a YAML string.
 fn quoted(text: &str) -> String {
-    let escape = |c: char| match acts(c) {
+    let escape = |c: char| match is_unprintable(c) {
         true => format!("\\U{:08x}", u32::from(c)),
         false => c.to_string(),
     };
@@ -104,7 +104,7 @@ fn assert_harmless(words: &[&str], painted: bool, output: &Output) {
     if painted {
         PAINTS.iter().for_each(|paint| text = text.replace(paint, ""));
     }
-    let odd = text.chars().find(|c| acts(*c) && !matches!(c, '\n' | '\t'));
+    let odd = text.chars().find(|c| is_unprintable(*c) && !matches!(c, '\n' | '\t'));
     assert_eq!(odd, None, "{words:?}: {text:?}");
 }
 

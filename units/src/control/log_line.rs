@@ -196,8 +196,8 @@ impl ShownLine {
 
 /// Returns true for a character that acts on a terminal. A tab is exempt, because services use tabs
 /// for columns.
-fn acts(c: char) -> bool {
-    encoding::acts(c) && c != '\t'
+fn is_unprintable(c: char) -> bool {
+    encoding::is_unprintable(c) && c != '\t'
 }
 
 /// Returns the text with everything escaped that acts on a terminal: control characters except tab,
@@ -206,14 +206,14 @@ fn acts(c: char) -> bool {
 pub fn printable(text: &[u8]) -> Cow<'_, str> {
     let text = text.strip_suffix(b"\r").unwrap_or(text);
     if let Ok(clean) = std::str::from_utf8(text)
-        && !clean.chars().any(acts)
+        && !clean.chars().any(is_unprintable)
     {
         return Cow::Borrowed(clean);
     }
     let mut shown = String::with_capacity(text.len() + 16);
     for chunk in text.utf8_chunks() {
         for c in chunk.valid().chars() {
-            if acts(c) {
+            if is_unprintable(c) {
                 escape(&mut shown, c.encode_utf8(&mut [0; 4]).as_bytes());
             } else {
                 shown.push(c);
@@ -329,7 +329,7 @@ mod tests {
         fn printable_text_never_contains_a_control_character(
             text in proptest::collection::vec(any::<u8>(), 0..99),
         ) {
-            prop_assert!(!printable(&text).chars().any(acts));
+            prop_assert!(!printable(&text).chars().any(is_unprintable));
         }
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn break_rings(
         for index in &drops {
             dropped.get_mut(*index).into_iter().for_each(|flag| *flag = true);
         }
-        opened(generation, links, &drops, faults);
+        report_drops(generation, links, &drops, faults);
         steps = self::steps(count, links, broken, &dropped);
         component = components(count, &steps);
     }
@@ -118,9 +118,9 @@ fn to_drop(links: &[Link], component: &[u32], order: &[usize]) -> (Vec<usize>, u
     (drops, looks)
 }
 
-/// Splits the arrows up to rank `middle`. The first list has those whose ends are in one component
-/// when all of these are present. The second has the others, each end replaced by the number of its
-/// component.
+/// Splits the arrows, by the components of the graph that has only the arrows up to rank `middle`.
+/// The first list has the arrows of that graph whose ends are in one component. The second has all
+/// other arrows, each end replaced by the number of its component.
 fn halves(arrows: Vec<Arrow>, middle: u32) -> (Vec<Arrow>, Vec<Arrow>) {
     let mut units: Vec<u32> = arrows.iter().flat_map(|arrow| [arrow.from, arrow.to]).collect();
     units.sort_unstable();
@@ -218,7 +218,7 @@ fn put<T>(values: &mut [T], unit: UnitId, value: T) {
 
 /// Reports the dropped links, the last first: one fault for each unit that loses links, because
 /// there may be as many links as units squared.
-fn opened(generation: &Generation, links: &[Link], drops: &[usize], faults: &mut Vec<Fault>) {
+fn report_drops(generation: &Generation, links: &[Link], drops: &[usize], faults: &mut Vec<Fault>) {
     let name = |id: UnitId| generation.unit(id).map_or("", |unit| unit.name.as_str());
     let mut shown: BTreeMap<(UnitId, UnitId), (usize, u32)> = BTreeMap::new();
     for link in drops.iter().filter_map(|index| links.get(*index)) {
@@ -264,7 +264,7 @@ fn report(
         for (member, _) in &path {
             put(&mut used, *member, true);
         }
-        let fault = said(generation, links, &path);
+        let fault = ring_fault(generation, links, &path);
         let first = Broken {
             at: fault.diagnostic.at.clone(),
             message: fault.diagnostic.message.clone(),
@@ -312,7 +312,7 @@ fn shortest_ring(
     Vec::new()
 }
 
-fn said(generation: &Generation, links: &[Link], path: &[(UnitId, u32)]) -> Fault {
+fn ring_fault(generation: &Generation, links: &[Link], path: &[(UnitId, u32)]) -> Fault {
     let name = |id: UnitId| generation.unit(id).map_or("", |unit| unit.name.as_str());
     let mut text = String::new();
     let mut places = Vec::new();

@@ -55,7 +55,7 @@ impl Machine {
         self.touched = Vec::new();
         self.all_changed = true;
         self.rearm();
-        self.recompute(now);
+        self.recompute();
     }
 
     /// Records the stop order, the held targets and the conflicts of this unit's run if the next

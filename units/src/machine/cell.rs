@@ -27,7 +27,8 @@ pub(super) struct Cell {
     pub(super) ended: Time,
     /// Since the unit became needed, it has neither been active nor failed by itself.
     pub(super) untried: bool,
-    /// The trigger has fired and its activation has not ended.
+    /// The unit is a trigger that has fired and whose activation has not ended, or it has a
+    /// connection.
     pub(super) triggered: bool,
     /// The unit is needed only because another unit failed or exited, see
     /// [`super::needed_set::NeededSet::is_brought`].

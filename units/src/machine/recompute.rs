@@ -15,11 +15,11 @@ use std::sync::Arc;
 
 impl Machine {
     /// Searches the needed set N and derives everything that follows from it.
-    pub(super) fn recompute(&mut self, now: Time) {
+    pub(super) fn recompute(&mut self) {
         self.search_due = false;
         self.order_old_runs();
         let need = self.search();
-        self.enter_and_leave(now, &need);
+        self.enter_and_leave(&need);
         let graph = Arc::clone(&self.graph);
         self.rank(&graph);
         self.require_stops(&graph);
@@ -34,7 +34,7 @@ impl Machine {
         self.slots = self.generation.settings.max_starting;
         self.triggers = self.find_triggers();
         self.rearm();
-        self.recompute(Time::ZERO);
+        self.recompute();
         self.touched.clear();
         for ix in self.all() {
             self.cell_mut(ix).touched = false;
@@ -83,7 +83,7 @@ impl Machine {
         cell.brought && works && !cut && self.unit(ix).is_some_and(finishes)
     }
 
-    fn enter_and_leave(&mut self, now: Time, need: &NeededSet) {
+    fn enter_and_leave(&mut self, need: &NeededSet) {
         let graph = Arc::clone(&self.graph);
         let losers = need.conflicts(&graph);
         for ix in self.all() {
@@ -127,7 +127,6 @@ impl Machine {
                 self.cell_mut(ix).triggered = false;
             }
         }
-        let _ = now;
     }
 
     /// Ranks each unit by the longest chain of needed units that waits for it; longer chains start

@@ -96,7 +96,7 @@ pub struct UnitRecord<'a> {
     ended: Time,
     /// Since the unit became needed, it has neither been active nor failed.
     untried: bool,
-    /// The unit's trigger has fired, or the unit has a connection.
+    /// The unit is a trigger that has fired, or has a connection.
     triggered: bool,
     /// The unit is needed only because of `on-failure` or `on-success` of another unit.
     brought: bool,

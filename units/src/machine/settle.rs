@@ -1,6 +1,6 @@
 //! Settles the machine: the second half of a step. It tells every unit to stop that may stop, until
-//! nothing changes, and then starts every unit that may start, in order. Actions are emitted here
-//! and in the answers to facts ([`super::fact`]), nowhere else.
+//! nothing changes, and then starts every unit that may start, in order. Only this file emits
+//! [`Action::Start`] and [`Action::Stop`].
 
 use super::mutant::Mutant;
 use super::phase::Failure;
@@ -23,8 +23,7 @@ const SLOT: Duration = Duration::from_secs(60);
 
 impl Machine {
     /// Settles the machine. Each unit is told to stop at most once per run and started at most once
-    /// per idle phase, so the loop ends. The bound only limits the effect of a
-    /// bug.
+    /// per idle phase, so the loop ends. The bound only limits the effect of a bug.
     pub(super) fn settle(&mut self, now: Time, out: &mut Vec<Action>) {
         let mut bound = self.cells.len().saturating_mul(8).saturating_add(64);
         // Sweeps in the order of names. A unit that becomes free behind the cursor waits for the
@@ -37,7 +36,7 @@ impl Machine {
                 self.end(now, Shutdown::Exit(code));
             }
             if self.search_due {
-                self.recompute(now);
+                self.recompute();
                 continue;
             }
             let after = cursor.map_or(Bound::Unbounded, Bound::Excluded);
@@ -117,14 +116,14 @@ impl Machine {
     ) {
         let by_itself = matches!(reason, StopReason::Leftovers | StopReason::Done);
         let phase = std::mem::take(&mut self.cell_mut(ix).phase);
-        let exited = matches!(phase, Phase::Ready(_, _, _));
+        let active = matches!(phase, Phase::Ready(_, _, _));
         let skipped = phase.is_skipped() && !self.planted(Mutant::SkippedIsStopped);
         let over = phase.is_over() && !self.planted(Mutant::OverIsStopped);
         self.disarm(ix, &phase);
         let Some(run) = phase.into_ended(now) else { return };
         let definition = Arc::clone(&run.definition);
         // A skipped run has never started; a run that is over has already run its exec-stop.
-        let nothing_left = exited && !run.alive && (skipped || over || !definition.has_exec_stop);
+        let nothing_left = active && !run.alive && (skipped || over || !definition.has_exec_stop);
         out.push(Action::Stop { name: self.name(ix), run: run.id, reason, nothing_left });
         let kill = Kill::At(definition.live.stop_timeout.map(|span| now.after(span)));
         self.put_phase(ix, Phase::Stopping(run, Stop { kill, timed_out: false, then }));

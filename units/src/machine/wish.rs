@@ -93,7 +93,7 @@ impl Machine {
 
     fn take(&mut self, now: Time, candidate: Candidate, no_restart: bool, out: &mut Vec<Action>) {
         let Candidate { generation, policy, wish, graph, faults, .. } = candidate;
-        let flips =
+        let is_replaced =
             !Arc::ptr_eq(&graph, &self.graph) || !Arc::ptr_eq(&generation, &self.generation);
         self.policy = policy;
         if wish.goal != self.wish.goal && !self.planted(Mutant::GoalKeepsHandlers) {
@@ -103,11 +103,11 @@ impl Machine {
         self.wish = wish;
         self.faults = faults;
         self.search_due = true;
-        if self.planted(Mutant::GoalReplacesAll) && !flips {
+        if self.planted(Mutant::GoalReplacesAll) && !is_replaced {
             let up = self.cells.iter_mut().filter_map(|cell| cell.phase.run_mut());
             up.for_each(|run| run.changed = true);
         }
-        if flips {
+        if is_replaced {
             self.apply_generation(now, Next { generation, graph, no_restart }, out);
         }
     }
@@ -183,7 +183,7 @@ impl Machine {
             let missing = fault.diagnostic.code == "missing-target";
             let refused = |unit: &UnitId| worse(unit) || (missing && comes(unit));
             if fault.diagnostic.severity == Severity::Error && fault.units.iter().any(refused) {
-                return Err(said(fault));
+                return Err(refusal_of(fault));
             }
         }
         // A unit in several rings is broken even if the shown ring does not contain it.
@@ -206,7 +206,7 @@ impl Machine {
         for fault in candidate.faults.iter() {
             let error = fault.diagnostic.severity == Severity::Error;
             if error && fault.units.iter().any(concerns) {
-                return Err(said(fault));
+                return Err(refusal_of(fault));
             }
         }
         // A unit in several rings is broken even if the shown ring does not contain it.
@@ -243,7 +243,7 @@ impl Machine {
         let policy = generation.policy.clone();
         let candidate = self.consider(&generation, policy, wish);
         self.take(now, candidate, false, out);
-        self.recompute(now);
+        self.recompute();
         self.fall_back_to_emergency_target(now, out);
         Ok(())
     }
@@ -265,7 +265,7 @@ impl Machine {
             out.push(Action::Emergency);
         } else {
             self.wish.goal = vec![emergency];
-            self.recompute(now);
+            self.recompute();
         }
     }
 
@@ -399,7 +399,7 @@ fn check_usable(candidate: &Candidate, unit: UnitId) -> Result<(), Refusal> {
     }
 }
 
-fn said(fault: &Fault) -> Refusal {
+fn refusal_of(fault: &Fault) -> Refusal {
     let diagnostic = &fault.diagnostic;
     refusal(
         &diagnostic.code,

@@ -83,14 +83,14 @@ fn forbidden(file: &Arc<str>, text: &str) -> Vec<Diagnostic> {
 /// Returns true for a character that controls a terminal, ends a line, changes the writing
 /// direction or has no width. Text chosen by a unit, a service or another machine is never shown
 /// with it.
-pub fn acts(c: char) -> bool {
+pub fn is_unprintable(c: char) -> bool {
     c.is_control() || is_forbidden(c) || has_no_width(c)
 }
 
-/// Makes text safe for a terminal: each byte of a character that [`acts`] becomes `\\xNN`. Tabs and
+/// Makes text safe for a terminal: each byte of a character that [`is_unprintable`] becomes `\\xNN`. Tabs and
 /// line breaks stay.
 pub fn visible(text: &str) -> Cow<'_, str> {
-    let is_odd = |c: char| acts(c) && !matches!(c, '\t' | '\n');
+    let is_odd = |c: char| is_unprintable(c) && !matches!(c, '\t' | '\n');
     if !text.contains(is_odd) {
         return Cow::Borrowed(text);
     }
@@ -106,10 +106,10 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Makes JSON safe for a terminal: a character that [`acts`] becomes `\\uNNNN`, which means the
+/// Makes JSON safe for a terminal: a character that [`is_unprintable`] becomes `\\uNNNN`, which means the
 /// same. Line breaks and tabs between values stay; strings in JSON contain none.
 pub fn visible_json(json: &str) -> Cow<'_, str> {
-    let is_odd = |c: char| acts(c) && !matches!(c, '\t' | '\n' | '\r');
+    let is_odd = |c: char| is_unprintable(c) && !matches!(c, '\t' | '\n' | '\r');
     if !json.contains(is_odd) {
         return Cow::Borrowed(json);
     }

@@ -101,8 +101,8 @@ impl UnitName {
     }
 
     /// Returns the names whose `NAME.d` directories hold drop-ins of this unit, in order of
-    /// precedence: the instance, its template, and each prefix that ends in a dash. Names for all
-    /// units of a type, such as `service.d`, come last.
+    /// precedence: the unit itself, its template, and each prefix that ends in a dash. The list
+    /// lacks directories for all units of a type, such as `service.d`.
     pub fn drop_in_names(&self) -> Vec<String> {
         let dashes: Vec<usize> =
             self.prefix.trim_end_matches('-').match_indices('-').map(|(at, _)| at + 1).collect();

@@ -3,8 +3,8 @@
 //!
 //! A scalar stays the written text, with a flag for quotes: the key, not a YAML schema, decides
 //! what `022`, `1.50` and `8080` mean. Anchors, aliases, tags, directives and keys that are not
-//! plain text are refused with their place. So one byte of input makes at most one byte of tree.
-//! Both `---` and `...` end a document.
+//! plain text are refused with their place, so no text expands to more than what is written. Both
+//! `---` and `...` end a document.
 //!
 //! Users of the tree: [`crate::unit::manifest`], [`crate::unit::settings_file`],
 //! [`crate::unit::policy_file`], and the scenario files.

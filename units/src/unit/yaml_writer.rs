@@ -71,7 +71,7 @@ fn bare_or(value: &Scalar) -> String {
 /// Writes a text as a YAML scalar, without quotes if it is unambiguous.
 pub fn scalar(text: &str) -> String {
     // The reader refuses other characters unless they are escaped.
-    let plain = |c: char| !encoding::acts(c);
+    let plain = |c: char| !encoding::is_unprintable(c);
     let first = text.chars().next();
     let safe_start = first.is_some_and(|c| {
         c.is_ascii_alphanumeric() || matches!(c, '/' | '$' | '_' | '+' | '.' | '(' | '=')

@@ -252,7 +252,9 @@ impl Expander<'_> {
             return Err("its expanded text is too long".into());
         }
         self.variables.spend(text.len())?;
-        if let Some(odd) = text.chars().find(|c| !matches!(c, '\n' | '\t') && encoding::acts(*c)) {
+        if let Some(odd) =
+            text.chars().find(|c| !matches!(c, '\n' | '\t') && encoding::is_unprintable(*c))
+        {
             return Err(format!("it holds the character U+{:04X}", u32::from(odd)).into());
         }
         if text.contains(char::REPLACEMENT_CHARACTER) {

@@ -142,7 +142,7 @@ impl<'a> Conversion<'a> {
 }
 
 fn shown(words: &str) -> String {
-    words.chars().filter(|c| !encoding::acts(*c)).take(LOSS).collect()
+    words.chars().filter(|c| !encoding::is_unprintable(*c)).take(LOSS).collect()
 }
 
 /// Losses have precedence.

@@ -179,7 +179,7 @@ impl Conversion<'_> {
             chosen.extend(long.iter().filter(|(_, line)| line.section == first.section));
         }
         let words = chosen.iter().flat_map(|(_, line)| line.value.split_whitespace());
-        let is_text = |c: &char| !encoding::acts(*c);
+        let is_text = |c: &char| !encoding::is_unprintable(*c);
         let words: Vec<String> = words.map(|word| word.chars().filter(is_text).collect()).collect();
         let text = words.join(" ");
         if let Some((_, line)) = chosen.first() {

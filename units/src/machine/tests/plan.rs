@@ -30,7 +30,7 @@ fn plan_of_a_target_lists_its_stops_and_starts_in_waves() {
 }
 
 #[test]
-fn plan_stops_an_activated_unit_only_if_it_needs_its_exit() {
+fn plan_stops_an_activated_oneshot_only_for_a_conflict() {
     let mut nightly = unit("nightly", Kind::Timer, &[]);
     nightly.activates = Some(name("job"));
     let drafts = vec![

@@ -13,7 +13,7 @@ pub(super) const KEYS: &[Key] = &[
         "Commands that run once the unit is ready, in order. The unit is active when they have exited. A failed command fails the start. `$MAINPID` is its main process.",
         "exec-start-post: /usr/bin/logger web is up"),
     key("exec-stop-post", Shape::ExecLines, Run, PROCESS, NONE, "none",
-        "Commands that run after each end of the unit, also after a failed start. No process of the unit is left then. $SERVICE_RESULT is success, exit-code, signal, core-dump, timeout, watchdog, oom-kill, exec-condition, protocol or resources. $EXIT_CODE is exited, killed or dumped. $EXIT_STATUS is the status or signal.",
+        "Commands that run after each end of the unit, also after a failed start. No process of the unit is left then, unless kill-mode is process or none. $SERVICE_RESULT is success, exit-code, signal, core-dump, timeout, watchdog, oom-kill, exec-condition, protocol or resources. $EXIT_CODE is exited, killed or dumped. $EXIT_STATUS is the status or signal.",
         "exec-stop-post: /bin/rm -f /run/web.lock"),
     key("kill-mode", Shape::Choice(&KillMode::WORDS), Run, PROCESS, NONE, "group",
         "The processes that init signals at a stop. group: the main process gets the stop signal; after its exit the others get TERM. mixed: the others get KILL at once. process: only the main process; the others keep running. none: no process; init only runs exec-stop.",
