@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn request_line_omits_fields_with_default_values() {
+    fn missing_log_query_field_gets_its_default_and_unknown_field_is_ignored() {
         let query = LogQuery::parse(
             b"{\"v\":1,\"id\":7,\"verb\":\"logs\",\"targets\":[\"web\"],\"x\":1}\n",
         );

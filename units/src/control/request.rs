@@ -61,7 +61,7 @@ macro_rules! verbs {
 }
 
 verbs! {
-    /// Checks that init answers: `{"version","pid","boot","paths":{"config","policy","runtime-policy","runtime-dir","log-dir","unit-dirs":[…]}}`.
+    /// Checks that init answers: [`super::answer::Pong`].
     Ping "ping" Read {}
     /// The whole system, or the units of these targets.
     Status "status" Read {
@@ -103,7 +103,7 @@ verbs! {
     /// Waits until nothing is starting, stopping or waiting, except for retries after a verdict:
     /// `{"system":…}`.
     Wait "wait" Read {}
-    /// The place of a unit's text: `{"unit","file","line"}`. The client reads the file.
+    /// The place of a unit's text: [`super::answer::Located`]. The client reads the file.
     Cat "cat" Read {
         /// A target or a unit.
         target: Name,

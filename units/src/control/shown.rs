@@ -100,7 +100,7 @@ fn states(unit: &UnitStatus, suffix: &str, broken: bool) -> (&'static str, &'sta
             "mount" => ("activating", "mounting"),
             _ => ("activating", "activating"),
         },
-        State::Running => ("active", resting(unit.kind, suffix)),
+        State::Running => ("active", sub_of_running(unit.kind, suffix)),
         State::Reloading => ("reloading", "reload"),
         State::Exited if skipped || !unit.remains => ("inactive", "dead"),
         State::Exited => ("active", if suffix == "mount" { "mounted" } else { "exited" }),
@@ -135,7 +135,7 @@ fn broke_off(cause: Option<&Cause>) -> bool {
     }
 }
 
-fn resting(kind: Kind, suffix: &str) -> &'static str {
+fn sub_of_running(kind: Kind, suffix: &str) -> &'static str {
     match (kind, suffix) {
         (Kind::Socket, _) => "listening",
         (Kind::Timer | Kind::Path, _) => "waiting",

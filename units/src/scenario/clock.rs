@@ -48,7 +48,7 @@ impl Clock {
         Clock { machine: Machine::new(SHUTDOWN_DEADLINE), now: Time::ZERO, policy }
     }
 
-    /// Advances time to just before `at`.
+    /// Sets the clock to `at` and fires the timers that were due before.
     pub(super) fn approach(&mut self, at: Time, seen: &mut Seen) -> Result<(), String> {
         if at < self.now {
             return Err("time goes backwards".to_string());

@@ -10,8 +10,8 @@
 //! - `@`: the second word is the program's argument 0.
 //! - `:`: no variable is replaced.
 //!
-//! `!!` is accepted instead of `!` and changes nothing. It is for kernels without ambient
-//! capabilities, which Groundstate does not support.
+//! `!!` is accepted and has no effect. It is for kernels without ambient capabilities, which
+//! Groundstate does not support.
 //!
 //! White space splits words. Single or double quotes anywhere in a word hold it together and are
 //! removed. C escapes work inside and outside quotes. Variables are replaced after that, so quotes

@@ -119,8 +119,8 @@ pub struct Unit {
     #[serde_with(skip_apply)]
     #[serde(default)]
     pub run_hash: u64,
-    /// The encoded [`crate::spec::Run`], decoded when a process is started. Empty for instant
-    /// kinds.
+    /// The encoded [`crate::spec::Run`], decoded when a process is started. A trigger has its
+    /// encoded [`crate::trigger::Trigger`] here; a virtual unit has no bytes.
     #[serde_with(skip_apply)]
     #[serde(default, with = "bytes", skip_serializing_if = "is_default")]
     pub run: Arc<[u8]>,

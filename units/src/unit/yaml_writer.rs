@@ -16,8 +16,8 @@ pub fn write(manifest: &Manifest) -> String {
     for key in KEYS {
         if let Some(entry) = manifest.entry(key.name) {
             // Foreign files often name units that are not installed.
-            let ends = matches!(key.name, "wants" | "on-failure" | "on-success");
-            write_entry(&mut text, entry, if manifest.imported && ends { "?" } else { "" });
+            let is_weak = matches!(key.name, "wants" | "on-failure" | "on-success");
+            write_entry(&mut text, entry, if manifest.imported && is_weak { "?" } else { "" });
         }
     }
     text

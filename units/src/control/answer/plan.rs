@@ -16,7 +16,7 @@ pub struct Plan {
     pub stop: Vec<Vec<String>>,
     /// Units to start, in the same form.
     pub start: Vec<Vec<String>>,
-    /// Units in both lists that were needed and stay needed.
+    /// Units in both lists.
     pub restart: Vec<String>,
     /// Units that stay up unchanged.
     pub keep: Vec<String>,

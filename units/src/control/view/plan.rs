@@ -1,4 +1,4 @@
-//! Converts a plan into its answer. `generations` are those that contain its units.
+//! Answer of `plan`.
 
 use crate::control::answer::{Plan, SCHEMA};
 use crate::machine::plan;
