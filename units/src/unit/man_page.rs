@@ -85,7 +85,7 @@ Descriptors in a notify message that init reads while it crashes.
 .IP \(bu 2
 A stop signal or reload signal may arrive twice.
 .PP
-After three crashes in a row, or with a damaged state, init starts and stops nothing more. Services
+After a fourth crash in a row, or with a damaged state, init starts and stops nothing more. Services
 keep running, init reaps their children, and the machine needs a reboot.
 .SH EXAMPLE
 .nf

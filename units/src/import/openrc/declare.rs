@@ -187,8 +187,8 @@ impl Declaration<'_> {
     /// Handles additional options of its starter.
     fn daemon_options(&mut self) {
         let own = "supervise_daemon_args";
-        let given = self.reading.text(own).is_ok_and(|text| text.is_none());
-        let name = if self.supervised && !given { own } else { "start_stop_daemon_args" };
+        let is_unset = self.reading.text(own).is_ok_and(|text| text.is_none());
+        let name = if self.supervised && !is_unset { own } else { "start_stop_daemon_args" };
         let other = if name == own { "start_stop_daemon_args" } else { own };
         self.needless(other, "it is for another supervisor");
         let words = self.words(name);

@@ -25,8 +25,9 @@ struct Asked {
     paths: Vec<String>,
 }
 
-/// Returns true if each command of the function creates directories, which the unit now does.
-pub(super) fn are_made(this: &mut Declaration<'_>, body: &[&Command<'_>]) -> bool {
+/// Lets the unit create the directories. Returns false, and changes nothing, if a command does
+/// anything else.
+pub(super) fn convert(this: &mut Declaration<'_>, body: &[&Command<'_>]) -> bool {
     let mut keys: BTreeMap<&str, (String, Vec<String>)> = BTreeMap::new();
     for command in body {
         let Some(asked) = asked(this, command) else { return false };

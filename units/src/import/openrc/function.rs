@@ -18,7 +18,7 @@ pub(super) fn tell(this: &mut Declaration<'_>, script: &Script<'_>) {
         let body = bodies.get(name.as_str()).unwrap_or(&none);
         let outcome = match name.as_str() {
             "depend" => Outcome::ByDesign("its words are listed one by one".to_string()),
-            "start_pre" if directory::are_made(this, body) => {
+            "start_pre" if directory::convert(this, body) => {
                 Outcome::Kept("runtime-dir, state-dir, cache-dir, log-dir".to_string())
             }
             "start_pre" => {

@@ -122,7 +122,7 @@ impl Reading {
     /// Returns the script's additional commands, as far as known.
     pub(super) fn extra_commands(&self) -> BTreeSet<String> {
         let names = ["extra_commands", "extra_started_commands", "extra_stopped_commands", "opts"];
-        let texts = names.iter().filter_map(|name| self.variables.said(name));
+        let texts = names.iter().filter_map(|name| self.variables.last_assigned(name));
         texts
             .flat_map(|text| text.split_whitespace().map(str::to_string).collect::<Vec<_>>())
             .collect()

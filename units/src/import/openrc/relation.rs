@@ -196,16 +196,16 @@ impl Relations {
             };
             unit.record_outcome(DEPEND, name, rest, at, outcome);
         }
-        let mut taken: BTreeSet<(&str, &str)> = BTreeSet::new();
+        let mut removed: BTreeSet<(&str, &str)> = BTreeSet::new();
         for relation in &self.list {
             if let Some(word) = relation.word.as_ref().ok().and_then(|word| word.strip_prefix('!'))
             {
-                taken.insert((relation.verb, word));
+                removed.insert((relation.verb, word));
             }
         }
-        let provided = self.provided(unit, &taken);
+        let provided = self.provided(unit, &removed);
         for relation in &self.list {
-            let outcome = relation.outcome(unit, &taken, &provided);
+            let outcome = relation.outcome(unit, &removed, &provided);
             let value = match &relation.word {
                 Ok(word) => word,
                 Err((raw, _)) => raw,
@@ -215,10 +215,10 @@ impl Relations {
     }
 
     /// The unit's own names, on which it cannot depend.
-    fn provided(&self, unit: &Unit, taken: &BTreeSet<(&str, &str)>) -> BTreeSet<String> {
+    fn provided(&self, unit: &Unit, removed: &BTreeSet<(&str, &str)>) -> BTreeSet<String> {
         let words = self.list.iter().filter(|relation| relation.verb == "provide");
         let words = words.filter_map(|relation| relation.word.as_ref().ok());
-        let kept = words.filter(|word| !taken.contains(&("provide", word.as_str())));
+        let kept = words.filter(|word| !removed.contains(&("provide", word.as_str())));
         kept.cloned().chain([unit.name.clone()]).collect()
     }
 }
@@ -227,7 +227,7 @@ impl Relation {
     fn outcome(
         &self,
         unit: &mut Unit,
-        taken: &BTreeSet<(&str, &str)>,
+        removed: &BTreeSet<(&str, &str)>,
         provided: &BTreeSet<String>,
     ) -> Outcome {
         let word = match &self.word {
@@ -237,7 +237,7 @@ impl Relation {
         if word.starts_with('!') {
             return Outcome::ByDesign("it removes another word".to_string());
         }
-        if taken.contains(&(self.verb, word)) {
+        if removed.contains(&(self.verb, word)) {
             return Outcome::ByDesign("another word removes it".to_string());
         }
         match self.verb {

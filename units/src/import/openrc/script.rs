@@ -63,12 +63,13 @@ enum Frame {
     Function,
 }
 
-/// The position after a function's name.
+/// The part that must follow.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Expected {
     Nothing,
+    /// The body of the function with this number.
     Body(usize),
-    /// Within the head of `for NAME in …` or `case WORD`.
+    /// The rest of the head of `for NAME in …` or `case WORD`.
     Head,
 }
 

@@ -57,7 +57,7 @@ impl Variables {
     }
 
     /// Returns the last assigned value, even if it may have changed since.
-    pub(super) fn said(&self, name: &str) -> Option<String> {
+    pub(super) fn last_assigned(&self, name: &str) -> Option<String> {
         match self.values.get(name).or_else(|| self.before.get(name)) {
             Some(Value::Set(value)) => Some(value.clone()),
             Some(Value::Unset | Value::Unknown(_)) | None => None,

@@ -59,7 +59,7 @@ pub(super) fn wrap(reading: &Reading, unit: &mut Unit, reasons: &[Reason]) {
     }
     unit.put_default("start-timeout", &format!("{PATIENCE}s"));
     unit.put("stop-timeout", &format!("{}s", stop_timeout(reading)), &start);
-    if let Some(text) = reading.variables.said("description") {
+    if let Some(text) = reading.variables.last_assigned("description") {
         let at = reading.place("description").unwrap_or_else(|| start.clone());
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         unit.put("description", &text, &at);
@@ -69,7 +69,7 @@ pub(super) fn wrap(reading: &Reading, unit: &mut Unit, reasons: &[Reason]) {
 
 /// Returns the duration of the script's own stop schedule and some seconds more.
 fn stop_timeout(reading: &Reading) -> u32 {
-    let retry = reading.variables.said("retry").unwrap_or_default();
+    let retry = reading.variables.last_assigned("retry").unwrap_or_default();
     let steps = signalling::schedule(&retry).unwrap_or_default();
     let spans = steps.iter().map(|(_, span)| span.unwrap_or(PATIENCE));
     let all = spans.fold(0u32, u32::saturating_add);

@@ -128,13 +128,13 @@ fn restart_delay(this: &mut Conversion<'_>) -> u64 {
         }
     };
     this.put_said("restart-delay", &span::native(micros), option);
-    longer(this, micros);
+    restart_delay_max(this, micros);
     micros
 }
 
 /// Sets the delay of later retries. systemd lets it grow by one factor for a number of steps; here
 /// it doubles up to the maximum.
-fn longer(this: &mut Conversion<'_>, first: u64) {
+fn restart_delay_max(this: &mut Conversion<'_>, first: u64) {
     let most = this.last(SECTION, "RestartMaxDelaySec");
     let steps = this.last(SECTION, "RestartSteps");
     let count = steps.and_then(|option| option.value.parse::<u32>().ok()).unwrap_or(0);

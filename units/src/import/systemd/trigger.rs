@@ -1,5 +1,5 @@
 //! `.socket`, `.timer` and `.path`: the activated unit, and directives that need more than a row of
-//! the table. An unknown activation is an error.
+//! the table. A trigger without anything to wait for is an error.
 
 use super::conversion::Conversion;
 use super::implied::edge;

@@ -56,8 +56,8 @@ impl<'a> Conversion<'a> {
     /// Returns the outcome of each line, and reports losses.
     pub(super) fn outcomes(&mut self) -> Vec<ImportOutcome> {
         let mut outcomes = Vec::new();
-        for (line, end) in self.lines.iter().zip(std::mem::take(&mut self.line_outcomes)) {
-            let outcome = outcome(line, &end);
+        for (line, so_far) in self.lines.iter().zip(std::mem::take(&mut self.line_outcomes)) {
+            let outcome = outcome(line, &so_far);
             if let Outcome::Lost(how) = &outcome {
                 let name = if line.name.is_empty() { &line.value } else { &line.name };
                 let message = format!("{}: {how}", shown(name));
@@ -76,27 +76,27 @@ impl<'a> Conversion<'a> {
 
     /// Reports a part of a line that is left out with an effect.
     pub(super) fn lose(&mut self, index: usize, how: &str) {
-        let Some(end) = self.line_outcomes.get_mut(index) else { return };
-        match end.lost.len() {
-            ..LOSSES => end.lost.push(shown(how)),
-            LOSSES => end.lost.push("and more".to_string()),
+        let Some(so_far) = self.line_outcomes.get_mut(index) else { return };
+        match so_far.lost.len() {
+            ..LOSSES => so_far.lost.push(shown(how)),
+            LOSSES => so_far.lost.push("and more".to_string()),
             _ => {}
         }
     }
 
     /// Records that the rest of a line is not needed.
     pub(super) fn need_not(&mut self, index: usize, why: &'static str) {
-        if let Some(end) = self.line_outcomes.get_mut(index) {
-            end.needless.get_or_insert(why);
+        if let Some(so_far) = self.line_outcomes.get_mut(index) {
+            so_far.needless.get_or_insert(why);
         }
     }
 
     /// Records that a part of a line is in that key.
     pub(super) fn note_kept(&mut self, index: usize, key: &'static str) {
-        if let Some(end) = self.line_outcomes.get_mut(index)
-            && !end.kept.contains(&key)
+        if let Some(so_far) = self.line_outcomes.get_mut(index)
+            && !so_far.kept.contains(&key)
         {
-            end.kept.push(key);
+            so_far.kept.push(key);
         }
     }
 
@@ -146,22 +146,22 @@ fn shown(words: &str) -> String {
 }
 
 /// Losses have precedence.
-fn outcome(line: &Line, end: &LineOutcome) -> Outcome {
+fn outcome(line: &Line, so_far: &LineOutcome) -> Outcome {
     if line.block > 1 {
         return Outcome::Lost("the first header counts".to_string());
     }
-    match (line.word, end.kept.is_empty(), end.lost.is_empty(), end.needless) {
+    match (line.word, so_far.kept.is_empty(), so_far.lost.is_empty(), so_far.needless) {
         (None, ..) if line.name.is_empty() => Outcome::Lost("no `NAME: VALUE`".to_string()),
         (None, ..) => Outcome::Lost("unknown".to_string()),
         (_, _, false, _) => {
-            let kept = if end.kept.is_empty() {
+            let kept = if so_far.kept.is_empty() {
                 String::new()
             } else {
-                format!("; the rest is in {}", end.kept.join(", "))
+                format!("; the rest is in {}", so_far.kept.join(", "))
             };
-            Outcome::Lost(format!("{}{kept}", end.lost.join("; ")))
+            Outcome::Lost(format!("{}{kept}", so_far.lost.join("; ")))
         }
-        (_, false, true, _) => Outcome::Kept(end.kept.join(", ")),
+        (_, false, true, _) => Outcome::Kept(so_far.kept.join(", ")),
         (_, true, true, Some(why)) => Outcome::ByDesign(why.to_string()),
         (_, true, true, None) => Outcome::Lost("not understood".to_string()),
     }
