@@ -304,7 +304,8 @@ fn unsupported_part_of_a_line_is_reported_at_its_place() {
 
 const LOCAL: &str = "/dev/sdb1 /srv/data ext4 defaults 0 2\n";
 
-fn machine(files: &[(&str, &str)]) -> Memory {
+/// Returns a file system with the units of a boot, the programs, and `files`.
+fn with_boot_units(files: &[(&str, &str)]) -> Memory {
     let mut memory = Memory::new(&[
         ("/etc/groundstate/init.yaml", "import-dirs: systemd, fstab\n"),
         (
@@ -332,7 +333,7 @@ fn names(generation: &Generation, file: &str) -> Vec<String> {
 
 #[test]
 fn broken_line_is_reported_and_the_other_lines_load() {
-    let memory = machine(&[(FSTAB, &format!("{LOCAL}/dev/sdc1\ntmpfs /tmp tmpfs\n"))]);
+    let memory = with_boot_units(&[(FSTAB, &format!("{LOCAL}/dev/sdc1\ntmpfs /tmp tmpfs\n"))]);
     let loaded = memory.load(None);
     let told = said(&loaded.generation);
     assert!(!loaded.refused, "{told:?}");
@@ -341,15 +342,15 @@ fn broken_line_is_reported_and_the_other_lines_load() {
     let expected =
         ["dev-sdb1.device", "srv-data.mount", "systemd-fsck@dev-sdb1.service", "tmp.mount"];
     assert_eq!(names(&loaded.generation, FSTAB), expected);
-    let none = machine(&[]).load(None);
+    let none = with_boot_units(&[]).load(None);
     assert_eq!((said(&none.generation), none.refused), (Vec::new(), false), "no fstab");
-    let empty = machine(&[(FSTAB, "# nothing\n")]).load(None);
+    let empty = with_boot_units(&[(FSTAB, "# nothing\n")]).load(None);
     assert_eq!((said(&empty.generation), empty.refused), (Vec::new(), false));
 }
 
 #[test]
 fn reload_changes_only_the_unit_of_the_changed_line() {
-    let mut memory = machine(&[(FSTAB, &format!("{LOCAL}tmpfs /tmp tmpfs size=1G\n"))]);
+    let mut memory = with_boot_units(&[(FSTAB, &format!("{LOCAL}tmpfs /tmp tmpfs size=1G\n"))]);
     let first = memory.load(None).generation;
     assert_eq!(memory.load(Some(&first)).parsed, 0, "nothing changed");
     memory.put(FSTAB, format!("# new\n{LOCAL}tmpfs /tmp tmpfs size=2G\n"));
@@ -369,8 +370,8 @@ fn reload_changes_only_the_unit_of_the_changed_line() {
 }
 
 #[test]
-fn broken_line_does_not_unmount_its_mounted_file_system() {
-    let mut memory = machine(&[(FSTAB, LOCAL)]);
+fn broken_line_keeps_its_unit_and_the_target_that_requires_it() {
+    let mut memory = with_boot_units(&[(FSTAB, LOCAL)]);
     let first = memory.load(None).generation;
     memory.put(FSTAB, "/dev/sdb1 /srv/data ext4 defaults 0 x\n");
     let second = memory.load(Some(&first)).generation;
@@ -381,15 +382,15 @@ fn broken_line_does_not_unmount_its_mounted_file_system() {
 #[test]
 fn unit_file_of_the_operator_overrides_fstab_and_fstab_overrides_packages() {
     let mount = "[Mount]\nWhat=/dev/x\nWhere=/srv/data\n";
-    for (path, text, winner) in [
+    for (path, text, overrides) in [
         ("/etc/systemd/system/srv-data.mount", mount, true),
         ("/etc/groundstate/units/srv-data.mount", mount, true),
         ("/etc/groundstate/units/d.yaml", "unit: srv-data.mount\nexec-start: /bin/x\n", true),
         ("/usr/lib/systemd/system/srv-data.mount", mount, false),
     ] {
-        let memory = machine(&[(FSTAB, LOCAL), (path, text)]);
+        let memory = with_boot_units(&[(FSTAB, LOCAL), (path, text)]);
         let loaded = memory.load(None);
-        let file = if winner { path } else { FSTAB };
+        let file = if overrides { path } else { FSTAB };
         assert!(names(&loaded.generation, file).contains(&"srv-data.mount".to_string()), "{path}");
         let told = said(&loaded.generation);
         let notes = told.iter().filter(|said| said.contains("this one is left out"));
@@ -401,7 +402,7 @@ fn unit_file_of_the_operator_overrides_fstab_and_fstab_overrides_packages() {
 #[test]
 fn drop_in_changes_the_unit_of_an_fstab_line() {
     let drop_in = "/etc/groundstate/units/srv-data.mount.d/a.yaml";
-    let memory = machine(&[(FSTAB, LOCAL), (drop_in, "start-timeout: 7s\n")]);
+    let memory = with_boot_units(&[(FSTAB, LOCAL), (drop_in, "start-timeout: 7s\n")]);
     let generation = memory.load(None).generation;
     assert_eq!(said(&generation), Vec::<String>::new());
     let unit = generation.units.iter().find(|unit| unit.name.as_str() == "srv-data.mount").unwrap();
@@ -441,7 +442,7 @@ fn failed_check_of_a_needed_file_system_starts_the_emergency_shell() {
         ("/dev/sdb1 /srv/data ext4 _netdev 0 2\n", false, State::Running),
     ] {
         let mut machine = Machine::new(Duration::from_secs(90));
-        let generation = self::machine(&[(FSTAB, line)]).load(None).generation;
+        let generation = with_boot_units(&[(FSTAB, line)]).load(None).generation;
         let started = boot(&mut machine, generation, &fails);
         let has = |name: &str| started.iter().any(|started| started == name);
         assert!(has("systemd-fsck@dev-sdb1.service"), "{line}: {started:?}");
@@ -460,11 +461,11 @@ fn boot_waits_for_a_needed_device_but_not_for_a_nofail_one() {
     for (line, waits) in [("/dev/sdb1 /srv ext4\n", true), ("/dev/sdb1 /srv ext4 nofail\n", false)]
     {
         let mut machine = Machine::new(Duration::from_secs(90));
-        let generation = self::machine(&[(FSTAB, line)]).load(None).generation;
+        let generation = with_boot_units(&[(FSTAB, line)]).load(None).generation;
         let started = boot(&mut machine, generation, &|_| None);
         assert!(started.iter().any(|name| name == "dev-sdb1.device"), "{line}: {started:?}");
-        let is_over = started.iter().any(|name| name == "multi-user");
-        assert_eq!(is_over, !waits, "{line}: {started:?}");
+        let is_booted = started.iter().any(|name| name == "multi-user");
+        assert_eq!(is_booted, !waits, "{line}: {started:?}");
     }
 }
 
@@ -473,21 +474,21 @@ fn boot_waits_for_a_needed_device_but_not_for_a_nofail_one() {
 #[test]
 fn nofail_line_above_a_required_line_is_required() {
     let units_of_data = ["data.mount", "dev-sdb.device", "systemd-fsck@dev-sdb.service"];
-    let rings = |text: &str| {
+    let start_emergency = |text: &str| {
         let (units, _) = read(text);
         units_of_data.map(|unit| units[unit].contains("on-failure: emergency.target"))
     };
     for below in ["/dev/sdc /data/sub ext4", "/data/www /var/www none bind", "/data /srv none bind"]
     {
         assert_eq!(
-            rings(&format!("/dev/sdb /data ext4 nofail 0 2\n{below}\n")),
+            start_emergency(&format!("/dev/sdb /data ext4 nofail 0 2\n{below}\n")),
             [true; 3],
             "{below}"
         );
     }
     for below in ["/dev/sdc /data/sub ext4 nofail", "/dev/sdc /datum ext4", "nas:/x /data/x nfs"] {
         assert_eq!(
-            rings(&format!("/dev/sdb /data ext4 nofail 0 2\n{below}\n")),
+            start_emergency(&format!("/dev/sdb /data ext4 nofail 0 2\n{below}\n")),
             [false; 3],
             "{below}"
         );

@@ -66,7 +66,7 @@ fn imported_unit_is_masked_by_its_short_name_too() {
 
 /// The example of fleet's documentation: the unit follows another service, which pulls it in.
 #[test]
-fn service_wanted_by_another_service_is_pulled_in_and_starts_after_it() {
+fn service_wanted_by_the_service_that_it_binds_to_is_pulled_in() {
     let beside = "[Unit]\nBindsTo=db.service\nAfter=db.service\n[Service]\nExecStart=/bin/x\n\
                   [Install]\nWantedBy=db.service\n";
     let goal = "unit: multi-user\nwaits-for: db.service\n";
@@ -151,7 +151,7 @@ fn drop_ins_masks_and_aliases_are_honoured() {
     assert_eq!(run.credentials.unwrap().ids.unwrap().uid, Some(33));
 }
 
-/// Returns the first argument of each start command of a unit.
+/// Returns the first argument of a unit's first start command.
 fn argument(generation: &Generation, name: &str) -> String {
     let run = Run::decode(&unit(generation, name).run).unwrap();
     format!("{:?}", run.exec_start[0].words[1])
@@ -331,7 +331,7 @@ fn escapes_in_unit_names_are_kept() {
 }
 
 #[test]
-fn import_directory_adds_enabled_units_and_none_of_systemd() {
+fn import_directory_adds_all_units_but_systemds_own_and_pulls_in_enabled_ones() {
     let mut memory = set(&[
         ("/etc/groundstate/init.yaml", "import-dirs: systemd\n"),
         ("goal.yaml", GOAL),

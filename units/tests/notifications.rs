@@ -124,27 +124,27 @@ fn maximum_timeout_extension_is_accepted_in_every_state() {
     let mut machine = booted();
     let web = run(&machine, "web");
     let longest = || [Event::ExtendTimeout(web, LONGEST), Event::WatchdogEvery(web, LONGEST)];
-    let said = |machine: &mut Machine, seconds: u64, wanted: &str| {
+    let extend = |machine: &mut Machine, seconds: u64, wanted: &str| {
         for word in longest() {
             machine.step(at(seconds), word);
             machine.step(at(seconds), Event::Tick);
             assert_eq!(state(machine, "web").0, wanted);
         }
     };
-    said(&mut machine, 1, "starting");
+    extend(&mut machine, 1, "starting");
     machine.step(at(2), Event::Executed(web));
     // Longer than any start timeout.
-    said(&mut machine, 2, "starting");
-    said(&mut machine, 100_000, "starting");
+    extend(&mut machine, 2, "starting");
+    extend(&mut machine, 100_000, "starting");
     machine.step(at(100_001), Event::Ready(web));
-    said(&mut machine, 100_002, "running");
+    extend(&mut machine, 100_002, "running");
     machine.step(at(100_003), Event::Reloading(web));
-    said(&mut machine, 200_000, "reloading");
+    extend(&mut machine, 200_000, "reloading");
     machine.step(at(200_001), Event::Ready(web));
     let policy = Policy { mask: [name("web")].into(), ..Policy::default() };
     machine.step(at(200_002), Event::SetPolicy(policy));
-    said(&mut machine, 200_002, "stopping");
-    said(&mut machine, 300_000, "stopping");
+    extend(&mut machine, 200_002, "stopping");
+    extend(&mut machine, 300_000, "stopping");
     machine.step(at(300_001), Event::Ended(web, Exit::Code(0)));
     assert_eq!(state(&machine, "web").0, "disabled");
 }

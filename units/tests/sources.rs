@@ -231,7 +231,7 @@ fn local_drop_ins_apply_to_units_of_a_source() {
         let files = [("db.yaml", DB), ("web.service", web), ("job@.service", service)];
         set(&files, &["db", "web.service", "job@1.service"])
     };
-    let slow = |generation: &Generation, seconds: u64| {
+    let check_timeouts = |generation: &Generation, seconds: u64| {
         for unit in ["db", "web.service"] {
             assert_eq!(
                 start_timeout(generation, unit),
@@ -241,14 +241,14 @@ fn local_drop_ins_apply_to_units_of_a_source() {
         }
     };
     let first = put_in(&mut memory, &before, files(service)).generation;
-    slow(&first, 7);
+    check_timeouts(&first, 7);
     assert_eq!(start_timeout(&first, "job@1.service"), Some(Duration::from_secs(7)));
     // The drop-ins are edited without a reload, so unchanged units keep the old values.
     memory.put(native, "start-timeout: 9s\n");
     memory.put(imported, "[Service]\nTimeoutStartSec=9s\n");
-    slow(&put_in(&mut memory, &first, files(service)).generation, 7);
+    check_timeouts(&put_in(&mut memory, &first, files(service)).generation, 7);
     let reloaded = load(&memory, &options(), Some(&first)).generation;
-    slow(&reloaded, 9);
+    check_timeouts(&reloaded, 9);
     assert_eq!(told(&reloaded), [""; 0]);
     memory.remove(native);
     memory.remove(imported);
@@ -265,7 +265,7 @@ fn source_file_named_like_an_instance_defines_only_that_instance() {
     let [old, new] = ["old", "new"].map(|word| format!("unit: web@\nexec-start: /bin/{word} %i\n"));
     let both = [("web@1.yaml", old.as_str()), ("web@2.yaml", new.as_str())];
     let loaded = put_in(&mut memory, &before, set(&both, &["web@1", "web@2"]));
-    let run = |generation: &Generation| {
+    let words_of_units = |generation: &Generation| {
         let run = |unit: &Unit| Run::decode(&unit.run).unwrap();
         let words = |unit: &Unit| run(unit).exec_start[0].words.concat();
         generation.units.iter().map(words).collect::<Vec<_>>()
@@ -273,7 +273,7 @@ fn source_file_named_like_an_instance_defines_only_that_instance() {
     let literal = |words: [&str; 2]| words.map(|word| Piece::Literal(word.to_string())).to_vec();
     assert_eq!(units(&loaded.generation), ["web@1", "web@2"]);
     let expected = [literal(["/bin/old", "1"]), literal(["/bin/new", "2"])];
-    assert_eq!(run(&loaded.generation), expected);
+    assert_eq!(words_of_units(&loaded.generation), expected);
     // A changed text of one instance does not change the other.
     let both = [("web@1.yaml", new.as_str()), ("web@2.yaml", new.as_str())];
     let after = put_in(&mut memory, &loaded.generation, set(&both, &["web@1", "web@2"]));

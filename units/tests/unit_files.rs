@@ -166,12 +166,12 @@ fn every_key_is_accepted_only_by_its_types() {
                 (Kind::BackgroundPidfile, "pid-file: /u"),
                 (Kind::Oneshot, "exec-start: /bin/x"),
             ];
-            let mut reason =
-                any_one_of_several.iter().filter(|(of, _)| *of == kind).map(|(_, reason)| reason);
-            if let Some(reason) = reason
+            let mut lines =
+                any_one_of_several.iter().filter(|(of, _)| *of == kind).map(|(_, line)| line);
+            if let Some(line) = lines
                 .find(|line| key.name != "main-pid" && !line.starts_with(&format!("{}:", key.name)))
             {
-                text += &format!("{reason}\n");
+                text += &format!("{line}\n");
             }
             let errors: Vec<String> = mistakes(&text)
                 .into_iter()

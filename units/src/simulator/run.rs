@@ -29,7 +29,7 @@ const ENOUGH: u64 = 100;
 const ROUNDS: u64 = 16;
 /// All queries are made after this many events.
 const ASKED: u64 = 128;
-/// Every drawn schedule has more wishes than this.
+/// Every drawn schedule has at least this many wishes.
 const SHRUNK: usize = 25;
 
 /// A failure of a schedule.

@@ -66,18 +66,19 @@ pub struct RunLedger {
     pub last: BTreeMap<usize, RunId>,
     /// Units that failed by themselves and were not active since.
     pub failing: Set,
-    /// Units whose last run ended with an exit in their restart-except. A restart, a retry or a
-    /// reload removes the units that it concerns.
+    /// Units whose last run ended with an exit in their restart-except. Emptied by a restart, a
+    /// retry, a reload or a trigger that fires. A unit is also removed when it is not needed, when
+    /// its run is told to stop, or when a provider of it is replaced or lost.
     pub barred: Set,
     /// Units whose run stops promptly.
     pub prompt: Set,
-    /// Units that got a connection since their last start.
+    /// Units that an event [`Event::Fire`] named since their last start.
     pub called: Set,
     /// The earliest next start after a failure, by unit.
     pub quiet_until: BTreeMap<usize, Time>,
-    /// The deadline of a shutdown in progress, and whether it has finished.
+    /// The deadline of a shutdown in progress.
     pub end: Option<Time>,
-    /// See [`RunLedger::end`].
+    /// The shutdown has finished.
     pub finished: bool,
     /// Number of actions.
     pub orders: u64,

@@ -33,8 +33,8 @@ pub struct Subject {
     acts: bool,
     /// [`Mutant::NotRecorded`], [`Mutant::ChangeNotListed`].
     records_lack: bool,
-    /// Continue with the machine that a resume would give. A mutant does not, because the derived
-    /// fields of the resumed machine have no bug.
+    /// Continue with the machine that a resume would give. A mutant does only if its bug is in
+    /// the resume, because the derived fields of the resumed machine have no other bug.
     resumes: bool,
     /// The unit records as read back from a store that writes only changes.
     written: Vec<UnitRecord<'static>>,

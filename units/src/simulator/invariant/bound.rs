@@ -100,8 +100,8 @@ pub fn l24_time(view: &View) -> Verdict {
         }
         Some(Time::NEVER) => Err("a timer is set that never comes".to_string()),
         _ => {
-            let notes = view.actions.iter().filter(|it| matches!(it, Action::Finish(_))).count();
-            if notes > 1 { Err("finished twice".to_string()) } else { Ok(()) }
+            let finishes = view.actions.iter().filter(|it| matches!(it, Action::Finish(_))).count();
+            if finishes > 1 { Err("finished twice".to_string()) } else { Ok(()) }
         }
     }
 }
