@@ -39,7 +39,7 @@ fn values(imported: &Imported, key: &str) -> Vec<String> {
 }
 
 #[track_caller]
-fn has(imported: &Imported, expected: &[(&str, &[&str])]) {
+fn assert_values(imported: &Imported, expected: &[(&str, &[&str])]) {
     for (key, value) in expected {
         assert_eq!(values(imported, key), *value, "{key}");
     }
@@ -79,7 +79,7 @@ fn scripted(imported: &Imported, why: &str) {
 fn declarative_script_becomes_a_unit_without_openrc() {
     let cases = import("cases", examples::BACKGROUND);
     clean(&cases);
-    has(
+    assert_values(
         &cases,
         &[
             ("type", &["foreground-supervised"]),
@@ -112,7 +112,7 @@ fn declarative_script_becomes_a_unit_without_openrc() {
 fn supervised_script_restarts_like_under_supervise_daemon() {
     let hare = import("hare", examples::SUPERVISED);
     clean(&hare);
-    has(
+    assert_values(
         &hare,
         &[
             ("type", &["foreground-supervised"]),
@@ -146,10 +146,13 @@ fn supervised_script_restarts_like_under_supervise_daemon() {
 fn daemon_without_command_background_uses_its_pid_file_or_a_guessed_main_pid() {
     let text = "#!/sbin/openrc-run\ncommand=/sbin/dhcp\nchroot=/jail\n";
     let with = import("dhcp", &format!("{text}pidfile=/var/run/dhcp.pid\n"));
-    has(&with, &[("type", &["background-pidfile"]), ("pid-file", &["/jail/var/run/dhcp.pid"])]);
-    has(&with, &[("root-dir", &["/jail"]), ("restart", &["never"])]);
+    assert_values(
+        &with,
+        &[("type", &["background-pidfile"]), ("pid-file", &["/jail/var/run/dhcp.pid"])],
+    );
+    assert_values(&with, &[("root-dir", &["/jail"]), ("restart", &["never"])]);
     let without = import("dhcp", text);
-    has(&without, &[("main-pid", &["guess"]), ("pid-file", &[])]);
+    assert_values(&without, &[("main-pid", &["guess"]), ("pid-file", &[])]);
     assert_eq!(said(&without, Severity::Warning)[0].0, 2);
 }
 
@@ -157,7 +160,7 @@ fn daemon_without_command_background_uses_its_pid_file_or_a_guessed_main_pid() {
 fn script_with_own_functions_is_wrapped_and_keeps_its_dependencies() {
     let tree = import("tree", examples::SCRIPTED);
     scripted(&tree, "start() is the script's own");
-    has(
+    assert_values(
         &tree,
         &[
             ("description", &["Rings the tree"]),
@@ -178,7 +181,7 @@ fn script_with_own_functions_is_wrapped_and_keeps_its_dependencies() {
 #[test]
 fn conditional_word_of_depend_is_reported_as_dropped() {
     let gate = import("gate", examples::CONDITIONAL);
-    has(&gate, &[("after", &["logger", "entropy"]), ("depends-ms", &[])]);
+    assert_values(&gate, &[("after", &["logger", "entropy"]), ("depends-ms", &[])]);
     assert!(is_lost(outcome_of(&gate, "need", "net")));
     assert!(is_lost(outcome_of(&gate, "need", "$extra")));
     assert!(is_lost(outcome_of(&gate, "probe_more", "--all")));
@@ -216,8 +219,8 @@ fn conf_d_settings_are_read_before_the_script() {
                 command_args=\"${WEB_OPTS:--q}\"\ndepend() {\n need localmount net\n}\n";
     let web = with_settings("web", text, settings);
     clean(&web);
-    has(&web, &[("exec-start", &["/bin/web -v"]), ("user", &["www"])]);
-    has(&web, &[("depends-ms", &["net", "net.br0"])]);
+    assert_values(&web, &[("exec-start", &["/bin/web -v"]), ("user", &["www"])]);
+    assert_values(&web, &[("depends-ms", &["net", "net.br0"])]);
     let place = |name: &str| {
         let directive = web.outcomes.iter().find(|directive| directive.name == name).unwrap();
         (directive.section.to_string(), directive.at.file.to_string(), directive.at.line)
@@ -225,13 +228,13 @@ fn conf_d_settings_are_read_before_the_script() {
     let file = "/etc/conf.d/web".to_string();
     assert_eq!(place("command_user"), ("conf.d".to_string(), file, 2));
     assert_eq!(outcome_of(&web, "need", "localmount"), outcome_of(&web, "need", "localmount"));
-    has(&import("web", text), &[("exec-start", &["/bin/web -q"])]);
+    assert_values(&import("web", text), &[("exec-start", &["/bin/web -q"])]);
 }
 
 #[test]
 fn script_shared_by_several_services_expands_its_own_service_name() {
     let eth0 = import("net.eth0", examples::INSTANCE);
-    has(
+    assert_values(
         &eth0,
         &[
             ("exec-start", &["/usr/sbin/link -i eth0"]),
@@ -241,13 +244,13 @@ fn script_shared_by_several_services_expands_its_own_service_name() {
     );
     // A unit cannot start after itself.
     let lo = import("net.lo", examples::INSTANCE);
-    has(&lo, &[("exec-start", &["/usr/sbin/link -i lo"]), ("after", &[])]);
+    assert_values(&lo, &[("exec-start", &["/usr/sbin/link -i lo"]), ("after", &[])]);
 }
 
 #[test]
 fn escaped_dollar_is_expanded_when_the_value_is_parsed_again() {
     let agent = "#!/sbin/openrc-run\ncommand=/bin/agent\npidfile=\"/run/\\${RC_SVCNAME}.pid\"\n";
-    has(&import("agent", agent), &[("pid-file", &["/run/agent.pid"])]);
+    assert_values(&import("agent", agent), &[("pid-file", &["/run/agent.pid"])]);
 }
 
 #[test]
@@ -256,7 +259,7 @@ fn function_brace_on_the_next_line_and_one_line_function_are_parsed() {
                 depend()\n\n{\n\tneed x;after y\n}\nreload() { start-stop-daemon -s USR1 -p $pidfile; }\n";
     let a = import("a", text);
     clean(&a);
-    has(&a, &[("depends-ms", &["x"]), ("after", &["y"]), ("reload-signal", &["USR1"])]);
+    assert_values(&a, &[("depends-ms", &["x"]), ("after", &["y"]), ("reload-signal", &["USR1"])]);
 }
 
 #[test]
@@ -335,7 +338,7 @@ fn start_stop_daemon_options_become_keys() {
                  --ionice 3 -1 /var/log/w --umask 077 --wait 500 -q -k027\"\n";
     let imported = web(lines);
     clean(&imported);
-    has(
+    assert_values(
         &imported,
         &[
             ("user", &["web"]),
@@ -351,7 +354,7 @@ fn start_stop_daemon_options_become_keys() {
     );
     let text =
         "#!/sbin/openrc-run\ncommand=/bin/a\nstart_stop_daemon_args='-bm --pidfile /run/a'\n";
-    has(&import("a", text), &[("type", &["foreground-supervised"]), ("pid-file", &[])]);
+    assert_values(&import("a", text), &[("type", &["foreground-supervised"]), ("pid-file", &[])]);
 }
 
 #[test]
@@ -359,7 +362,10 @@ fn script_without_a_command_becomes_a_unit_without_a_process() {
     let text =
         "#!/sbin/openrc-run\ndescription=All\ndepend() {\n\tneed a b\n\tkeyword -timeout -lxc\n}\n";
     let all = import("all", text);
-    has(&all, &[("type", &["virtual"]), ("depends-ms", &["a", "b"]), ("start-timeout", &[])]);
+    assert_values(
+        &all,
+        &[("type", &["virtual"]), ("depends-ms", &["a", "b"]), ("start-timeout", &[])],
+    );
     assert!(is_lost(outcome_of(&all, "keyword", "-lxc")));
 }
 

@@ -271,7 +271,7 @@ fn only_a_description_may_continue_on_the_next_line() {
 }
 
 #[test]
-fn invalid_script_name_is_an_error() {
+fn invalid_script_name_and_oversized_script_are_errors() {
     for name in ["a b", "-x", "a@", ".hidden", "", ".sh", "\u{e4}"] {
         let odd = import(name, TWO_NAMES);
         assert_eq!(odd.manifest.name, None);

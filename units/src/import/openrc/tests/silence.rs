@@ -51,7 +51,7 @@ fn expected(text: &str) -> (BTreeSet<u32>, BTreeSet<(u32, String)>) {
 
 #[test]
 fn each_assignment_and_each_word_of_depend_has_an_outcome() {
-    let (mut seen, mut behind) = (0, 0);
+    let (mut assignment_count, mut word_count) = (0, 0);
     for (name, text) in examples::ALL {
         let imported = import(name, text);
         let (assignments, words) = expected(text);
@@ -66,15 +66,17 @@ fn each_assignment_and_each_word_of_depend_has_an_outcome() {
             });
             assert!(told, "{name}: {word} in line {line} is dropped in silence");
         }
-        (seen, behind) = (seen + assignments.len(), behind + words.len());
+        assignment_count += assignments.len();
+        word_count += words.len();
     }
-    assert!(seen >= 40 && behind >= 20, "{seen} and {behind}");
+    let enough = assignment_count >= 40 && word_count >= 20;
+    assert!(enough, "{assignment_count} and {word_count}");
 }
 
-/// Writes the unit and reads it back. The reader reports nothing unless the importer reported an
-/// error.
+/// Writes the unit and reads it back. The reader reports no error unless the importer reported one.
+/// Returns the text, or nothing if the importer reported an error.
 #[track_caller]
-fn written(imported: &Imported) -> Option<String> {
+fn check_reading_back(imported: &Imported) -> Option<String> {
     let errors = imported.manifest.diagnostics.iter();
     if errors.clone().any(|said| said.severity == Severity::Error) {
         return None;
@@ -92,9 +94,9 @@ fn written(imported: &Imported) -> Option<String> {
 }
 
 #[test]
-fn each_converted_example_is_read_back_without_a_diagnostic() {
+fn each_converted_example_is_read_back_without_an_error() {
     for (name, text) in examples::ALL {
-        assert!(written(&import(name, text)).is_some(), "{name}");
+        assert!(check_reading_back(&import(name, text)).is_some(), "{name}");
     }
 }
 
@@ -102,7 +104,7 @@ fn each_converted_example_is_read_back_without_a_diagnostic() {
 fn example_with_any_cut_or_flipped_bit_is_converted_without_a_panic() {
     for (name, text) in examples::ALL {
         for end in 0..text.len() {
-            written(&import(name, &text[..end]));
+            check_reading_back(&import(name, &text[..end]));
         }
         for at in 0..text.len() {
             let mut bytes = text.as_bytes().to_vec();
@@ -111,7 +113,7 @@ fn example_with_any_cut_or_flipped_bit_is_converted_without_a_panic() {
             let imported = super::convert(name, &file, &bytes, Some((&file, &bytes)));
             let lines = bytes.iter().filter(|byte| **byte == b'\n').count() + 1;
             assert!(imported.outcomes.iter().all(|directive| directive.at.line as usize <= lines));
-            written(&imported);
+            check_reading_back(&imported);
         }
     }
 }
@@ -152,13 +154,13 @@ fn heavily_repeated_construct_is_converted_and_read_back() {
         "need $a\n",
         ": ${a:=b}\n",
     ] {
-        written(&import("a", &piece.repeat(many)));
-        written(&import("a", &format!("depend() {{\n{}}}\n", piece.repeat(many))));
+        check_reading_back(&import("a", &piece.repeat(many)));
+        check_reading_back(&import("a", &format!("depend() {{\n{}}}\n", piece.repeat(many))));
     }
     let words = format!("depend() {{\nneed {}\n}}\n", "ab ".repeat(60_000));
-    written(&import("a", &words));
+    check_reading_back(&import("a", &words));
     let locals: String = (0..8_000).map(|at| format!("local l{at}\nneed $m{at}\n")).collect();
-    written(&import("a", &format!("depend() {{\n{locals}}}\n")));
+    check_reading_back(&import("a", &format!("depend() {{\n{locals}}}\n")));
 }
 
 proptest::proptest! {
@@ -167,6 +169,6 @@ proptest::proptest! {
         lines in proptest::collection::vec(
             "(#.*|a=.{0,9}|command(_args)?=[\"']?.{0,9}[\"']?|depend\\(\\) \\{|\\}|need .{0,9}|if x|then|fi|: \\$\\{a:=.{0,5}\\}|.{0,20})", 0..20)
     ) {
-        written(&import("a", &lines.join("\n")));
+        check_reading_back(&import("a", &lines.join("\n")));
     }
 }

@@ -78,7 +78,7 @@ fn accepting_socket_with_a_service_is_refused() {
 // Expected values: systemd 252, config_parse_capability_set().
 #[test]
 fn capability_sets_are_merged_replaced_and_inverted_as_in_systemd() {
-    let rest = |key: &str, text: &str| values(&service(text), key).join(" ");
+    let joined = |key: &str, text: &str| values(&service(text), key).join(" ");
     for (lines, bound) in [
         (&["CAP_KILL", "CAP_CHOWN"][..], "CAP_CHOWN CAP_KILL"),
         (&["CAP_KILL CAP_CHOWN", "~CAP_KILL"], "CAP_CHOWN"),
@@ -93,11 +93,11 @@ fn capability_sets_are_merged_replaced_and_inverted_as_in_systemd() {
     ] {
         let text: String =
             lines.iter().map(|line| format!("CapabilityBoundingSet={line}\n")).collect();
-        assert_eq!(rest("capabilities-bound", &text), bound, "{lines:?}");
+        assert_eq!(joined("capabilities-bound", &text), bound, "{lines:?}");
     }
-    let without = rest("capabilities-ambient", "AmbientCapabilities=~CAP_KILL\n");
+    let without = joined("capabilities-ambient", "AmbientCapabilities=~CAP_KILL\n");
     assert!(without.contains("CAP_CHOWN") && !without.contains("CAP_KILL"), "{without}");
-    assert_eq!(rest("capabilities-ambient", "AmbientCapabilities=\n"), "");
+    assert_eq!(joined("capabilities-ambient", "AmbientCapabilities=\n"), "");
     let misspelt = service("CapabilityBoundingSet=~CAP_SYS_ADMNI\n");
     let expected = "CapabilityBoundingSet=: no capability is named `CAP_SYS_ADMNI`";
     assert_eq!(said(&misspelt, Severity::Warning), [(3, expected.to_string())]);
