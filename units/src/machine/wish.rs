@@ -244,12 +244,12 @@ impl Machine {
         let candidate = self.consider(&generation, policy, wish);
         self.take(now, candidate, false, out);
         self.recompute();
-        self.fall_back_to_emergency_target(now, out);
+        self.fall_back_to_emergency_target(out);
         Ok(())
     }
 
     /// Falls back to the emergency target at boot if the goal cannot be reached.
-    fn fall_back_to_emergency_target(&mut self, now: Time, out: &mut Vec<Action>) {
+    fn fall_back_to_emergency_target(&mut self, out: &mut Vec<Action>) {
         let dead = |name: &Name| {
             let provider = self.graph.meant(&self.generation, name).unit();
             provider.is_none_or(|unit| {
