@@ -387,8 +387,8 @@ fn micros(value: &[u8]) -> Option<Duration> {
     number(value).map(Duration::from_micros)
 }
 
-/// Cleans a service's text for terminals: removes control characters ([`is_unprintable`]) and limits the
-/// length.
+/// Cleans a service's text for terminals: removes control characters ([`is_unprintable`]) and
+/// limits the length.
 fn clean(value: &[u8]) -> String {
     let mut text = String::new();
     for c in String::from_utf8_lossy(value).chars() {

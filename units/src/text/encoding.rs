@@ -87,8 +87,8 @@ pub fn is_unprintable(c: char) -> bool {
     c.is_control() || is_forbidden(c) || has_no_width(c)
 }
 
-/// Makes text safe for a terminal: each byte of a character that [`is_unprintable`] becomes `\\xNN`. Tabs and
-/// line breaks stay.
+/// Makes text safe for a terminal: each byte of a character that [`is_unprintable`] becomes `\xNN`.
+/// Tabs and line breaks stay.
 pub fn visible(text: &str) -> Cow<'_, str> {
     let is_odd = |c: char| is_unprintable(c) && !matches!(c, '\t' | '\n');
     if !text.contains(is_odd) {
@@ -106,8 +106,8 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Makes JSON safe for a terminal: a character that [`is_unprintable`] becomes `\\uNNNN`, which means the
-/// same. Line breaks and tabs between values stay; strings in JSON contain none.
+/// Makes JSON safe for a terminal: a character that [`is_unprintable`] becomes `\uNNNN`, which
+/// means the same. Line breaks and tabs between values stay; strings in JSON contain none.
 pub fn visible_json(json: &str) -> Cow<'_, str> {
     let is_odd = |c: char| is_unprintable(c) && !matches!(c, '\t' | '\n' | '\r');
     if !json.contains(is_odd) {
