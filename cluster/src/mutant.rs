@@ -246,8 +246,8 @@ pub const ALL: &[Mutant] = &[
 #[cfg(feature = "sim")]
 const TRIES: u64 = 400;
 
-/// Mutants that need more schedules. Each limit is about ten times the number of schedules that a
-/// search needed, or the average of several searches.
+/// Mutants that need more schedules. Each limit is about ten times the number of schedules that one
+/// search needed, or that several searches needed on average.
 #[cfg(feature = "sim")]
 const RARER: &[(Mutant, u64)] = &[
     (Mutant::EpochKept, 4_000),

@@ -25,7 +25,7 @@ const DENIED: &str = "permission denied";
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The operation was not done.
+    /// The call failed. A commit was not done; a lease may have been granted, renewed or revoked.
     Unavailable(String),
     /// The operation was rejected as invalid; a retry does not help.
     Refused(String),

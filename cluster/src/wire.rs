@@ -176,7 +176,7 @@ pub struct Why {
     /// Its machine; empty if it has none.
     #[serde(rename = "machineID")]
     pub machine_id: String,
-    /// Each machine's reason not to have the unit.
+    /// Each machine's reason not to have the unit; for a global unit, its state or fault there.
     pub machines: BTreeMap<String, String>,
     /// The unit.
     pub name: String,

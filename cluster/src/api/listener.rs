@@ -334,8 +334,8 @@ pub async fn serve_connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static
     let _ = tokio::time::timeout(FAREWELL, connection).await;
 }
 
-/// Returns the refusal of a request that a browser sent for another site's page, or with a host
-/// name changed by DNS rebinding.
+/// Returns the refusal of a request that a browser sent for another site's page. On TCP, a Host
+/// that is not a name of this server is refused too: DNS rebinding points another site's name here.
 fn refusal_of_headers(
     headers: &HeaderMap,
     names: Option<&[String]>,

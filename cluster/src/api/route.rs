@@ -106,8 +106,8 @@ pub fn resource(path: &str) -> Resource {
 }
 
 /// Decides a request. The server answers [`Resource::Events`], [`Resource::Logs`],
-/// [`Resource::Metrics`], [`Resource::Health`] and [`Resource::Page`], which do not come from the
-/// snapshot.
+/// [`Resource::Metrics`], [`Resource::Health`] and [`Resource::Page`], for which a snapshot is not
+/// enough.
 pub fn decide(request: &Request, view: &View<'_>) -> Outcome {
     if let Some(mut path) = cleaned(&request.path) {
         if !request.query.is_empty() {

@@ -323,7 +323,7 @@ async fn handle(
     response
 }
 
-/// Answers resources that do not come from the snapshot.
+/// Answers the resources that [`route::decide`] leaves to the server.
 async fn answer_outside_snapshot(
     state: &ApiState,
     request: &Request,

@@ -20,7 +20,7 @@ fn main() -> ExitCode {
             return ExitCode::from(u8::from(error.use_stderr()));
         }
     };
-    if arguments.word.is_some() {
+    if arguments.version_word.is_some() {
         use std::io::Write;
         let _ = writeln!(std::io::stdout(), "fleetd version v{}", env!("CARGO_PKG_VERSION"));
         return ExitCode::SUCCESS;

@@ -90,7 +90,7 @@ fn agreed() -> Result<bool, Trouble> {
     Ok(asked.is_ok() && read.is_ok() && matches!(answer.trim(), "yes" | "y"))
 }
 
-/// Returns the wanted units on these machines that no other machine can have, with the reasons of
+/// Returns the launched units on these machines that no other machine can have, with the reasons of
 /// the remaining machines.
 fn stopping(units: &[Unit], machines: &[Machine], drained: &[String]) -> Vec<(String, String)> {
     let mut scheduler = Scheduler::default();
@@ -164,7 +164,7 @@ async fn wait_until_empty(
     }
 }
 
-/// Returns the units that still run on these machines.
+/// Returns the units, except global ones, that have their place on these machines or a state there.
 ///
 /// # Errors
 /// One of the machines takes units again, because another client undrained it.

@@ -1,5 +1,5 @@
-//! status, journal, ssh, fd-forward: commands that run on a unit's machine, or locally if that is
-//! this machine.
+//! status and journal run a command on a unit's machine: by ssh, or locally if that is this
+//! machine. ssh always connects. fd-forward is the remote end of a tunnel to a unix socket.
 
 use super::arguments::{Journal, Ssh, SshPort};
 use super::bring_down::name_of;

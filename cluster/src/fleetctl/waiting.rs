@@ -299,7 +299,7 @@ fn is_running(state: &UnitState) -> bool {
     state.systemd_active_state == "active" && state.systemd_load_state == "loaded"
 }
 
-/// Returns true if the unit has ended as done or skipped, which is final.
+/// Returns true if the unit has ended as done or skipped.
 pub(super) fn has_run(state: &UnitState) -> bool {
     ["done", "skipped"].contains(&state.ended.as_str())
 }

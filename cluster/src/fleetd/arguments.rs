@@ -18,7 +18,7 @@ pub struct Arguments {
     pub insecure_loopback_only: bool,
     /// Print the version, as --version
     #[arg(value_name = "version", value_parser = ["version"])]
-    pub word: Option<String>,
+    pub version_word: Option<String>,
 }
 
 impl Arguments {
@@ -81,7 +81,7 @@ mod tests {
         for word in ["-version", "--version"] {
             assert_eq!(read(&[word]).unwrap_err(), version);
         }
-        assert!(read(&["version"]).unwrap().word.is_some());
+        assert!(read(&["version"]).unwrap().version_word.is_some());
         assert!(read(&["--insecure-loopback-only"]).unwrap().insecure_loopback_only);
         assert!(read(&["-x"]).is_err() && read(&["other"]).is_err());
     }

@@ -219,7 +219,7 @@ impl StateFiles {
 
     fn write(
         &self,
-        recalled: &SavedState,
+        state: &SavedState,
         units_changed: bool,
         claims_changed: bool,
     ) -> std::io::Result<()> {
@@ -228,18 +228,18 @@ impl StateFiles {
             let record = |(name, one): (&UnitName, &Wanted)| {
                 let Content { file, signature, .. } = &*one.content;
                 let unit = UnitRecord { options: file.clone(), signature: signature.clone() };
-                let withheld = recalled.withheld.contains(name);
-                let running = recalled.running.get(name).cloned();
+                let withheld = state.withheld.contains(name);
+                let running = state.running.get(name).cloned();
                 (name.clone(), RanRecord { unit, desired: one.desired, withheld, running })
             };
-            let units: BTreeMap<UnitName, RanRecord> = recalled.ran.iter().map(record).collect();
+            let units: BTreeMap<UnitName, RanRecord> = state.ran.iter().map(record).collect();
             self.replace(RAN, &serde_json::to_vec(&units)?)?;
         }
         if claims_changed {
-            let record = HeldRecord { boot: self.boot.clone(), held: recalled.held.clone() };
+            let record = HeldRecord { boot: self.boot.clone(), held: state.held.clone() };
             self.replace(HELD, &serde_json::to_vec(&record)?)?;
         }
-        let Some(known) = &recalled.known else { return Ok(()) };
+        let Some(known) = &state.known else { return Ok(()) };
         let line = format!("{} {} {}\n", self.boot, known.revision, known.cluster);
         self.replace(FILE, line.as_bytes())
     }

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn unit_kept_until_its_new_file_applies_is_not_verified_again() {
+    fn old_file_kept_during_a_rollout_is_not_refused_for_its_age() {
         let mut trust_keeper = trusting(PUBLIC);
         let mut snapshot = Snapshot::new(Keys::under("/p"));
         let me = MachineId::new("m1").unwrap();

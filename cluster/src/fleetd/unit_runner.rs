@@ -7,9 +7,9 @@
 mod claims;
 mod final_stop;
 mod handover;
-mod memory;
 mod release;
 mod report;
+mod saving;
 mod silence;
 
 use super::identity::Identity;

@@ -39,7 +39,7 @@ pub struct Book {
     pub gone: BTreeMap<MachineId, Duration>,
     /// Departures of machines.
     pub departures: Departures,
-    /// When a machine last acquired the leader key.
+    /// When a machine's leader key was last written or deleted.
     pub elected: BTreeMap<MachineId, Duration>,
     /// Since when the current engine leads.
     pub led_since: Duration,

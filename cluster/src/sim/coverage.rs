@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Every kind of fault and deed; a long run fails if one is missing.
+/// Every kind of fault and deed in random schedules; a long run fails if one is too rare.
 pub const KINDS: &[&str] = &[
     "answer lost, write done",
     "answer lost, write not done",

@@ -51,6 +51,7 @@ pub struct Etcd {
 struct Flight {
     machine: usize,
     call: Call,
+    /// When the caller times out; zero once the answer has arrived.
     until: Duration,
     /// The caller will not receive the answer.
     lost: bool,

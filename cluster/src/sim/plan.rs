@@ -80,7 +80,7 @@ pub enum Deed {
 pub struct Rates {
     /// The answer is lost.
     pub lost: u32,
-    /// The write arrives after its caller has given up.
+    /// The write is delayed by up to 8 s; its caller gives up after 1 s.
     pub late: u32,
     /// The call is refused at once.
     pub refused: u32,

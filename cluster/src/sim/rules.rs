@@ -114,7 +114,7 @@ fn globals_by(
 }
 
 /// Returns true if the unit should run, has no place, and may be on that machine: if it runs there,
-/// it keeps running. Followers are excluded, because they depend on the unit they follow.
+/// it keeps running. A follower is excluded if a unit that it follows has no place there.
 pub fn may_keep_running(snapshot: &Snapshot, id: &MachineId, name: &UnitName) -> bool {
     let launched = snapshot.desired_of(name) == Desired::Launched && is_wanted(snapshot, name);
     launched && is_nowhere(snapshot, name) && refusal(snapshot, id, name).is_none()

@@ -61,9 +61,9 @@ pub enum Event {
     Heal,
     /// Once a second.
     Tick,
-    /// Everything has converged.
+    /// Everything must have converged.
     Converged,
-    /// No further event has happened.
+    /// The quiet phase after that ends.
     Quiet,
 }
 

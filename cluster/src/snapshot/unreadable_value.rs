@@ -71,12 +71,13 @@ impl Snapshot {
         }
     }
 
-    /// Returns true if the machine is registered and its record or its overrides cannot be read.
+    /// Returns true if [`Self::unreadable_key`] finds a key.
     pub fn is_unreadable(&self, id: &MachineId) -> bool {
         self.unreadable_key(id).is_some()
     }
 
-    /// Returns the first unreadable key of a machine: its record or an override.
+    /// Returns the first key of a machine, its record or an override, whose value is unreadable and
+    /// has no known previous value.
     pub fn unreadable_key(&self, id: &MachineId) -> Option<&str> {
         if self.set_aside.is_empty() {
             return None;

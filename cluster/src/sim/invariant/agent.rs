@@ -175,9 +175,9 @@ fn lease_it_knows(world: &World, machine: usize, name: &UnitName) -> Option<i64>
     Some(if !rebound.heard && !knows { rebound.former } else { lease })
 }
 
-/// Returns true if the machine resumes after a pause longer than its lease and can reach etcd. Then
-/// it waits for etcd's answer while the lease cannot have expired by its clock, which may be 1%
-/// fast. `proof` is a time at which the lease certainly existed.
+/// Returns true if the machine has just resumed after a pause shorter than its lease and can reach
+/// etcd. Then it waits for etcd's answer, while the lease cannot have expired by its clock, which
+/// may be 1% fast. `proof` is a time at which the lease certainly existed.
 fn is_about_to_hear(world: &World, machine: usize, lease: i64, proof: Duration) -> bool {
     let one = &world.machines[machine];
     let rates = &world.plan.rates;

@@ -331,7 +331,7 @@ fn stays_or_has_cause(
     })
 }
 
-/// Returns where an engine would place the units, and the reasons that it would record.
+/// Returns the moves that an engine would make, and the operations of all its writes.
 fn decided(engine: &mut Engine, now: Duration) -> (Vec<Move>, Vec<Operation>) {
     let tasks = engine.tasks(Epoch(0), now);
     let mut moves: Vec<Move> = tasks.iter().flat_map(|task| task.moves.clone()).collect();

@@ -101,7 +101,7 @@ fn schedule_is_place(truth: &Snapshot) -> Verdict {
     Ok(())
 }
 
-/// No key is left of a deleted subject.
+/// Schedules and places agree; no key and no lease of a deleted subject is left.
 pub(super) fn c13_no_leak(world: &World, moment: &Moment<'_>) -> Verdict {
     let truth = &world.truth;
     match moment {
