@@ -221,7 +221,7 @@ fn unit_destroyed_just_before_its_rollback_is_not_recreated() {
     let way = just_before(&stand, "/bin/sleep", destroys(&stand, "a"));
     let rolled = stand.fleetctl(&[&way, "rollout", "a.service"]);
     assert_eq!(code(&rolled), 1);
-    assert!(stderr(&rolled).contains("it was destroyed"), "{}", stderr(&rolled));
+    assert!(stderr(&rolled).contains("the unit was destroyed"), "{}", stderr(&rolled));
     assert_eq!(desired_states(&stand), "");
 }
 

@@ -1,5 +1,5 @@
-//! Machines that are cut off for increasing times, and unplaceable units. Exclusive units do not
-//! run twice, others only briefly, and units do not move around.
+//! Machines that are cut off for increasing times, and a unit that fails everywhere. Exclusive
+//! units do not run twice, others only briefly, and units do not move around.
 
 use super::{Case, LEASE, sample, sleeps_with, soak};
 use crate::stand::Cluster;
