@@ -93,7 +93,7 @@ fn file_in_an_earlier_directory_hides_one_of_the_same_name() {
 
 #[test]
 fn drop_in_of_a_template_among_other_units_applies_without_a_warning() {
-    let mut memory = Memory::new(&[
+    let memory = Memory::new(&[
         (
             "/usr/lib/groundstate/units/logins.yaml",
             "unit: getty@\ndefault-instance: tty1\nexec-start: /bin/x\n---\nunit: other\nexec-start: /bin/x\n",

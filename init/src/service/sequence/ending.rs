@@ -4,7 +4,8 @@
 //!    the main process.
 //! 2. After the exit of the main process, TERM to the rest of the cgroup.
 //! 3. KILL when the machine orders it.
-//! 4. When no process is left, exec-stop-post and the removal of the unit's files.
+//! 4. When no process is left that kill-mode lets init kill, exec-stop-post and the removal of the
+//!    unit's files.
 //!
 //! `kill-mode`, `kill-final` and `stop-final-signal` change the receivers and the signals.
 
