@@ -187,7 +187,7 @@ words! {
     pub enum OnChange {
         /// Stop it, start the new definition.
         Restart = "restart",
-        /// Run exec-reload.
+        /// Reload it by its exec-reload or reload-signal.
         Reload = "reload",
         /// Keep the run; shown as `stale`.
         Keep = "keep",
@@ -640,7 +640,7 @@ pub struct FdStore {
 }
 
 words! {
-    /// `runtime-dir-keep`.
+    /// `runtime-dir-keep`. The words of `fd-store-preserve` are the same; see [`FdStore::keep`].
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
     pub enum Keep {
         /// The directory is removed at every stop.

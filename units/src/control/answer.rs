@@ -1,5 +1,6 @@
-//! The answers of the control socket, which `initctl --json` prints too. Every field is always
-//! present; it is `null` without a value. Fields may be added, but not renamed or removed.
+//! The answers of the control socket, which `initctl --json` prints too. A field without a value is
+//! `null`; a field is absent only where its comment says so. Fields may be added, but not renamed or
+//! removed.
 //! [`crate::control::view`] makes the answers from a machine; `request` has the requests.
 //!
 //! Points in time are strings (RFC 3339 in UTC with milliseconds) and names are plain strings, so
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn unit_without_values_is_serialized_with_null_in_every_field() {
+    fn status_of_a_unit_without_values_has_its_fields() {
         let unit = UnitStatus {
             unit: "a".to_string(),
             kind: Kind::Virtual,

@@ -200,9 +200,9 @@ fn is_unprintable(c: char) -> bool {
     encoding::is_unprintable(c) && c != '\t'
 }
 
-/// Returns the text with everything escaped that acts on a terminal: control characters except tab,
-/// C1 controls too, and invalid UTF-8 become `\xNN`. A carriage return at the very end is dropped,
-/// because many programs end lines with one.
+/// Returns the text with everything escaped that acts on a terminal or is invisible. Unprintable
+/// characters ([`encoding::is_unprintable`]) except tab, and invalid UTF-8, become `\xNN`. A
+/// carriage return at the very end is dropped, because many programs end lines with one.
 pub fn printable(text: &[u8]) -> Cow<'_, str> {
     let text = text.strip_suffix(b"\r").unwrap_or(text);
     if let Ok(clean) = std::str::from_utf8(text)

@@ -5,7 +5,7 @@
 //! streams (`events` with `follow`) send many `ok` lines with the same id. Unknown
 //! fields are passed over, so that an older init understands a newer initctl.
 //!
-//! The other files of this folder define the answers.
+//! [`super::answer`] defines the answers.
 
 use crate::limit;
 use crate::text::name::Name;

@@ -303,7 +303,7 @@ impl<'a> View<'a> {
         told
     }
 
-    /// Returns stopping runs of removed units.
+    /// Returns the up runs of removed units.
     fn removed(&self) -> Vec<UnitStatus> {
         let removed = self.machine.removed().into_iter();
         removed

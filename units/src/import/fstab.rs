@@ -1,8 +1,9 @@
 //! Imports fstab(5): the units of each line, as systemd-fstab-generator(8) makes them. Data flow:
 //!
 //! text → [`line`] (fields and options with places, and the options for mount(8)) → here (a
-//! manifest for each mount, swap space, check and device). A line with an error is left out. If its
-//! name is known, it becomes a broken unit, so that a reload keeps the mount of an earlier text.
+//! manifest for each mount, swap space, check and device). A line with an error becomes a broken
+//! unit if its name is known, so that a reload keeps the mount of an earlier text. Otherwise the
+//! line is left out.
 //!
 //! References: fstab(5), systemd.mount(5) "FSTAB", systemd.swap(5), systemd-fsck@.service(8).
 

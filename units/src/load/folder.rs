@@ -61,7 +61,7 @@ pub(crate) struct Folders {
     pub(crate) drop_ins: BTreeMap<String, BTreeMap<String, Arc<str>>>,
     /// The unit files of systemd.
     pub(crate) foreign: Foreign,
-    /// Errors of directories that could not be listed.
+    /// Diagnostics of the directories, and of files that are not read because of their names.
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 

@@ -55,7 +55,7 @@ pub(crate) struct Foreign {
     /// `NAME` of each `NAME.d`, with the position of its directory → its drop-ins. A link to
     /// /dev/null hides the others of that name.
     drop_ins: BTreeMap<(String, usize), DropIns>,
-    /// Errors of files that look like unit files but are none.
+    /// Diagnostics of files that look like unit files but are not read.
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 

@@ -1,8 +1,8 @@
 //! Instances of templates that are requested while the system runs: `initctl want x@y`.
 //!
 //! The result is the present generation with the instances that are wanted now, and without unwanted
-//! ones. The loader reads only templates, and only those that are unchanged since the last load,
-//! because edits take effect with a reload only.
+//! ones. The loader reads only templates. It uses new ones and those that are unchanged since the
+//! last load, because edits take effect with a reload only.
 
 use super::set::Set;
 use super::source::listed;
@@ -95,11 +95,12 @@ fn is_made_of(draft: &Draft, template: &Template) -> bool {
     line && draft.at.file == *template.file()
 }
 
-/// The templates in the present files. Only unchanged ones may be used.
+/// The templates in the present files. A changed one may not be used.
 struct FoundTemplates<'g> {
     previous: &'g Generation,
     /// Positions in the generation's records, by path.
     known: BTreeMap<&'g str, usize>,
+    /// Templates of unchanged and of new files.
     unchanged: Vec<Template>,
     changed: Vec<Template>,
 }

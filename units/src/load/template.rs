@@ -64,8 +64,9 @@ impl Template {
         found.name.is_template().then_some(found)
     }
 
-    /// Restricts a template of a source to one instance. A file of a source may be named like an
-    /// instance (`web@1.yaml` with `unit: web@`), so that instances may have different texts.
+    /// Sets the source. A file of a source may be named like an instance (`web@1.yaml` with
+    /// `unit: web@`). Its template is only for that instance, so that instances may have different
+    /// texts.
     pub(crate) fn of_source(mut self, source: Option<&Name>) -> Template {
         let stem = folder::stem(self.file());
         let is_own = UnitName::of(stem).template().as_ref() == Some(&self.name);

@@ -41,7 +41,7 @@ pub enum Action {
         /// The run.
         run: RunId,
     },
-    /// Run exec-reload; `Reloaded` follows.
+    /// Reload the unit by its exec-reload or reload-signal; `Reloaded` follows.
     ReloadUnit {
         /// The unit's name.
         name: Name,

@@ -110,7 +110,7 @@ mod tests {
     use crate::unit::generation::Unit;
 
     #[test]
-    fn size_of_the_records_of_a_unit_is_bounded() {
+    fn memory_of_a_unit_its_cell_and_its_run_is_bounded() {
         let sizes = [size_of::<Unit>(), size_of::<Cell>(), size_of::<Run>()];
         let most = [224, 176, 168];
         assert!(sizes.iter().zip(most).all(|(size, most)| *size <= most), "{sizes:?}");

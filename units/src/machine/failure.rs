@@ -172,8 +172,9 @@ impl Machine {
         self.set_phase(ix, if needed { Phase::Backoff(now.after(delay)) } else { Phase::Idle });
     }
 
-    /// Forgets failures, verdict, backoff and a final failure. With `count` (for a retry or a new
-    /// definition) it also forgets the number of failures. A restart keeps that number.
+    /// Forgets the verdict, the backoff, a final failure and a failure that is not counted yet. With
+    /// `count` (for a retry, and when the unit leaves the needed set) it also forgets the number of
+    /// failures and the last reason. A restart keeps both.
     pub(super) fn forgive(&mut self, ix: Ix, count: bool) {
         let count = count && !self.planted(Mutant::RetryKeepsCount);
         let cell = self.cell_mut(ix);

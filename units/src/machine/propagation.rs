@@ -21,9 +21,10 @@ pub(super) const NEEDED: u16 = 1;
 pub(super) const UP: u16 = 1 << 1;
 /// The run is active and not over, even if it has to stop.
 pub(super) const READY: u16 = 1 << 2;
-/// The run is active and does not have to stop: opens depends-ms and requires-active.
+/// The run is active and does not have to stop: opens depends-ms and, unless the run is [`OVER`],
+/// requires-active.
 pub(super) const ACTIVE: u16 = 1 << 3;
-/// The unit is active and was not skipped: opens depends-on.
+/// The run is [`ACTIVE`], was not skipped and is not over: opens depends-on.
 pub(super) const SOLID: u16 = 1 << 4;
 /// Opens waits-for.
 pub(super) const SETTLED: u16 = 1 << 5;

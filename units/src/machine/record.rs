@@ -94,7 +94,7 @@ pub struct UnitRecord<'a> {
     connection_lost: bool,
     /// The end of the last failed run; a point on CLOCK_MONOTONIC, zero if there was none.
     ended: Time,
-    /// Since the unit became needed, it has neither been active nor failed.
+    /// Since the unit became needed, it has neither been active nor failed by itself.
     untried: bool,
     /// The unit is a trigger that has fired, or has a connection.
     triggered: bool,

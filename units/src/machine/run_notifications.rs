@@ -59,7 +59,7 @@ impl Machine {
         }
     }
 
-    /// Handles RELOADING=1, or the start of exec-reload.
+    /// Handles RELOADING=1 (`by_itself`), or the start of a reload that init runs.
     pub(super) fn reloading(&mut self, now: Time, ix: Ix, by_itself: bool) {
         // The limit of the run, because a run that has to stop keeps its old definition.
         let run = self.cell(ix).phase.run();
@@ -98,7 +98,7 @@ impl Machine {
         });
     }
 
-    /// Handles the end of exec-reload.
+    /// Handles the end of a reload that init ran, by exec-reload or the reload-signal.
     pub(super) fn reloaded(&mut self, ix: Ix, done: bool) {
         self.amend(ix, |phase| {
             let Phase::Ready(run, form, _) = phase else { return };

@@ -152,7 +152,7 @@ impl Machine {
             let before = targets.len();
             targets.extend(held.filter(|target| own.contains(target)).cloned());
             if targets.len() == before {
-                // A conflicting run is still up.
+                // The unit conflicts with the holder's run, or restarts with it.
                 targets.push(self.name(*holder));
             }
         }

@@ -228,7 +228,7 @@ fn report_about_an_old_run_changes_nothing() {
 }
 
 #[test]
-fn timer_fires_at_its_tick_and_not_before() {
+fn due_timer_does_not_fire_before_the_tick() {
     let (mut machine, _) = boot(vec![service("web", &[])], "web");
     assert_eq!(machine.next_deadline(), Some(at(60)));
     let web = run(&machine, "web");

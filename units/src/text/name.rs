@@ -159,7 +159,7 @@ mod tests {
     }
     #[cfg(feature = "text")]
     #[test]
-    fn nearest_name_is_found_by_one_slip_and_among_bounded_candidates() {
+    fn typo_finds_the_nearest_name_among_a_bounded_number_of_candidates() {
         let names = |texts: &[&str]| texts.iter().map(|text| Name::new(text).unwrap()).collect();
         let known: Vec<Name> = names(&["database", "datebase2", "web", "network-online"]);
         let near = |text: &str| nearest(text, known.iter()).map(Name::as_str);

@@ -406,7 +406,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn normal_form_is_parsed_to_the_same_expression() {
+    fn calendar_expression_is_written_in_its_normal_form() {
         for (text, normal) in [
             ("daily", "*-*-* 00:00:00"),
             ("Weekly", "Mon *-*-* 00:00:00"),

@@ -52,7 +52,8 @@ pub struct Settings {
     pub watchdog: Option<Duration>,
     /// Unit directories; `None` for the defaults.
     pub unit_dirs: Option<Vec<String>>,
-    /// Directories whose systemd unit files are imported, in order of precedence.
+    /// Directories whose systemd unit files are imported, in order of precedence. /etc/fstab may be
+    /// among them.
     pub import_dirs: Vec<String>,
     /// Log directory; `None` for the default.
     pub log_dir: Option<String>,

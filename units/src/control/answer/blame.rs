@@ -34,7 +34,7 @@ pub struct Timing {
     pub after: Option<String>,
     /// Number of automatic restarts since the last start or restart by hand.
     pub restarts: u32,
-    /// The first start that became ready, if the unit has started again since.
+    /// The first start that became ready, if the unit has started again since; absent otherwise.
     #[serde_with(skip_apply)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<Box<Timing>>,

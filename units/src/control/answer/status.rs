@@ -116,7 +116,7 @@ pub struct UnitStatus {
     pub reason: Option<Reason>,
     /// The unit can reload its configuration.
     pub can_reload: bool,
-    /// The last reload failed or timed out.
+    /// The last reload failed or timed out; absent otherwise.
     #[serde_with(skip_apply)]
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reload_failed: bool,

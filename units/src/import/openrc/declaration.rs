@@ -7,7 +7,7 @@ use crate::import::import_outcome::Outcome;
 use crate::text::diagnostic::Place;
 use std::collections::BTreeMap;
 
-/// Reasons why the script cannot be expressed as a unit.
+/// A reason why the script cannot be expressed as a unit.
 #[derive(Debug)]
 pub(super) struct Reason {
     pub(super) at: Place,

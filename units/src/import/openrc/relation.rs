@@ -277,7 +277,7 @@ impl Relation {
     }
 }
 
-/// Returns the native entries for one word of a verb.
+/// Returns the words to which one word after a verb expands.
 fn fields(word: Word<'_>, variables: &mut Variables) -> Result<Vec<String>, Why> {
     expand(word.raw, variables).map(|expanded| expanded.fields())
 }
