@@ -112,7 +112,7 @@ pub fn run(text: &str, file: &str) -> Vec<CaseResult> {
     values.into_iter().enumerate().map(|(number, value)| run_value(number, value)).collect()
 }
 
-/// Converts YAML to JSON; every scalar is a string that the caller interprets.
+/// Converts YAML to JSON; every scalar but null is a string that the caller interprets.
 fn json(node: &yaml::Node) -> Value {
     match &node.value {
         yaml::Value::Scalar(scalar) if scalar.is_null() => Value::Null,
@@ -192,7 +192,7 @@ impl Set {
         Ok(())
     }
 
-    /// Loads the units into a generation. Errors if a diagnostic belongs to no single unit.
+    /// Loads the units into a generation. Errors if the text of a unit has an error of YAML.
     fn generation(&self) -> Result<Generation, String> {
         let mut drafts = Vec::new();
         let accounts = Accounts::default();

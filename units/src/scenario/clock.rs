@@ -1,5 +1,5 @@
 //! The machine with a virtual clock: timers due before an event fire first, those due at its time
-//! fire after it. All actions are recorded.
+//! fire after it. The actions of each step are recorded.
 
 use crate::machine::Machine;
 use crate::machine::action::Action;
@@ -21,7 +21,7 @@ pub(super) struct Clock {
     pub(super) policy: Policy,
 }
 
-/// The actions and notes of one step.
+/// The actions of one step, without notes, and its refusal.
 #[derive(Default)]
 pub(super) struct Seen {
     pub(super) deeds: Vec<String>,

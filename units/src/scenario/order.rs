@@ -60,7 +60,7 @@ pub(super) fn carry_out(step: &Step, set: &mut Set, clock: &mut Clock) -> Result
     Ok(seen)
 }
 
-/// Parses seconds with at most six decimals, exactly.
+/// Parses a time since the start of the clock, written as a duration.
 fn time(text: &str) -> Result<Time> {
     Ok(Time::ZERO.after(span(text)?))
 }

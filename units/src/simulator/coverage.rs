@@ -40,7 +40,7 @@ pub const EVENTS: [&str; 28] = [
     "fire",
 ];
 
-/// Returns the row of an event, or `None` for a tick.
+/// Returns the row of an event, or `None` for an event that is not counted in a row.
 pub fn row(event: &Event) -> Option<usize> {
     Some(match event {
         Event::Boot { .. } => 0,

@@ -2,8 +2,8 @@
 //! kinds of dependency, and every sequence of events up to a depth. Machine and oracle are compared
 //! after each event. Nothing is random. States that look and behave the same are visited once, and
 //! graphs that differ only in unit names are searched once. Of units that report ([`SPEAKING`]) all
-//! reports are tried. Every event is also tried at the moment when a timer is due, before the tick,
-//! because init sends the tick last.
+//! reports are tried. While such a unit is up, every event is also tried at the moment when a timer
+//! is due, before the tick, because init sends the tick last.
 //!
 //! Run by `tests/src/bin/exhaust.rs`.
 
@@ -213,7 +213,7 @@ fn way(trail: &[(Option<usize>, Next)], mut at: Option<usize>) -> Vec<String> {
 }
 
 impl Node {
-    /// Returns the possible next events: every wish, every fact of every live run, and time.
+    /// Returns the next events to try: wishes, facts of all runs, and time.
     fn events(
         &self,
         units: usize,
@@ -315,8 +315,8 @@ impl Node {
         }
     }
 
-    /// Hashes the state of the oracle and the answers of the machine, with times relative to now
-    /// and runs by their position.
+    /// Hashes the state of the oracle and of the processes, without run ids and with times relative
+    /// to now.
     fn fingerprint(&self) -> u64 {
         let mut hasher = Digest::default();
         self.oracle.shape(&mut hasher);

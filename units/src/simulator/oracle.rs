@@ -66,7 +66,7 @@ pub enum Deed {
 /// The reason of a failure, as far as the rules distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Failure {
-    /// The run violated its protocol, or was active for too long.
+    /// Another failure, as a violated protocol or a start that may succeed later.
     Ordinary,
     /// `Ended`: the exit of the main process. `Starved`: the same exit, after the kernel had killed
     /// a process of the run for lack of memory.
@@ -210,7 +210,7 @@ impl Oracle {
         let roots = roots.into_iter().filter(|_| self.end.is_none()).enumerate();
         let provider = |target: Option<usize>| self.graph.provider[target?];
         let roots = roots.map(|(at, target)| (0, at, provider(target), false));
-        // Sources first, then by name of the unit that pulls, then unfinished runs.
+        // Roots first, then by name of the unit that pulls, then unfinished runs.
         let mut late: BTreeSet<(u8, usize, Option<usize>, bool)> = roots.collect();
         late.extend(self.unfinished().iter().map(|unit| (2, unit, Some(unit), true)));
         let (mut needed, mut lasting) = (Set::EMPTY, BTreeSet::new());

@@ -221,7 +221,7 @@ impl<'a> Runner<'a> {
         self.whole(whole::l16_confluence(&self.oracle, &self.seen))
     }
 
-    /// Checks an invariant over whole schedules, if it is selected.
+    /// Checks an invariant over whole schedules, if it is selected; L17 always counts.
     fn whole(&self, held: whole::Held) -> Held {
         let asked = |what: &str| self.judge.is_none_or(|judge| judge == what || what == whole::L17);
         match held {

@@ -1,5 +1,5 @@
-//! Shrinks a failing schedule: drops wishes, units and faults while it still fails. The result is
-//! for a person to read.
+//! Shrinks a failing schedule: drops wishes, units, dependencies and faults while it still fails.
+//! The result is for a person to read.
 
 use crate::simulator::coverage::Coverage;
 use crate::simulator::run::{Failure, run};

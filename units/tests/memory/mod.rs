@@ -1,5 +1,5 @@
-//! A file system in memory for tests of the loader. It maps paths to files and counts each access.
-//! A directory exists if a file is in it.
+//! A file system in memory for tests of the loader. It maps paths to files and records what is
+//! read. A directory exists if a file is in it.
 
 #![allow(dead_code, reason = "each file of tests uses a part of it")]
 
@@ -80,7 +80,7 @@ impl Memory {
         change(&mut self.files.get_mut(path).unwrap().stat);
     }
 
-    /// Creates a link to an existing path.
+    /// Creates a link. One to a path that does not exist, as /dev/null, is a special file.
     pub(crate) fn link(&mut self, path: &str, target: &str) {
         let there = self.files.get(target).cloned();
         self.links.insert(path.to_string(), target.to_string());

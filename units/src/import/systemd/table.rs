@@ -18,7 +18,7 @@ pub use partly::{Gap, When};
 pub enum How {
     /// Unchanged, with specifiers replaced.
     Text,
-    /// A path; a leading `~` or `-` is reported.
+    /// A path; one that is not absolute is reported.
     Path,
     /// A boolean: yes or no.
     Boolean,
@@ -34,7 +34,7 @@ pub enum How {
     Words,
     /// One entry per assignment, unsplit; an empty assignment resets the list.
     Lines,
-    /// The same, for a value in which `~` inverts the list.
+    /// Words, each with the `~` of its assignment, which inverts the list.
     Inverted,
     /// A resource limit of this name.
     Limit(&'static str),

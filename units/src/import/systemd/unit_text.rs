@@ -87,7 +87,7 @@ pub struct UnitText {
     pub options: Vec<UnitOption>,
     /// The `[Section]` lines.
     pub sections: Vec<(String, Spot)>,
-    /// Errors of lines that are no section, assignment or comment.
+    /// Warnings about lines that are no section, assignment or comment.
     pub found: Vec<Diagnostic>,
 }
 

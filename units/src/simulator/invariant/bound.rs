@@ -92,7 +92,7 @@ pub fn l22_cost(view: &View) -> Verdict {
     Ok(())
 }
 
-/// L24: no timer is in the past, and none is beyond the clock's range.
+/// L24: no timer is in the past, none is beyond the clock's range, and no event finishes twice.
 pub fn l24_time(view: &View) -> Verdict {
     match view.after.deadline {
         Some(at) if at <= view.now && matches!(view.event, Event::Tick) => {

@@ -52,7 +52,8 @@ pub fn l28_reload_with(view: &View) -> Verdict {
     Ok(())
 }
 
-/// L20: run ids are unique, and no action is about a run that is over.
+/// L20: run ids are unique, every action is about a run of its unit, and no kill is about a run
+/// that is over.
 pub fn l20_conservation(view: &View) -> Verdict {
     for order in view.orders {
         let (unit, id, begins) = match order {

@@ -6,8 +6,9 @@ use crate::simulator::set::Set;
 use crate::simulator::view::{Order, Verdict, View};
 use crate::spec::DependencyKind as D;
 
-/// L1: a unit starts only if every depends-on and depends-ms provider is active, and every provider
-/// of waits-for, or needed provider of after, is active, failed or has a verdict.
+/// L1: a unit starts only if every depends-on, depends-ms and requires-active provider is active,
+/// every provider of waits-for, or needed provider of after, is active or has failed, and nothing
+/// is left of a unit that it conflicts with.
 pub fn l01_start_gate(view: &View) -> Verdict {
     // Timers of one tick are settled one by one, so a unit that was stopped again proves nothing.
     let again = |unit: usize| {

@@ -7,7 +7,7 @@ use crate::simulator::set::Set;
 use crate::simulator::view::{Order, Verdict, View};
 use crate::spec::{DependencyKind as D, Kind};
 
-/// L4: a unit is told to stop only when every up unit that has to stop too and is ordered after it
+/// L4: a unit is told to stop only when every unit with a process that stops too and depends on it
 /// is down. Exempt: the unit exited by itself, hit a timeout of init, or stops promptly.
 pub fn l04_stop_order(view: &View) -> Verdict {
     let mut down = Set::EMPTY;

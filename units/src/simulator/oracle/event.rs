@@ -271,7 +271,8 @@ impl Oracle {
         Some(())
     }
 
-    /// Returns every armed timer with its unit, except those of the overlay and the shutdown.
+    /// Returns every armed timer with its unit; those of the overlay and the shutdown have none
+    /// (`usize::MAX`).
     fn timers(&self) -> impl Iterator<Item = (Time, usize)> {
         let units = self.stored.iter().enumerate().flat_map(|(unit, it)| {
             let rest = if let Rest::Backoff(at) = it.rest { at } else { Time::NEVER };

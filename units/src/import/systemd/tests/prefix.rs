@@ -39,7 +39,7 @@ fn incompatible_prefixes_refuse_the_unit() {
 }
 
 #[test]
-fn plus_prefix_with_a_root_directory_refuses_the_unit() {
+fn permissions_start_only_with_a_root_directory_refuses_the_unit() {
     let text = "User=nobody\nRootDirectory=/srv\nPermissionsStartOnly=yes\nExecStop=/bin/b\n";
     assert_eq!(said(&service(text), Severity::Error).len(), 1);
     let stop = service("User=nobody\nPermissionsStartOnly=yes\nExecStop=!/bin/b\n");
