@@ -299,9 +299,10 @@ impl Engine {
         let patience = self.grace.saturating_add(damping).max(silence);
         let host = self.scheduler.hosts().get(id);
         let draining = self.snapshot.drains.contains_key(id);
-        if let Some(key) = self.snapshot.unreadable_key(id) {
+        let is_registered = self.snapshot.is_registered(id);
+        if let Some(key) = self.snapshot.unreadable_key(id).filter(|_| is_registered) {
             // The machine is registered but unreadable: it keeps its units unless it is drained,
-            // and gets no new ones.
+            // and gets no new ones. An override has no lease, so it may outlast its machine.
             let machine = host.map(|host| host.machine.clone()).unwrap_or_default();
             let unread = Some(key.to_string());
             self.away.remove(id);
@@ -352,4 +353,71 @@ fn merged(tasks: Vec<Task>, room: usize) -> Vec<Task> {
         merged.push(task);
     }
     merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::desired::Desired;
+    use crate::memory_store::MemoryStore;
+    use crate::record::MachineRecord;
+    use crate::unit_file::UnitFile;
+
+    #[test]
+    fn gone_machine_with_an_unreadable_override_loses_its_units_after_the_grace() {
+        let (keys, mut store) = (Keys::under("/test"), MemoryStore::default());
+        let (id, unit) = (MachineId::new("m1").unwrap(), UnitName::new("a.service").unwrap());
+        let grace = Duration::from_secs(30);
+        let snapshot = |store: &MemoryStore| Snapshot::of(keys.clone(), &store.read(keys.root()));
+        let engine = |store: &MemoryStore, now| {
+            Engine::new(keys.clone(), &store.read(keys.root()), grace, now)
+        };
+        let run = |store: &mut MemoryStore, engine: &mut Engine, epoch, now| {
+            for task in engine.tasks(epoch, now) {
+                store.commit(&task.transaction).unwrap();
+            }
+        };
+        let record = MachineRecord {
+            ip: String::new(),
+            metadata: BTreeMap::new(),
+            boot: "boot".to_string(),
+            instance: "instance".to_string(),
+            disk: None,
+            version: "1".to_string(),
+            listen: None,
+        };
+        let lease = store.grant(u64::MAX);
+        let write = registry::register(&snapshot(&store), &id, &record, lease).unwrap();
+        store.commit(&write).unwrap();
+        let of_leader = store.grant(u64::MAX);
+        let lead = registry::lead(&keys, &MachineId::new("m2").unwrap(), of_leader);
+        let epoch = Epoch(store.commit(&lead).unwrap());
+        let file = UnitFile::parse("[Service]\nExecStart=/x\n").unwrap();
+        let write = registry::create(&snapshot(&store), &unit, &file, Desired::Launched);
+        store.commit(&write).unwrap();
+        let mut first = engine(&store, Duration::ZERO);
+        run(&mut store, &mut first, epoch, Duration::ZERO);
+        assert_eq!(snapshot(&store).place_of(&unit), Some(&id));
+
+        let key = keys.of(&Subject::metadata(&id, "role").unwrap());
+        store.commit(&Transaction::default().put(key.clone(), b"{".to_vec())).unwrap();
+        let mut watching = engine(&store, Duration::ZERO);
+        assert_eq!(watching.scheduler().hosts()[&id].machine.unread, Some(key));
+        assert_eq!(watching.next_deadline(), None, "a registered machine keeps its units");
+
+        store.revoke(lease);
+        let changes = store.changes_since(watching.snapshot().revision).unwrap();
+        let changes: Vec<Change> = changes.into_iter().map(|(_, change)| change).collect();
+        let gone = Duration::from_secs(5);
+        watching.absorb(&changes, gone);
+        // The other engine becomes the leader when the machine is already gone.
+        for mut engine in [watching, engine(&store, gone)] {
+            let mut store = store.clone();
+            assert_eq!(engine.next_deadline(), Some(gone + grace));
+            run(&mut store, &mut engine, epoch, gone);
+            assert_eq!(snapshot(&store).place_of(&unit), Some(&id), "it lost its unit too early");
+            run(&mut store, &mut engine, epoch, gone + grace);
+            assert_eq!(snapshot(&store).place_of(&unit), None);
+        }
+    }
 }

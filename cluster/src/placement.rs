@@ -83,7 +83,7 @@ pub enum Refusal {
     Draining,
     /// The machine does not answer.
     Away,
-    /// The machine's record is unreadable.
+    /// The machine's record or an override of its metadata is unreadable.
     Unread {
         /// The unreadable key.
         key: String,

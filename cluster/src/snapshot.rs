@@ -362,6 +362,12 @@ impl Snapshot {
         host
     }
 
+    /// Returns true if the key `machine/ID` exists, even with an unreadable value.
+    pub fn is_registered(&self, id: &MachineId) -> bool {
+        let key = self.keys.of(&Subject::Machine(id.clone()));
+        self.machines.contains_key(id) || self.unread.contains_key(&key)
+    }
+
     /// The machine with overridden metadata, or `None` if it is not registered.
     pub fn machine(&self, id: &MachineId) -> Option<Machine> {
         let record = &self.machines.get(id)?.record;

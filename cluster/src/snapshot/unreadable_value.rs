@@ -77,7 +77,7 @@ impl Snapshot {
     }
 
     /// Returns the first key of a machine, its record or an override, whose value is unreadable and
-    /// has no known previous value.
+    /// has no known previous value. The machine need not be registered.
     pub fn unreadable_key(&self, id: &MachineId) -> Option<&str> {
         if self.set_aside.is_empty() {
             return None;
