@@ -190,8 +190,8 @@ fn file_before_rollout(name: &UnitName, record: &ScheduleRecord) -> Option<Wante
     content.asks.global.then(|| Wanted { content: Arc::new(content), desired, refusal })
 }
 
-/// Returns what a unit asks of this machine. If the machine's metadata is unreadable, its
-/// requirements are ignored for the units already here, as the engine does.
+/// Returns what a unit asks of this machine. If `unread`, the machine's metadata is unreadable, and
+/// the unit's MachineMetadata is ignored, as the engine does.
 fn asks_of_us(one: &Wanted, unread: bool) -> Arc<Requirement> {
     let asks = &one.content.asks;
     match unread && !asks.metadata.is_empty() {

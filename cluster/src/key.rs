@@ -7,8 +7,8 @@
 //! unit/NAME                   the unit file, as submitted
 //! desired/NAME                inactive, loaded or launched
 //! place/NAME                  the unit's machine; absent if it has none
-//! schedule/MACHINE/NAME       the unit's desired state and file hash, for its machine to watch
-//! global/NAME                 the same of a wanted global unit, for every machine to watch
+//! schedule/MACHINE/NAME       the unit's desired state and file hash, for its machine
+//! global/NAME                 the same of a wanted global unit, for every machine
 //! why/NAME                    why the unit is on no machine
 //! machine/ID                  a registered machine; bound to its lease
 //! metadata/ID/KEY             overrides the machine's own metadata
@@ -119,7 +119,7 @@ impl Keys {
         }
     }
 
-    /// The prefix of a machine's schedule, which that machine watches.
+    /// The prefix of a machine's schedule.
     pub fn schedule_of(&self, machine: &MachineId) -> String {
         format!("{}schedule/{machine}/", self.root)
     }
@@ -127,11 +127,6 @@ impl Keys {
     /// The prefix of all unit files.
     pub fn units(&self) -> String {
         format!("{}unit/", self.root)
-    }
-
-    /// The prefix of the global units, which every machine watches.
-    pub fn globals(&self) -> String {
-        format!("{}global/", self.root)
     }
 
     /// Returns the subject of a key, or `None` if it is not a key of the cluster.

@@ -119,7 +119,7 @@ pub struct PlaceRecord {
 pub struct ScheduleRecord {
     /// The desired state.
     pub desired: Desired,
-    /// Hash of the file; a machine with another hash fetches the file.
+    /// Hash of the file. While `unit/NAME` has another file, the unit stays as it is on its machine.
     pub hash: String,
     /// Of a global unit in a rollout: the machines that take the file. The others keep theirs.
     /// `None` if all machines take it.

@@ -183,9 +183,9 @@ impl Scheduler {
             let Some(cause) = self.must_leave(&name) else { continue };
             let Some(unit) = self.units.get_mut(&name) else { continue };
             let from = unit.machine.take();
-            let (asks, wanted) = (unit.asks.clone(), unit.is_wanted(&name));
+            let wanted = unit.is_wanted(&name);
             if let Some(machine) = &from {
-                self.remove_from_host(&name, &asks, machine);
+                self.remove_from_host(&name, machine);
             }
             if wanted {
                 self.unplaced.insert(name.clone());
@@ -258,7 +258,7 @@ impl Scheduler {
         });
     }
 
-    fn remove_from_host(&mut self, name: &UnitName, _: &Requirement, machine: &MachineId) {
+    fn remove_from_host(&mut self, name: &UnitName, machine: &MachineId) {
         self.freed = true;
         self.change_host(machine, |host| {
             host.scheduled.remove(name);
@@ -309,7 +309,7 @@ impl Scheduler {
         self.unplaced.remove(name);
         self.dirty.remove(name);
         if let Some(machine) = &old.machine {
-            self.remove_from_host(name, &old.asks, machine);
+            self.remove_from_host(name, machine);
         }
         if self.globals.remove(&(old.since, name.clone())).is_some() {
             self.choose_globals();

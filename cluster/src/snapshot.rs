@@ -193,7 +193,8 @@ impl Snapshot {
         &self.keys
     }
 
-    /// Applies one change. Returns its subject if it changed a key of the cluster.
+    /// Applies one change. Returns its subject, or `None` if the key is not of the cluster or the new
+    /// value is unreadable.
     pub fn apply(&mut self, change: &Change) -> Option<Subject> {
         match change {
             Change::Put(entry) => {

@@ -86,7 +86,7 @@ fn unresponsive_etcd_member_is_replaced_by_the_next_one() {
 }
 
 #[test]
-fn write_conditional_on_no_newer_key_fails_beside_one_in_etcd_and_in_memory() {
+fn condition_on_no_newer_key_fails_if_one_exists_in_etcd_and_in_memory() {
     run(async {
         let etcd = Etcd::start();
         let real = Store::etcd(etcd.config()).unwrap();

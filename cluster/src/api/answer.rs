@@ -76,7 +76,7 @@ impl Answer {
         Answer { retry_after: Some(1), ..Answer::refusal(503, NO_REGISTRY) }
     }
 
-    /// 301 to another path, which the server built from escapes and slashes.
+    /// 301 to the cleaned path of the request, with its query.
     pub fn moved(location: String) -> Answer {
         let shown = location.replace('&', "&amp;").replace('"', "&#34;").replace('\'', "&#39;");
         let shown = shown.replace('<', "&lt;").replace('>', "&gt;");

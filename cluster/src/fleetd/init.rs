@@ -18,7 +18,7 @@ const AGAIN: Duration = Duration::from_millis(250);
 /// The states of our units.
 #[derive(Clone, Debug, Default)]
 pub struct Look {
-    /// Units of our source, and units without a file that are stopping.
+    /// Units of our source, and runs without a unit file, which may be ours.
     pub units: Vec<UnitStatus>,
     /// Revision of our source, if it was ever put.
     pub revision: Option<u64>,
