@@ -28,7 +28,7 @@ fn apart_for(time: Duration) -> impl Iterator<Item = Plan> {
 }
 
 #[test]
-fn exclusive_unit_of_a_machine_cut_off_for_any_time_runs_nowhere_else() {
+fn exclusive_unit_of_a_machine_cut_off_for_any_time_never_runs_twice() {
     let times = [TTL - SECOND, TTL + SECOND, 10 * MINUTE, DAY];
     // Without giving up, the unit would run twice; the invariant must notice.
     one_detects(times.into_iter().flat_map(apart_for), Mutant::NeverGivesUp);

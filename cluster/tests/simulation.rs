@@ -239,7 +239,7 @@ fn fleetd_restarted_while_cut_off_knows_its_claims() {
 
 /// A proof that etcd has no leader also counts for a fleetd that never reaches its cluster.
 #[test]
-fn claims_learned_by_successive_fleetds_are_kept() {
+fn exclusive_unit_survives_two_restarts_of_fleetd_without_quorum() {
     let crash =
         |at, time| (at, Deed::CrashFleetd { machine: 0, time: Duration::from_millis(time) });
     let lost = Deed::QuorumLoss { time: Duration::from_millis(7_940) };

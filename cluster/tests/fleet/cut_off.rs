@@ -172,10 +172,6 @@ fn next_fleetd_gives_up_a_unit_whose_removal_init_did_not_answer() {
     });
 }
 
-fn shows(restarts: bool, is_silent: bool) {
-    soon(is_given_up(restarts, is_silent));
-}
-
 #[test]
 fn stopped_fleetd_that_never_reached_etcd_stops_only_exclusive_units() {
     soon(leaves_the_rest(false, false));
@@ -192,7 +188,11 @@ fn claims_of_the_previous_fleetd_expire_with_its_granted_lease() {
         let cut = Instant::now();
         let fleetd = Fleetd::begin_with(&store, &init, fleetd.crash(), TTL * 4);
         init.has(&["a.service", "l.service"]).await;
-        assert!(cut.elapsed() < TTL, "by a longer `agent_ttl`: {:?}", cut.elapsed());
+        assert!(
+            cut.elapsed() < TTL,
+            "the claims expired by a longer `agent_ttl`: {:?}",
+            cut.elapsed()
+        );
         fleetd.crash();
     });
 }
@@ -206,7 +206,11 @@ fn claims_of_the_previous_fleetd_do_not_expire_before_its_granted_lease() {
         let (cut, shorter) = (Instant::now(), TTL / 4);
         let fleetd = Fleetd::begin_with(&store, &init, fleetd.crash(), shorter);
         init.has(&["a.service", "l.service"]).await;
-        assert!(cut.elapsed() > shorter, "by a shorter `agent_ttl`: {:?}", cut.elapsed());
+        assert!(
+            cut.elapsed() > shorter,
+            "the claims expired by a shorter `agent_ttl`: {:?}",
+            cut.elapsed()
+        );
         fleetd.crash();
     });
 }
@@ -352,11 +356,11 @@ fn withheld_unit_destroyed_while_fleetd_was_down_is_stopped_by_the_next_fleetd()
 
 #[test]
 fn giving_a_unit_up_is_repeated_until_init_answers() {
-    shows(false, true);
+    soon(is_given_up(false, true));
 }
 
 #[test]
 fn fleetd_restarted_while_cut_off_gives_up_the_claims_of_its_predecessor() {
-    shows(true, false);
-    shows(true, true);
+    soon(is_given_up(true, false));
+    soon(is_given_up(true, true));
 }
