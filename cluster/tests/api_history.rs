@@ -195,11 +195,11 @@ fn changes_through_several_daemons_are_explained_by_some_order() {
 }
 
 /// While etcd is silent, requests are answered in time with 503 and Retry-After. A GET with
-/// `may_be_known` may be answered from the cache.
-async fn is_answered_in_time(api: &ApiState, deed: Deed, may_be_known: bool) {
+/// `may_use_cache` may be answered from the cache.
+async fn is_answered_in_time(api: &ApiState, deed: Deed, may_use_cache: bool) {
     let answer = timeout(PATIENCE, api.answer(&request("a.service", deed))).await;
     let answer = answer.unwrap_or_else(|_| panic!("{deed:?} hangs"));
-    if may_be_known && deed == Deed::Get && answer.status == 200 {
+    if may_use_cache && deed == Deed::Get && answer.status == 200 {
         return;
     }
     assert_eq!(answer.status, 503, "{deed:?}");
@@ -228,9 +228,9 @@ fn clients_are_answered_in_time_while_etcd_is_silent() {
         made(&api).await;
         for hold in [Fault::HoldsAll, Fault::HoldsAnswers] {
             wire.set(hold);
-            // The cache reports the fault after the first turn only.
-            for known in [false, true] {
-                let answer = |deed| is_answered_in_time(&api, deed, !known);
+            // In the first turn the cache does not know of the fault yet.
+            for may_use_cache in [true, false] {
+                let answer = |deed| is_answered_in_time(&api, deed, may_use_cache);
                 let changes = [Deed::Put(2, 1), Deed::Wish(2), Deed::Delete];
                 let [put, wish, delete] = changes.map(answer);
                 tokio::join!(put, wish, delete, answer(Deed::Get));

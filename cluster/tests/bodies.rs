@@ -16,7 +16,7 @@ use hostile::{GOOD, PUT, refused, reply};
 use stand::{Plan, Reply, Stand};
 use std::io::Write;
 
-/// More than the other test needs, and far less than any of these bodies.
+/// More than the other test needs, and far less than the endless body or the length of 1 GiB.
 const MOST_GROWN: usize = 32 * 1024 * 1024;
 
 /// Returns the resident memory of this process, which includes the server.

@@ -195,7 +195,7 @@ fn many_units_on_many_machines_cost_etcd_little() {
         assert!(all >= units as u64 / 20, "{all} decisions are too few: no engine has led");
         assert!(slow * 10 <= all, "{slow} of {all} decisions took longer than a second");
         let size = etcd.client().await.status().await.unwrap().db_size();
-        // Two hundred MB for ten thousand units, plus an empty machine.
+        // 20 kB for each unit, plus 4 MB for an etcd without units.
         let most = 4_000_000 + 20_000 * i64::try_from(units).unwrap();
         println!("etcd keeps {size} bytes");
         assert!(size < most, "{size} bytes are kept, {most} at most");

@@ -99,7 +99,9 @@ fn body(rule: Rule, method: &str) -> &'static str {
         (Rule::Unit, "PUT") => {
             r#"{"desiredState":"inactive","options":[{"section":"Service","name":"ExecStart","value":"/x"}]}"#
         }
-        (Rule::Machines, "PATCH") => r#"[{"op":"add","path":"/m1/metadata/k","value":"v"}]"#,
+        (Rule::Machines, "PATCH") => {
+            r#"[{"op":"add","path":"/m1/metadata/k","value":{"value":"v"}}]"#
+        }
         _ => "",
     }
 }
@@ -148,7 +150,7 @@ fn each_role_has_the_rights_in_the_table_for_each_resource_and_method() {
         assert_eq!(met, (0..KINDS).collect(), "no path leads to one of the resources");
         let (mut asked, mut changed) = (0, 0);
         for caller in callers() {
-            // Each request in a fresh cluster.
+            // Each caller has a fresh cluster.
             let stand = Stand::new().await;
             for (path, name) in paths() {
                 let (_, rule) = rule(&resource(&path));

@@ -4,7 +4,7 @@
 use crate::stand::{HELLO, Plan, Stand, code, stderr, stdout, write};
 
 #[test]
-fn stop_unload_and_destroy_report_exactly_the_affected_units() {
+fn stop_and_destroy_report_exactly_the_affected_units() {
     let stand = Stand::new(Plan::of(&["m1"]));
     write(&stand, "a.service", HELLO);
     write(&stand, "all.service", &format!("{HELLO}[X-Fleet]\nGlobal=true\n"));

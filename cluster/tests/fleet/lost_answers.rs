@@ -148,7 +148,7 @@ fn write_with_a_lost_answer_takes_effect_once() {
 }
 
 #[test]
-fn unit_created_and_destroyed_by_others_since_is_not_recreated() {
+fn unit_created_by_a_lost_write_and_destroyed_since_is_not_recreated() {
     for done in [true, false] {
         assert_eq!(result_for(false, ("PUT", OTHER), done, None), (201, "inactive".to_string()));
     }

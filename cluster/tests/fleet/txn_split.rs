@@ -55,7 +55,7 @@ fn move_too_large_for_any_write_is_reported_and_delays_no_other() {
     let mut cluster = Cluster::new();
     cluster.machine("m0");
     let (epoch, _) = cluster.lead("m0");
-    // Written by a registry without limits.
+    // The place of the unit needs a condition for each of these metadata keys.
     let keys: String = (0..130).map(|n| format!("MachineMetadata=k{n}=1\n")).collect();
     let all: BTreeMap<String, String> =
         (0..130).map(|n| (format!("k{n}"), "1".to_string())).collect();

@@ -21,7 +21,7 @@ const TTL: Duration = Duration::from_secs(12);
 /// Time for a returning machine to stop its copies of moved units.
 const HEALED: Duration = Duration::from_secs(5);
 
-/// An exclusive unit that records its start and end, and detects a second copy by a lock.
+/// An exclusive unit that detects a second copy by a lock, and a unit that is not exclusive.
 fn put_witness(cluster: &Cluster) {
     let (lock, twice) = (cluster.path("lock"), cluster.path("twice"));
     let line = format!("exec 9>>{lock}; flock -n 9 || echo twice >>{twice}; exec sleep 100000");
