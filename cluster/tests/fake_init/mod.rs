@@ -40,7 +40,7 @@ pub(crate) struct FakeInit {
     pub(crate) unanswered_puts: watch::Sender<Option<u32>>,
     /// Maximum number of files it accepts.
     pub(crate) most: watch::Sender<usize>,
-    /// Number of puts refused for their size.
+    /// Number of puts refused for their size or because init does not know our source.
     pub(crate) refused_puts: watch::Sender<u32>,
     /// False if it does not know our source.
     pub(crate) knows_us: watch::Sender<bool>,
