@@ -143,11 +143,12 @@ impl Init {
             return;
         }
         let blockers: Vec<String> = match self.ending.asked_at {
-            Some(since) => self.runs.iter().map(|(_, run)| self.blocker(run, since)).collect(),
+            Some(since) => self.slow_stops(since),
             None => self.slow_starts(),
         };
         let is_boot = self.ending.asked_at.is_none();
-        let waits = if is_boot { !self.basics.has_settled } else { !blockers.is_empty() };
+        let has_runs = self.runs.iter().next().is_some();
+        let waits = if is_boot { !self.basics.has_settled } else { has_runs };
         // An administrator may be typing in a shell on the console of a boot that waits for long.
         let pause = if is_boot { self.now.since(self.basics.booted) } else { limit::BLOCKERS };
         self.ending.schedule_progress_message(waits, pause.max(limit::BLOCKERS), self.now);
@@ -167,6 +168,13 @@ impl Init {
         if let Some(more) = blockers.len().checked_sub(limit::BLOCKERS_NAMED).filter(|n| *n > 0) {
             self.say(Level::Warning, format_args!("… and for {more} more units"));
         }
+    }
+
+    /// The units that are stopping. Other units wait for these.
+    fn slow_stops(&self, since: Time) -> Vec<String> {
+        let runs = self.runs.iter().map(|(_, run)| run);
+        let stopping = runs.filter(|run| run.procedure.is_told_to_stop());
+        stopping.map(|run| self.blocker(run, since)).collect()
     }
 
     /// The units that have been starting for a few seconds, with the time that they may take.

@@ -336,6 +336,24 @@ fn shutdown_names_the_unit_it_waits_for_and_a_later_key_press_ends_the_wait() {
 }
 
 #[test]
+fn shutdown_names_the_stopping_unit_and_not_those_that_wait_for_it() {
+    let files = Sandbox::new();
+    let earlier: Vec<String> = (0..9).map(|n| format!("before{n}")).collect();
+    for name in &earlier {
+        files.unit(name, "type: oneshot\nexec-start: /bin/true\nexec-stop: /bin/true");
+    }
+    let text = "stop-timeout: none\nexec-start: DAEMON --ignore TERM --trace DIR/trace";
+    files.unit("deaf", &format!("{text}\ndepends-ms: [{}]", earlier.join(", ")));
+    let mut init = Boot::new(files).start("deaf");
+    until_up(&init, "trace");
+    init.process().signal(Signal::SIGINT);
+    until("it is named", || init.output().contains("for deaf: pid").then_some(()));
+    assert!(!init.output().contains("more units"), "{}", init.output());
+    init.process().signal(Signal::SIGINT);
+    assert_eq!(init.ended().code(), Some(0), "{}", init.output());
+}
+
+#[test]
 fn crash_while_init_releases_its_resources_still_ends_with_the_exit_code() {
     let files = Sandbox::new();
     files.unit("web", "exec-start: DAEMON");
