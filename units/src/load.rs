@@ -98,7 +98,7 @@ pub fn load(files: &dyn Files, options: &Options, in_force: Option<&Generation>)
 }
 
 /// Loads one source again and takes everything else from the present generation. Other changed
-/// files wait for a reload that their operator requests. A drop-in of the unit directories is read
+/// files wait for a reload that the operator requests. A drop-in of the unit directories is read
 /// with its file.
 pub fn put(files: &dyn Files, options: &Options, previous: &Generation, source: Source) -> Loaded {
     let mut loader = Loader { files, options, found: Vec::new(), refused: false };

@@ -182,7 +182,7 @@ struct View<'a> {
     facts: &'a Facts,
     degraded: BTreeSet<UnitId>,
     coincidental: BTreeSet<TargetId>,
-    /// Targets that needed units name and no unit provides.
+    /// Targets without a provider that the goal or needed units name.
     missed: BTreeSet<TargetId>,
     goal: BTreeSet<UnitId>,
 }

@@ -336,7 +336,7 @@ fn ring_fault(generation: &Generation, links: &[Link], path: &[(UnitId, u32)]) -
     Fault { units: path.iter().map(|(unit, _)| *unit).collect(), diagnostic }
 }
 
-/// Returns all units, providers of ordering edges first, otherwise by name (Kahn's algorithm).
+/// Returns all units, every provider of an ordering edge before its dependents (Kahn's algorithm).
 pub(super) fn order(count: usize, out: &Rows<Edge>) -> Vec<UnitId> {
     let ids = || (0..u32::try_from(count).unwrap_or(u32::MAX)).map(UnitId);
     let providers =

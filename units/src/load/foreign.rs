@@ -28,7 +28,7 @@ pub(crate) struct ForeignFile {
 /// A link in `TARGET.wants`, `TARGET.upholds` or `TARGET.requires`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
-    /// The unit that pulls in.
+    /// The unit that pulls the linked unit in.
     pub(crate) target: String,
     /// The link is in a `.requires` directory.
     pub(crate) required: bool,

@@ -41,7 +41,7 @@ impl<'a> Before<'a> {
         before
     }
 
-    /// Compares files by their text alone. Changed drop-ins wait for a reload that their operator
+    /// Compares files by their text alone. Changed drop-ins wait for a reload that the operator
     /// requests.
     pub(crate) fn by_texts_alone(self) -> Before<'a> {
         Before { texts_alone: true, ..self }

@@ -24,7 +24,7 @@ pub(super) struct Set {
 }
 
 impl Set {
-    /// Takes the units of a file that was read. `None` is the source of the unit directories.
+    /// Takes the units of a file that was read. `source` is `None` for the unit directories.
     pub(super) fn take(&mut self, file: UnitFile, source: Option<&Name>) {
         let UnitFile { mut drafts, mut record, templates, .. } = file;
         drafts.iter_mut().for_each(|draft| draft.source = source.cloned());

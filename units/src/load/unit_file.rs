@@ -20,7 +20,7 @@ use crate::unit::semantics::{self, Outside};
 use crate::unit::settings::Settings;
 use std::sync::Arc;
 
-/// Number of times a file is read again if it changes while it is read.
+/// Limit of reads of a file that changes while it is read.
 const ATTEMPTS: u32 = 3;
 
 /// The common inputs for all files.

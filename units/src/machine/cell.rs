@@ -1,5 +1,6 @@
 //! The machine's data about one unit: stored fields, and fields derived from these and from the
-//! unit's neighbours. Only [`super::recompute`] and [`super::propagation`] write derived fields.
+//! unit's neighbours. [`super::recompute`] computes the derived fields from scratch;
+//! [`super::propagation`] updates them event by event.
 
 use super::phase::Phase;
 use crate::machine::reason::{Reason, State};

@@ -30,7 +30,8 @@ impl Machine {
         self.search_due = true;
     }
 
-    /// Handles the shutdown deadline: sends KILL to every run that is up.
+    /// Handles the shutdown deadline: sends KILL to every run that may have a process and is not
+    /// unkillable.
     pub(super) fn end_deadline(&mut self, now: Time, out: &mut Vec<Action>) {
         if let Some(ending) = &mut self.ending {
             ending.deadline = None;

@@ -320,7 +320,7 @@ impl Machine {
         }
     }
 
-    /// Runs an exited oneshot with `restart: always` again.
+    /// Runs an exited unit again, as `restart` says.
     fn run_again(&mut self, now: Time, ix: Ix) {
         let Some(run) = self.cell(ix).phase.run() else { return };
         if run.alive || run.definition.has_exec_stop {

@@ -22,7 +22,7 @@
 //! | stopping | told to stop, or up and in must_stop |
 //! | starting | its run is not ready |
 //! | running, reloading, exited | its run is active |
-//! | failed | its own failure is final, or its verdict stands |
+//! | failed | broken, lost a conflict, its own failure is final, or its verdict stands |
 //! | disabled | not needed |
 //! | failed (dependency) | a hard provider is failed, past its verdict, masked or missing |
 //! | waiting | for targets, a slot, or a backoff |
@@ -45,7 +45,7 @@
 //!   dependents failed (dependency). It still blocks conflicting units and the unit's own next run.
 //! - *The floor of the delay* (from the 10th failure on) is capped by `restart-delay-max`, but is
 //!   never under 100 ms.
-//! - *`restart: always`* of a oneshot: it is exited (active) until the delay is over.
+//! - *`restart: always`* or *on-success* of a oneshot: it is exited (active) until the delay is over.
 //! - *A firing* of a failed unit keeps its failures and verdict and only sets the time of the next
 //!   try. A firing of an up unit that does not have to stop does nothing.
 //! - *One root that needs both sides of a conflict* at boot: the first unit by name stays.

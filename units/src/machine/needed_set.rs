@@ -31,7 +31,7 @@ impl Wish {
     }
 }
 
-/// The state of a unit that makes another unit needed for as long as it lasts.
+/// A state that makes the unit itself or another unit needed for as long as it lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Occasion {
     /// The trigger has fired.
@@ -69,7 +69,7 @@ impl Occasion {
     }
 }
 
-/// Roots beside the wished ones, sorted. Each has the unit whose state pulls, the unit that it makes
+/// Roots beside the wished ones, sorted. Each has the unit that pulls, the unit that it makes
 /// needed, and true if the reason is a failure or a success.
 type Late = BTreeSet<(UnitId, UnitId, bool)>;
 
@@ -95,7 +95,7 @@ impl NeededSet {
     }
 
     /// Searches the needed set. `stands` returns true if a unit is in a state. It is called for
-    /// units in N, and for every unit with [`Occasion::Unfinished`].
+    /// units in N and their providers, and for every unit with [`Occasion::Unfinished`].
     pub(super) fn search(
         generation: &Generation,
         graph: &Graph,
@@ -141,7 +141,7 @@ impl NeededSet {
     }
 
     /// Numbers the late roots after the first `number` ones: those of triggers and connections in
-    /// the order of units. All others keep one number. So the numbers do not depend on the order of
+    /// the order of units. All others keep [`BROUGHT`]. So the numbers do not depend on the order of
     /// the search, and a second search gives the same.
     fn number(&mut self, graph: &Graph, mut number: u32, lasting: BTreeSet<(UnitId, UnitId)>) {
         for (_, unit) in lasting {

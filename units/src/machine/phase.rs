@@ -36,7 +36,7 @@ pub(super) struct Failure {
     /// A retry would fail the same way, for example because a file or a user is missing.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(super) needs_change: bool,
-    /// The exit of the main process, if that was the failure.
+    /// The exit of the main process, if it exited; restart-except and restart-also look at it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(super) exit: Option<Exit>,
     /// A stop command failed; shown even if the unit is not needed.
@@ -89,7 +89,7 @@ pub(super) enum Form {
         exit: Option<Exit>,
         /// The condition that was not met.
         skipped: Option<String>,
-        /// The next run of `restart: always`.
+        /// The time of the next run, if `restart` repeats a success.
         again: Option<Time>,
         /// The unit does not remain: the whole run has ended and nothing is left to stop.
         over: bool,
@@ -159,8 +159,8 @@ pub(super) enum Then {
     Idle,
     /// The failure is counted.
     Fail(Box<Failure>),
-    /// `restart: always` after a success: the unit starts again after the delay, and nothing is
-    /// counted.
+    /// The run has succeeded and `restart` repeats it: the unit starts again after the delay, and
+    /// nothing is counted.
     Again,
     /// The run has succeeded and is over: the unit stays exited until a restart, a firing or a new
     /// need.

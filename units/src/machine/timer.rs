@@ -13,7 +13,7 @@ pub(super) enum TimerKind {
     ReadyWait,
     /// End of a backoff.
     Retry,
-    /// Next run of an exited oneshot with `restart: always`.
+    /// Next run of an exited unit whose success `restart` repeats.
     Again,
     /// A start releases its slot.
     Slot,

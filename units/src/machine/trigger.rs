@@ -11,14 +11,14 @@ use crate::text::time::Time;
 use crate::unit::generation::UnitId;
 
 impl Machine {
-    /// Returns the unit that a trigger activates, if it has one and that unit may start.
+    /// Returns the unit that a trigger activates, if its target has a provider.
     pub fn activates(&self, trigger: UnitId) -> Option<UnitId> {
         self.activated(trigger.0).map(UnitId)
     }
 
     /// Returns true if a firing of this trigger would have an effect. The trigger must be active, and
-    /// its unit neither up nor about to start. Otherwise init does not poll the
-    /// socket, because its data belongs to the service.
+    /// its unit must be down and not about to start, or exited without a process left. Otherwise
+    /// init does not poll the socket, because its data belongs to the service.
     pub fn awaits(&self, trigger: UnitId) -> bool {
         let cell = self.cell(trigger.0);
         if !matches!(cell.phase, Phase::Ready(_, _, _)) || cell.must_stop || !cell.needed {

@@ -181,14 +181,15 @@ pub struct FileRecord {
     pub path: Arc<str>,
     /// The stamp at the time it was read.
     pub stamp: Stamp,
-    /// The drop-ins merged over it, in order.
+    /// The drop-ins merged over it, in order. An imported file also has its aliases and the links
+    /// that enable it here.
     #[serde(default)]
     pub drop_ins: Vec<(Arc<str>, Stamp)>,
     /// Diagnostics about its text alone.
     #[serde(default)]
     pub diagnostics: Vec<Diagnostic>,
-    /// A diagnostic may change although the file does not, so the next load parses the file in any
-    /// case.
+    /// The next load parses the file in any case: a diagnostic may change although the file does
+    /// not, or the generation has no unit for a part of the file.
     #[serde(default)]
     pub again: bool,
     /// The source of the file; `None` for a unit directory.

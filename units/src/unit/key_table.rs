@@ -37,14 +37,14 @@ const STARTED: Kinds = Kinds::of(&[
 ]);
 const SUPERVISED: Kinds = Kinds::of(&[Kind::ForegroundSupervised]);
 const PIDFILE: Kinds = Kinds::of(&[Kind::BackgroundPidfile]);
-/// Types whose units can have the state exited.
+/// Types whose units can be exited after a success.
 const ENDING: Kinds = Kinds::of(&[
     Kind::ForegroundNotified,
     Kind::ForegroundSupervised,
     Kind::BackgroundPidfile,
     Kind::Oneshot,
 ]);
-/// Types whose units can be running.
+/// Types with a process that runs while the unit is active.
 const RUNNING: Kinds = Kinds::of(&[
     Kind::ForegroundNotified,
     Kind::ForegroundSupervised,

@@ -59,7 +59,7 @@ pub fn resource_limit(name: &str, text: &str) -> Result<ResourceLimit, Mistake> 
             Measure::Count if is_plain_number(text) => text.parse::<u64>().ok(),
             Measure::Count => None,
         };
-        // RLIM_INFINITY has only one spelling.
+        // The number of RLIM_INFINITY is refused: only a word removes the limit.
         match number.filter(|number| *number < u64::MAX) {
             Some(number) => Ok(Some(number)),
             None => mistake(

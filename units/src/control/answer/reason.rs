@@ -45,7 +45,7 @@ pub enum Cause {
         /// The path that was to be run, opened or entered.
         path: String,
     },
-    /// A provider is failed or has a verdict.
+    /// A provider is failed, has a verdict, or must be active and is not.
     Dependency {
         /// The target.
         target: String,
