@@ -12,8 +12,8 @@ pub mod sysv;
 
 use crate::text::unit_name::Suffix;
 
-/// Returns true for a file of another init system, and for a drop-in of one. Native files end in
-/// `.yaml`.
+/// Returns true for the name of a systemd unit file, of fstab, or of a systemd drop-in. Native
+/// files end in `.yaml`.
 pub fn is_foreign(path: &str) -> bool {
     Suffix::of(path).is_some() || fstab::is_fstab(path) || path.ends_with(".conf")
 }

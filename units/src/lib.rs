@@ -12,7 +12,7 @@
 //!   random schedules and an independent oracle
 //! - [`control`]: requests and answers of the control socket; [`scenario`]: test cases as data
 //! - [`machine`]: the state machine
-//! - [`graph`]: dependencies and providers; [`import`]: systemd, OpenRC and SysV files
+//! - [`graph`]: dependencies and providers; [`import`]: systemd, OpenRC, SysV files, fstab
 //! - [`mod@unit`]: the key table, manifest, semantics, generation, settings and policy
 //! - [`trigger`]: sockets, timers and paths
 //! - [`spec`]: a unit as the machine and init use it

@@ -109,8 +109,8 @@ words! {
         OnFailure = "on-failure",
         /// Pulls the provider in while this unit has exited with success.
         OnSuccess = "on-success",
-        /// Pulls the provider in while the provider has a connection from this socket. The loader adds
-        /// it; it has no key.
+        /// Pulls the provider in while it has a connection from this socket. The loader adds this
+        /// kind; it has no key.
         Accepts = "accepts",
     }
 }
@@ -410,8 +410,8 @@ pub struct Ids {
     pub uid: Option<u32>,
     /// The group, if the unit names one or its user has one.
     pub gid: Option<u32>,
-    /// The supplementary groups. `None` leaves them unchanged, because the unit names neither a user
-    /// nor supplementary groups.
+    /// The supplementary groups. `None` leaves them unchanged, because the unit names neither a
+    /// user nor supplementary groups.
     pub groups: Option<Vec<u32>>,
     /// The value of USER and LOGNAME.
     pub user: Option<String>,

@@ -27,9 +27,9 @@ const OF_INIT: [&str; 7] =
     ["/dev", "/dev/pts", "/dev/shm", "/proc", "/run", "/sys", "/sys/fs/cgroup"];
 /// Mount points in use until the end; the last step of a shutdown unmounts them.
 const HELD: [&str; 4] = ["/etc", "/usr", "/var", "/var/log"];
-/// fsck(8) of util-linux refuses a type without a checker; busybox's passes options on that mean
-/// something else to the checker. Status 1 says that errors are repaired; bits 2 and 4 ask for a reboot
-/// and for a repair by hand; the others are no errors of the file system.
+/// fsck(8) of util-linux refuses a type without a checker. busybox's fsck passes its options to the
+/// checker, where they mean something else. Status 1 says that errors are repaired. Bits 2 and 4
+/// ask for a reboot and for a repair by hand. The others are no errors of the file system.
 const CHECK: &str = "t=$1; [ $t != auto ] || { t=$(blkid \"$0\"); t=${t##* TYPE=?}; t=${t%%[!0-9A-Za-z_]*}; }; \
     command -v fsck.$t >/dev/null || exit 0; \
     case $(readlink -f \"$(command -v fsck)\") in \"\" | *busybox*) grep -q \"^$0 \" /proc/mounts || fsck.$t -a \"$0\" ;; \

@@ -106,7 +106,6 @@ pub struct Note {
 pub struct Outcome {
     /// Actions, in the order in which init carries them out.
     pub actions: Vec<Action>,
-    /// The reason if the wish was refused and changed nothing. `actions` may still hold actions of
-    /// timers that were due.
+    /// The reason if the wish was refused and changed nothing.
     pub refused: Option<Refusal>,
 }

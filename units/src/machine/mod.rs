@@ -45,9 +45,10 @@
 //!   dependents failed (dependency). It still blocks conflicting units and the unit's own next run.
 //! - *The floor of the delay* (from the 10th failure on) is capped by `restart-delay-max`, but is
 //!   never under 100 ms.
-//! - *`restart: always`* or *on-success* of a oneshot: it is exited (active) until the delay is over.
+//! - *`restart: always`* or *on-success* of a oneshot: it is exited (active) until the delay ends.
 //! - *A firing* of a failed unit keeps its failures and verdict and only sets the time of the next
-//!   try. A firing of an up unit that does not have to stop does nothing.
+//!   try. A firing of an exited unit runs it again. A firing of another up unit that does not have
+//!   to stop does nothing.
 //! - *One root that needs both sides of a conflict* at boot: the first unit by name stays.
 //! - *A lost milestone* (a depends-ms target of a run that no unit provides any more) degrades the
 //!   unit and everything that reaches it.

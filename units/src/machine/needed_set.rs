@@ -141,8 +141,8 @@ impl NeededSet {
     }
 
     /// Numbers the late roots after the first `number` ones: those of triggers and connections in
-    /// the order of units. All others keep [`BROUGHT`]. So the numbers do not depend on the order of
-    /// the search, and a second search gives the same.
+    /// the order of units. All others keep [`BROUGHT`]. So the numbers do not depend on the order
+    /// of the search, and a second search gives the same.
     fn number(&mut self, graph: &Graph, mut number: u32, lasting: BTreeSet<(UnitId, UnitId)>) {
         for (_, unit) in lasting {
             number += 1;

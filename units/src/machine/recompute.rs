@@ -177,8 +177,8 @@ impl Machine {
         }
     }
 
-    /// Returns true if a depends-on target has no active provider. `Run::lost` is not enough, because
-    /// the edge may be newer than the run.
+    /// Returns true if a depends-on target has no active provider. `Run::lost` is not enough,
+    /// because the edge may be newer than the run.
     pub(super) fn lacks_provider(&self, ix: Ix) -> bool {
         let active = |provider: UnitId| {
             let phase = &self.cell(provider.0).phase;

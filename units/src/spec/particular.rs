@@ -378,10 +378,10 @@ words! {
     /// `kill-mode`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
     pub enum KillMode {
-        /// The main process first, then the others.
+        /// The main process gets the stop signal; after its exit the others get TERM.
         #[default]
         Group = "group",
-        /// The main process gets the stop signal, the others get KILL.
+        /// The main process gets the stop signal; after its exit the others get KILL.
         Mixed = "mixed",
         /// The main process only; the others keep running.
         Process = "process",

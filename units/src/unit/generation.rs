@@ -124,8 +124,8 @@ pub struct Unit {
     #[serde_with(skip_apply)]
     #[serde(default, with = "bytes", skip_serializing_if = "is_default")]
     pub run: Arc<[u8]>,
-    /// The error of a unit with an invalid text: everything else here is a placeholder, except the
-    /// name and the targets.
+    /// The error of a unit with an invalid text. The name, the targets and the wishes for the unit
+    /// are valid; other fields may be placeholders.
     pub fault: Option<Box<Fault>>,
     /// The source of the unit; `None` for the unit directories.
     pub source: Option<Name>,

@@ -1,9 +1,9 @@
 //! Interprets a unit file: a manifest, with the settings' defaults and the machine's accounts,
-//! becomes a draft. All errors are reported, not only the first. An error makes the draft a
-//! placeholder with a fault, which its dependents can name as the reason.
+//! becomes a draft. All errors are reported, not only the first. The first becomes the fault of the
+//! draft, which its dependents can name as the reason.
 //!
-//! [`crate::unit::exec_line`] and [`crate::spec::value`] parse exec lines, lists and numbers;
-//! [`crate::unit::key`] has the keys of each type.
+//! [`crate::unit::exec_line`] parses exec lines, and [`crate::spec::value`] durations, sizes and
+//! numbers; [`crate::unit::key_table`] has the keys of each type.
 
 use crate::limit;
 use crate::spec::value;

@@ -34,7 +34,7 @@ pub struct Settings {
     pub start_timeout: Option<Duration>,
     /// Default of the key.
     pub stop_timeout: Option<Duration>,
-    /// Default of the key for supervised types; `None` selects it by type.
+    /// Default of the key for the types whose own default is not never; `None` means on-failure.
     pub restart: Option<Restart>,
     /// Default of the key.
     pub restart_delay: Duration,

@@ -120,8 +120,8 @@ pub struct UnitStatus {
     #[serde_with(skip_apply)]
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reload_failed: bool,
-    /// After a success the unit counts as active. False if it has no `remain`, or its run is over: an
-    /// exited unit is then inactive, although its success still counts.
+    /// After a success the unit counts as active. False if it has no `remain`, or its run is over:
+    /// an exited unit is then inactive, although its success still counts.
     #[serde_with(skip_apply)]
     #[serde(default = "yes")]
     pub remains: bool,

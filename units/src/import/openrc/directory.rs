@@ -7,7 +7,7 @@ use super::script::Command;
 use crate::text::yaml::{Node, Scalar};
 use std::collections::BTreeMap;
 
-/// A key, and the parent directory of its directories.
+/// A parent directory, and the key of the directories in it.
 const BELOW: [(&str, &str); 5] = [
     ("/run/", "runtime-dir"),
     ("/var/run/", "runtime-dir"),

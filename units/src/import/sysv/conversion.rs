@@ -34,7 +34,7 @@ pub(super) struct Conversion<'a> {
     pub(super) line_outcomes: Vec<LineOutcome>,
     /// All targets of the unit.
     pub(super) own: BTreeSet<String>,
-    /// The key of each target in its order.
+    /// Targets to which the unit has an order already, with the key of each.
     pub(super) said: BTreeMap<String, &'static str>,
     /// Entries that lists contain already.
     pub(super) held: BTreeMap<&'static str, BTreeSet<String>>,
