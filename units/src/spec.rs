@@ -67,7 +67,7 @@ impl Kind {
         !self.is_instant()
     }
 
-    /// Returns true if start and stop take no time and no slot.
+    /// Returns true if a unit of this type runs no process. Its start needs no slot.
     pub fn is_instant(self) -> bool {
         matches!(self, Kind::Virtual) || self.is_trigger()
     }
@@ -342,14 +342,15 @@ live_defaults! {
 /// The event that makes a run ready. Derived from the type and the `ready-*` keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Readiness {
-    /// Ready at once (virtual, triggers).
+    /// Ready at once (virtual, timer, path).
     Instant,
     /// Ready when exec(2) has succeeded.
     #[default]
     Exec,
     /// Ready this long after exec(2), if the process still runs.
     Wait(Duration),
-    /// Ready when init reports it: READY=1, a matching line or a pid file, as the unit says.
+    /// Ready when init reports it, as the unit says: READY=1, a matching line, a pid file, sockets
+    /// that listen …
     Reported,
     /// Ready when the (last) process has exited with success: oneshot, background-scripted.
     Exit,

@@ -4,8 +4,8 @@
 //! The loader, `initctl check` and PID 1 use the same code; PID 1 checks each generation again
 //! before it applies it. Resolving is always *tolerant*: each error is reported as a [`Fault`] and,
 //! unless it is a missing target, breaks the units involved. The caller knows which units are
-//! needed ([`crate::machine`]) and decides whether a fault is a reason to refuse. Guarantees: ids are
-//! in range, each target has at most one provider, and the ordering edges have no ring.
+//! needed ([`crate::machine`]) and decides whether a fault is a reason to refuse. Guarantees: ids
+//! are in range, each target has at most one provider, and the ordering edges have no ring.
 //!
 //! Read on: [`provider`] (selection), [`edge`] (dependencies), [`ring`] (rings, and how imported
 //! ones are opened).

@@ -60,7 +60,7 @@ pub enum Action {
 /// Why a run is told to stop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StopReason {
-    /// No unit needs it.
+    /// No unit needs it, or it lost a conflict.
     NotNeeded,
     /// The unit's definition changed, or is broken now.
     Changed,

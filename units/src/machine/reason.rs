@@ -66,7 +66,7 @@ pub enum Reason {
     RunTimeout,
     /// The command could not be run.
     Exec(ExecFailure),
-    /// A provider is failed or has a verdict.
+    /// A provider is failed, has a verdict, or left active while this unit was up.
     Dependency {
         /// The target that the unit depends on.
         target: Name,

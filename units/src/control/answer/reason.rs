@@ -45,7 +45,8 @@ pub enum Cause {
         /// The path that was to be run, opened or entered.
         path: String,
     },
-    /// A provider is failed, has a verdict, or must be active and is not.
+    /// A provider is failed, has a verdict, left active while this unit was up, or must be active
+    /// and is not.
     Dependency {
         /// The target.
         target: String,

@@ -7,7 +7,7 @@ use crate::text::name::Name;
 use crate::unit::generation::{Generation, TargetId, UnitId};
 use std::collections::BTreeSet;
 
-/// Limit of names in one `needed-by`.
+/// Limit of needed units in one `needed-by`.
 const NEEDED_BY: usize = 8;
 /// Limit of units in one `affects`.
 const AFFECTS: usize = 64;
