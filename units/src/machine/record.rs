@@ -8,9 +8,9 @@
 //! Points in time are [`Time`]: nanoseconds of CLOCK_MONOTONIC, so records mean nothing after a
 //! reboot. The generation is not recorded; its number is, and the caller supplies it.
 //!
-//! To add a field: add it to a record here, set it where the record is made and where it is read
-//! (the compiler asks for both), and add a [`Field`]: the simulator must detect
-//! the mutant that leaves it out.
+//! To add a field: add it to a record here, and set it where the record is made and where it is
+//! read; the compiler asks for both. Also add a [`Field`]: the simulator must detect the mutant that
+//! leaves it out.
 
 use super::Machine;
 use super::cell::Cell;
