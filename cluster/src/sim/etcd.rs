@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// `etcd_request_timeout`
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Maximum delay of a lease's expiry.
+/// Maximum delay of a lease's expiry, in milliseconds.
 const LEASE_LATE: u64 = 500;
 /// First lease id of the foreign cluster; etcd draws them at random.
 const FOREIGN_LEASES: i64 = 1_000_000;

@@ -1,5 +1,5 @@
-//! Polls tasks one at a time, in an order that depends only on the schedule: the oldest woken task
-//! first. Tasks of paused machines wait. It uses no threads and no clock.
+//! Polls tasks one at a time, in an order that depends only on the schedule: of the woken tasks,
+//! the one that was spawned first. Tasks of paused machines wait. It uses no threads and no clock.
 
 use crate::fleetd::daemon::Task;
 use std::collections::{BTreeMap, BTreeSet};

@@ -106,8 +106,8 @@ fn must(so: bool, words: impl FnOnce() -> String) -> Verdict {
     if so { Ok(()) } else { Err(words()) }
 }
 
-/// Returns the machines that must have applied everything: they have had no faults and no recent
-/// changes.
+/// Returns the machines that must have applied everything: they have had no recent faults and no
+/// recent changes.
 fn settled(world: &World) -> impl Iterator<Item = usize> + '_ {
     (0..world.machines.len()).filter(|number| is_settled(world, *number, LAG))
 }

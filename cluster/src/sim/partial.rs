@@ -22,7 +22,7 @@ pub enum Hidden {
     All,
     /// All keys of these kinds.
     Kinds(&'static [&'static str]),
-    /// Every other key of these kinds.
+    /// About half of the keys of these kinds: those with an odd sum of bytes.
     Half(&'static [&'static str]),
 }
 

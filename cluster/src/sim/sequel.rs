@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Percentage of the schedules without a story of [`crate::sim::story`] that get one of these
 /// stories.
 const TOLD: u32 = 40;
-/// Percentage of the remaining ones that restart a fleetd.
+/// Percentage of the remaining schedules that get each story of [`restart`].
 const RESTARTS: u32 = 6;
 /// When the units of a story are created, in milliseconds.
 const PROLOGUE: u64 = 700;
@@ -38,7 +38,8 @@ pub fn tell(plan: &mut Plan) {
     sequel.plan.deeds.sort_by_key(|(at, _)| *at);
 }
 
-/// Adds a restart to a few plans without another story, so that all other plans stay the same.
+/// Adds one of three stories to a few plans without another story: two restarts of a fleetd, and an
+/// exclusive unit that changes machines. All other plans stay the same.
 fn restart(plan: &mut Plan) {
     let mut chance = Rng::of(plan.seed, 6, 0);
     if chance.percent(RESTARTS) {

@@ -186,7 +186,8 @@ fn asks_when_elected(world: &World, machine: usize, ttl: Duration) -> Verdict {
     })
 }
 
-/// Only the leading engine in its present epoch writes places and reasons.
+/// Only the leading engine in its present epoch writes places and reasons, and only the elected
+/// machine requests a leader lease.
 pub(super) fn c06_fencing(world: &World, moment: &Moment<'_>) -> Verdict {
     if let Moment::Asked { machine, ttl } = moment {
         return asks_when_elected(world, *machine, *ttl);

@@ -22,9 +22,9 @@ const PROVED: u32 = 70;
 /// intervals, and the maximum delay of its expiry.
 const UNLED: (u32, Duration) = (5, Duration::from_millis(500));
 
-/// Returns true if the guarantees for exclusive units hold for the machine. Its fleetd has run
-/// since its last renewal or was restarted in time; init answers it, and its lease was not revoked
-/// by an operator.
+/// Returns true if the guarantees for exclusive units hold for the machine. Its fleetd has run for
+/// two lease times, or was restarted in time. In the last two lease times init answered it, and no
+/// operator revoked its lease. After its last pause it has had time to give up units.
 fn is_bound(world: &World, number: usize) -> bool {
     let machine = &world.machines[number];
     let lately = |at: Duration| at + world.plan.ttl * 2 > world.now;
