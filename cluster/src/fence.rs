@@ -240,10 +240,10 @@ impl StopSettings<'_> {
     }
 }
 
-/// Checks that all words of a key are `wanted`.
+/// Checks all words of a key. `wanted` names the allowed words in the message.
 ///
 /// # Errors
-/// The first word that is not `wanted`, and its consequence for the stop.
+/// The first word that is not allowed, and its consequence for the stop.
 fn only(
     (key, words): (&str, Vec<String>),
     is_fine: impl Fn(&str) -> bool,

@@ -208,7 +208,7 @@ pub struct DrainRecord {}
 pub struct StateRecord {
     /// Hash of the file that runs.
     pub hash: String,
-    /// `loaded`, `not-found`, `error`, `masked`.
+    /// `loaded`, `not-found` or `error`.
     pub load: String,
     /// `active`, `failed`…
     pub active: String,
@@ -235,7 +235,7 @@ pub enum Ended {
     Done,
     /// One of its conditions is not met.
     Skipped,
-    /// A dependency has failed or is missing.
+    /// A dependency has failed, is missing or is masked.
     Failed,
 }
 

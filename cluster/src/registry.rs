@@ -147,8 +147,8 @@ pub fn set_desired(snapshot: &Snapshot, name: &UnitName, desired: Desired) -> Op
     })
 }
 
-/// Removes a unit and everything recorded about it, even if its file is unreadable. Returns `None`
-/// if the unit does not exist.
+/// Removes a unit with its desired state, placement and reason, even if its file is unreadable. Its
+/// machine removes the claim and the state. Returns `None` if the unit does not exist.
 pub fn destroy(snapshot: &Snapshot, name: &UnitName) -> Option<Transaction> {
     let keys = snapshot.keys();
     let unread = snapshot.unread_since(&keys.of(&Subject::Unit(name.clone()))).is_some();
@@ -334,7 +334,7 @@ fn fenced(keys: &Keys, epoch: Epoch) -> Transaction {
     }
 }
 
-/// Removes the unit's place, schedules and reason.
+/// Removes the unit's place, its schedule, its global key and its reason.
 fn without_placement(snapshot: &Snapshot, name: &UnitName) -> Transaction {
     let keys = snapshot.keys();
     let of = |subject| keys.of(&subject);

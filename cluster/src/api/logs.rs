@@ -259,8 +259,8 @@ fn streamed(
                 Some(object) => object,
                 None => tokio::select! {
                     object = objects.next_line() => parsed(object),
-                    // Stops when the reader has disconnected, so that a silent unit does not hold a
-                    // logger client.
+                    // Stops when the reader has disconnected. Otherwise a silent unit would keep
+                    // the connection to the logger open.
                     () = sender.closed() => break,
                 },
             };

@@ -105,8 +105,8 @@ impl TrustKeeper {
     }
 
     /// Returns true if this machine has not run the unit before and the signature of the rollout's
-    /// previous file is outdated or invalid. Otherwise an attacker who writes to etcd could start
-    /// any file that was ever signed.
+    /// previous file is outdated or invalid. Without this check, an attacker who writes to etcd
+    /// could start any file that was ever signed.
     fn is_too_old(&mut self, name: &UnitName, wanted: &Wanted, before: &Goal) -> bool {
         !before.contains_key(name) && self.trust.judge(name, &wanted.content).is_err()
     }

@@ -92,7 +92,7 @@ pub struct UnitRunner {
     etcd_failed: bool,
     /// The logged fault of init; each is logged once.
     fault: String,
-    /// Since when init has not answered.
+    /// When the first request to init failed, while init does not answer.
     silent: Option<Duration>,
     /// The time of the last request to init.
     asked_init: Duration,

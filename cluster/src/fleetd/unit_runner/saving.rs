@@ -71,7 +71,8 @@ impl UnitRunner {
     }
 
     /// Saves a new state at once: a running unit that is not saved would be missing when a reading
-    /// is checked. Readings with different contents may have the same revision.
+    /// is checked. The revision alone does not tell whether a state is new: readings with different
+    /// contents may have the same revision.
     pub(super) fn remember(&mut self, next: Option<SavedState>) {
         let Some(next) = next else { return };
         let (held, running) = (self.held_claims(), self.started_from_older(&next.ran));

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 /// Time after the last reading of init's states until fleetd asks whether init is running.
 const PING_AFTER: Duration = Duration::from_secs(5);
-/// How long the last states stay valid: a restarting init is silent for a moment.
+/// How long the last states stay valid after the first failed request: a restarting init is silent
+/// for a moment.
 const UNKNOWN_AFTER: Duration = Duration::from_secs(3);
 
 impl UnitRunner {
