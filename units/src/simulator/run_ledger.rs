@@ -86,8 +86,6 @@ pub struct RunLedger {
     pub facts: u64,
     /// Number of facts about runs that were over.
     pub late_facts: u64,
-    /// Number of exits that were reported twice.
-    pub twice: u64,
 }
 
 impl RunLedger {

@@ -4,8 +4,8 @@
 use crate::limit;
 use crate::spec::DependencyKind;
 use crate::text::name::Name;
+use crate::text::unit_name::escape_path;
 use crate::unit::assembly::Edge;
-use std::fmt::Write as _;
 
 /// Adds an optional depends-ms on the mount of each directory on the way to `path`.
 pub(crate) fn on_the_way(path: &str, line: u32) -> Vec<Edge> {
@@ -17,24 +17,15 @@ pub(crate) fn on_the_way(path: &str, line: u32) -> Vec<Edge> {
 /// Returns the targets of the mounts on the way to `path`, named like systemd mount units:
 /// `var-lib.mount` for /var/lib.
 pub(crate) fn names(path: &str) -> impl Iterator<Item = Name> {
-    let mut stem = String::new();
+    let mut way = String::new();
     let parts = path.split('/').filter(|part| !part.is_empty() && *part != ".");
     parts.filter_map(move |part| {
-        if stem.len() > limit::NAME {
+        if way.len() > limit::NAME {
             return None;
         }
-        if !stem.is_empty() {
-            stem.push('-');
-        }
-        for byte in part.bytes() {
-            match byte {
-                b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b':' | b'_' | b'.' => {
-                    stem.push(byte.into())
-                }
-                byte => drop(write!(stem, "\\x{byte:02x}")),
-            }
-        }
-        Name::new(&format!("{stem}.mount")).ok()
+        way.push('/');
+        way.push_str(part);
+        Name::new(&format!("{}.mount", escape_path(&way))).ok()
     })
 }
 
@@ -50,6 +41,7 @@ mod tests {
         assert_eq!(names("/var/lib/x"), ["var.mount", "var-lib.mount", "var-lib-x.mount"]);
         assert_eq!(names("//var/./lib/"), ["var.mount", "var-lib.mount"]);
         assert!(names("/").is_empty());
+        assert_eq!(names("/.a/.b"), [r"\x2ea.mount", r"\x2ea-.b.mount"]);
         assert_eq!(
             names("/srv/a-b/c"),
             ["srv.mount", r"srv-a\x2db.mount", r"srv-a\x2db-c.mount"],
