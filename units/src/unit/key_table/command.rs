@@ -16,7 +16,7 @@ pub(super) const KEYS: &[Key] = &[
         "Commands that run after each end of the unit, also after a failed start. No process of the unit is left then, unless kill-mode is process or none. $SERVICE_RESULT is success, exit-code, signal, core-dump, timeout, watchdog, oom-kill, exec-condition, protocol or resources. $EXIT_CODE is exited, killed or dumped. $EXIT_STATUS is the status or signal.",
         "exec-stop-post: /bin/rm -f /run/web.lock"),
     key("kill-mode", Shape::Choice(&KillMode::WORDS), Run, PROCESS, NONE, "group",
-        "The processes that init signals at a stop. group: the main process gets the stop signal; after its exit the others get TERM. mixed: the others get KILL at once. process: only the main process; the others keep running. none: no process; init only runs exec-stop.",
+        "The processes that init signals at a stop. group: the main process gets the stop signal; after its exit the others get TERM. mixed: after its exit the others get KILL. process: only the main process; the others keep running. none: no process; init only runs exec-stop.",
         "kill-mode: mixed"),
     key("stop-final-signal", Shape::Signal, Run, PROCESS, NONE, "KILL",
         "The signal for the remaining processes at the stop timeout. Processes that survive it are killed two seconds later.",
