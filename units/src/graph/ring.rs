@@ -82,9 +82,9 @@ struct Task {
 ///
 /// A link is dropped if it closes a ring with all fixed links and the droppable links of lower
 /// ranks: together they put its ends into one component. A binary search over the ranks finds, for
-/// all links at once, the rank that joins the ends of each link. A link whose ends are joined at the
-/// middle rank belongs to the lower half. The others belong to the upper half, in a graph where the
-/// components of the lower half are contracted. Each halving therefore examines a link once.
+/// all links at once, the rank that joins the ends of each link. A link of at most the
+/// middle rank whose ends are joined there belongs to the lower half. The others belong to the upper
+/// half, in a graph where the components of the lower half are contracted. Each halving therefore examines a link once.
 fn to_drop(links: &[Link], component: &[u32], order: &[usize]) -> (Vec<usize>, usize) {
     let mut ranks = vec![0u32; links.len()];
     for (rank, index) in (1u32..).zip(order) {

@@ -209,7 +209,8 @@ impl Foreign {
 
     /// Returns the drop-ins of a unit in the order in which they apply, by file name. Of several
     /// with one file name only one counts: that of the earlier directory and, within one directory,
-    /// that of the more specific name; `service.d` comes last.
+    /// that of the more specific name. Those of an alias come after those of the unit's own name, and
+    /// those of `service.d` last, whatever their directory.
     pub(crate) fn drop_ins_of(&self, name: &UnitName) -> Vec<Arc<str>> {
         let Some(suffix) = name.suffix else { return Vec::new() };
         let mut groups = vec![name.drop_in_names()];

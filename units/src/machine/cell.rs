@@ -56,12 +56,16 @@ pub(super) struct Cell {
     pub(super) dependents_up: u32,
     /// The facets its neighbours have last seen.
     pub(super) facets: u16,
+
+    // --- lists that have the unit ---
     /// The unit is in the worklist.
     pub(super) queued: bool,
     /// The unit is in the list of units whose shown state may have changed.
     pub(super) touched: bool,
     /// The unit is in the list of units whose record may have changed.
     pub(super) changed: bool,
+
+    // --- stored: the last note ---
     /// The last shown state.
     pub(super) shown: State,
     /// Start of the last shown state.

@@ -108,7 +108,8 @@ pub enum Event {
     /// A condition (condition-*, or an exec-condition that exits with 1 to 254) is not met. The run
     /// is over without having started, and counts as exited.
     Skipped(RunId, String),
-    /// The start failed before the main command ran. Nothing of the run is left.
+    /// The start failed before the main command ran, or a trigger cannot listen any more. Nothing of
+    /// the run is left.
     StartFailed(RunId, ExecFailure),
     /// The service violated the protocol of its type, for example with a bad pid file. Counts as a
     /// failure; remaining processes are stopped.

@@ -73,9 +73,9 @@
 //! - *Without `remain`* a run that succeeds is over: it is stopped like any other
 //!   (`StopReason::Done`), and the unit then rests as exited with nothing left to stop. The success
 //!   opens waits-for and depends-ms. For depends-on and requires-active the unit is not active, so
-//!   its dependents lose it and are failed (dependency). A firing, a restart or a changed
-//!   definition runs it again; nothing else does. A oneshot runs its exec-stop before it reports
-//!   its end.
+//!   its dependents lose it and are failed (dependency). The unit runs again after a firing, a
+//!   restart, a changed definition, the loss of a depends-on provider, or a new need. A oneshot runs
+//!   its exec-stop before it reports its end.
 //! - *A failed assert* is an exec error (stage assert): final until retry or a new definition.
 //! - *A skipped* main unit of `exit-with` ends init with 0.
 //! - *At boot* the goal counts as broken too if a hard dependency of it cannot be satisfied.

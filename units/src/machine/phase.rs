@@ -162,8 +162,8 @@ pub(super) enum Then {
     /// The run has succeeded and `restart` repeats it: the unit starts again after the delay, and
     /// nothing is counted.
     Again,
-    /// The run has succeeded and is over: the unit stays exited until a restart, a firing or a new
-    /// need.
+    /// The run has succeeded and is over: the unit stays exited until a restart, a firing, a changed
+    /// definition, the loss of a depends-on provider, or a new need.
     Rest {
         /// The exit of the main process.
         exit: Exit,

@@ -105,7 +105,7 @@ impl Machine {
         }
     }
 
-    /// Returns the hard provider whose stop makes this unit stop.
+    /// Returns the first hard provider that is stopping too.
     fn stopping_provider(&self, unit: UnitId) -> Option<(UnitId, Name)> {
         let edges = self.graph.edges(unit).iter().filter(|edge| is_hard(edge.kind));
         edges
