@@ -135,7 +135,9 @@ fn short(name: &Name) -> Option<Name> {
     if matches!(suffix, "service" | "target") { Name::new(stem).ok() } else { None }
 }
 
-/// The goal of imported files is the default target if no unit has the goal's usual name.
+/// The goal of imported files is the default target if no unit has the goal's usual name. If a unit
+/// has it again, units of the previous generation that name the default target get the usual name
+/// back.
 fn goal(drafts: &mut [Draft], settings: &Settings) {
     let default = &settings.default_target;
     let named = drafts.iter().any(|draft| provides(draft, GOAL));

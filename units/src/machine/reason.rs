@@ -30,7 +30,7 @@ words! {
         Running = "running",
         /// The run is active and reloads its configuration.
         Reloading = "reloading",
-        /// The unit is active without a process.
+        /// The unit is active, and its main process has exited or it was skipped.
         Exited = "exited",
         /// The unit is failed; the reason says why.
         Failed = "failed",
@@ -101,7 +101,8 @@ pub enum Reason {
         #[serde(default)]
         message: String,
     },
-    /// A conflicting unit has precedence.
+    /// A conflicting unit has precedence, or another unit provides a target that this unit of
+    /// a source claims.
     Conflict {
         /// The target.
         target: Name,

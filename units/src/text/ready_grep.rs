@@ -23,7 +23,7 @@ pub(crate) fn cost(pattern: &str) -> usize {
             '{' => {
                 let count = repetition(&mut chars);
                 if after_group {
-                    // The content of the group is unknown here, so everything before it counts.
+                    // The content of the group is unknown here, so the whole pattern counts.
                     times = times.saturating_mul(count);
                 } else {
                     states = states.saturating_add(last.saturating_mul(count - 1));

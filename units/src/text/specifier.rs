@@ -25,7 +25,7 @@ pub struct Facts {
 /// Replaces every specifier. An unknown one stays in the text, as in systemd.
 ///
 /// # Errors
-/// A specifier whose value is unknown.
+/// A specifier whose value is unknown, or a text that grows too long.
 pub fn expand(text: &str, name: &UnitName, facts: &Facts) -> Result<String, String> {
     if !text.contains('%') {
         return Ok(text.to_string());

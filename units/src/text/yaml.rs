@@ -79,7 +79,7 @@ pub enum Value {
     Scalar(Scalar),
     /// `- a` or `[a]`.
     List(Vec<Node>),
-    /// `k: v` or `{k: v}`, in the order of the text; no key twice.
+    /// `k: v` or `{k: v}`, in the order of the text. Only a broken document has a key twice.
     Map(Vec<Pair>),
 }
 

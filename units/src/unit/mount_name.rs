@@ -7,7 +7,7 @@ use crate::text::name::Name;
 use crate::text::unit_name::escape_path;
 use crate::unit::assembly::Edge;
 
-/// Adds an optional depends-ms on the mount of each directory on the way to `path`.
+/// Returns an optional depends-ms on the mount of each directory on the way to `path`.
 pub(crate) fn on_the_way(path: &str, line: u32) -> Vec<Edge> {
     let kind = DependencyKind::DependsMs;
     let edge = |target| Edge { kind, target, optional: true, imported: false, line };

@@ -161,7 +161,7 @@ pub struct Source {
     pub source: String,
     /// The uid that may put the source, besides root and init's uid.
     pub uid: u32,
-    /// The revision, which each put increments; 0 before the first put.
+    /// The revision, which each put and each drop increments; 0 before the first put.
     pub revision: u64,
     /// Names of the source's files.
     pub files: Vec<String>,

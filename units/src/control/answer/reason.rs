@@ -77,7 +77,8 @@ pub enum Cause {
         /// The error.
         message: String,
     },
-    /// A conflicting unit has precedence.
+    /// A conflicting unit has precedence, or another unit provides a target that this unit of
+    /// a source claims.
     Conflict {
         /// The target.
         target: String,

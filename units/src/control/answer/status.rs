@@ -62,7 +62,7 @@ pub struct Status {
 pub struct SourceStatus {
     /// Its name.
     pub source: String,
-    /// The revision: the number of puts.
+    /// The revision, which each put and each drop increments.
     pub revision: u64,
     /// The roots of the source.
     pub roots: Vec<String>,
@@ -106,7 +106,7 @@ pub struct UnitStatus {
     pub verdict: bool,
     /// The run has an older definition.
     pub stale: bool,
-    /// The goal needs the unit, directly or indirectly.
+    /// The goal, a source or a fired trigger needs the unit, directly or indirectly.
     pub needed: bool,
     /// What pulls the unit in, for display: the goal, sources, and at most eight needed units.
     pub needed_by: Vec<String>,
@@ -125,7 +125,7 @@ pub struct UnitStatus {
     #[serde_with(skip_apply)]
     #[serde(default = "yes")]
     pub remains: bool,
-    /// The file of the definition; may be empty for built-in units.
+    /// The file of the definition; `(built in)` for a built-in unit, empty for a removed unit.
     pub file: String,
     /// The source of the unit.
     pub source: Option<String>,

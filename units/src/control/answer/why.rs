@@ -26,7 +26,7 @@ pub struct Why {
     /// The chain from the unit itself to the root cause, which is last. The `reason` of a link
     /// explains its state; its `target` is the name by which the previous link depends on it.
     pub chain: Vec<Link>,
-    /// Pulling edges to the unit, from the nearest to the goal.
+    /// Pulling edges from needed units to the unit, then the goal, then sources.
     pub needed_by: Vec<Need>,
     /// Triggers that start the unit when they fire: timers, sockets and paths.
     pub activated_by: Vec<Affected>,
@@ -69,11 +69,11 @@ pub struct Link {
 /// One edge of [`Why::needed_by`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Need {
-    /// The unit that names the target; null for the goal itself.
+    /// The unit that names the target; null for the goal itself and for a source.
     pub unit: Option<String>,
     /// The target.
     pub target: String,
-    /// The kind of the dependency; null for the goal itself.
+    /// The kind of the dependency; null for the goal itself and for a source.
     #[serde(default)]
     pub kind: Option<DependencyKind>,
     /// The source that has the target as a root; null if a unit or the goal itself names it.

@@ -46,7 +46,8 @@ impl Line {
     /// Reads a line. Returns `None` if it is empty or a comment.
     ///
     /// # Errors
-    /// The line has no device or no mount point.
+    /// The line is not UTF-8, has no device or no mount point, has an invalid escape, or has too
+    /// many options.
     pub(super) fn read(number: u32, bytes: &[u8]) -> Result<Option<Line>, Said> {
         let start = Spot { line: number, column: 1 };
         let wrong = |at, message: &str| (Severity::Error, at, message.to_string(), SHAPE.into());
@@ -257,7 +258,7 @@ fn parts(text: &str, at: Spot, separators: &[char], quotes: bool) -> Vec<Field> 
     parts
 }
 
-/// Replaces the octal escapes of fstab(5). Fails if the result is no UTF-8.
+/// Replaces the octal escapes of fstab(5). Fails if the result is not UTF-8 or has a NUL.
 fn decode(field: Field) -> Result<Field, Spot> {
     let mut bytes = Vec::with_capacity(field.text.len());
     let mut rest = field.text.as_bytes();

@@ -215,7 +215,8 @@ impl Pass<'_> {
         }
     }
 
-    /// The effect of the command is unknown and may be anything.
+    /// Passes over a command whose effect is unknown. If it may set variables, all values become
+    /// unknown.
     fn unread(&mut self, name: &str, first: Word<'_>, arguments: &[Word<'_>]) {
         let own = self.reading.functions.contains_key(name);
         let sets = [".", "source", "eval", "read", "set", "unset", "local", "getopts", "alias"];

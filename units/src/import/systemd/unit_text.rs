@@ -18,7 +18,7 @@ pub struct UnitOption {
     pub section: Arc<str>,
     /// The text before the `=`.
     pub name: String,
-    /// The text after it, with continued lines joined and nothing else changed.
+    /// The text after it, with continued lines joined and without the blanks around it.
     pub value: String,
     /// The file.
     pub file: Arc<str>,
@@ -94,8 +94,8 @@ pub struct UnitText {
 /// Parses a file. Invalid lines are reported and skipped, as in systemd.
 ///
 /// # Errors
-/// The error that makes the whole file unusable: it is too large, no UTF-8, or a section line is
-/// not closed.
+/// The error that makes the whole file unusable. The file is too large, has too many assignments or
+/// control characters, or is not UTF-8. Or a section line is not closed.
 pub fn parse(file: &Arc<str>, bytes: &[u8]) -> Result<UnitText, Vec<Diagnostic>> {
     if bytes.len() > limit::IMPORTED_FILE {
         let place = Spot { line: 1, column: 1 }.of(file);
