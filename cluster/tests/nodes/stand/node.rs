@@ -321,13 +321,16 @@ impl Node {
 
     /// Returns what its fleetd dumps on a signal.
     pub(crate) fn dumped_state(&self) -> Value {
-        let count = |log: &str| log.lines().filter(|line| line.contains("{\"")).count();
-        let before = count(&self.log("fleetd"));
+        let dumps = || -> Vec<String> {
+            let log = self.log("fleetd");
+            // The logger may not have written the last line whole.
+            let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
+            whole.lines().filter_map(|line| Some(line[line.find("{\"")?..].to_string())).collect()
+        };
+        let before = dumps().len();
         self.signal("fleetd", "USR1");
-        until("fleetd dumps its state", || (count(&self.log("fleetd")) > before).then_some(()));
-        let log = self.log("fleetd");
-        let last = log.lines().rfind(|line| line.contains("{\"")).unwrap();
-        serde_json::from_str(&last[last.find('{').unwrap()..]).unwrap()
+        let last = until("fleetd dumps its state", || dumps().into_iter().skip(before).last());
+        serde_json::from_str(&last).unwrap()
     }
 
     /// Returns the ends of its logs, for debugging.
