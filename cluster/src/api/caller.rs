@@ -30,7 +30,7 @@ pub struct Caller {
     pub prefixes: Option<Vec<String>>,
 }
 
-/// What a request does, for the check of rights.
+/// The effect of a request, for the check of rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
     /// Reads units, states, machines or events.

@@ -13,7 +13,7 @@ pub const MOST_OF_ONE: usize = 128;
 /// The peer of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Peer {
-    /// Over TCP.
+    /// A TCP peer.
     Address(IpAddr),
     /// Over a unix socket.
     User(u32),

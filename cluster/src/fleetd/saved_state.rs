@@ -49,7 +49,7 @@ pub struct Held {
     pub earlier: BTreeMap<UnitName, ClaimValidity>,
 }
 
-/// What a fleetd saves for the next one on the same machine.
+/// The state that a fleetd saves for the next one on the same machine.
 #[derive(Clone, Debug, Default)]
 pub struct SavedState {
     /// The cluster.

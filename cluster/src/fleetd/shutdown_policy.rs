@@ -13,7 +13,7 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// listens again before that.
 const ABSENT: u32 = 10;
 
-/// What follows after fleetd was told to stop.
+/// The fate of fleetd after a stop signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// Init restarts it: its unit is needed, and init is not shutting down.

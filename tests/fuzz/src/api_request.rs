@@ -36,7 +36,7 @@ const PREFIX: &str = "a";
 
 /// The answers.
 pub struct Answers {
-    /// In order.
+    /// The status codes, in the order of the requests.
     pub statuses: Vec<u16>,
 }
 

@@ -46,7 +46,7 @@ impl Kind {
 pub struct Woven {
     /// The number of the mutant.
     pub number: u32,
-    /// In bytes.
+    /// The range of bytes.
     pub range: Range<usize>,
 }
 

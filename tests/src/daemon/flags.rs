@@ -91,14 +91,14 @@ pub struct Flags {
 /// When it becomes ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Ready {
-    /// At once.
+    /// At its start.
     #[default]
     AtOnce,
     /// After this time.
     After(Duration),
     /// When this file exists.
     When(PathBuf),
-    /// On order.
+    /// At an order from `--control`.
     OnOrder,
 }
 

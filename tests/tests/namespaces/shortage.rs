@@ -275,7 +275,6 @@ impl Small {
         Small(path.to_owned())
     }
 
-    /// Fills it.
     fn fill(&self) -> PathBuf {
         let path = self.0.join("filling");
         let mut file = std::fs::File::create(&path).expect("the file can be made");

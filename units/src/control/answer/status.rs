@@ -108,7 +108,7 @@ pub struct UnitStatus {
     pub stale: bool,
     /// The goal, a source or a fired trigger needs the unit, directly or indirectly.
     pub needed: bool,
-    /// What pulls the unit in, for display: the goal, sources, and at most eight needed units.
+    /// The goal, the sources and at most eight needed units that pull the unit in, for display.
     pub needed_by: Vec<String>,
     /// The last STATUS= of the run; may be empty.
     pub status: String,
