@@ -313,8 +313,9 @@ impl Store {
         #[allow(clippy::iter_over_hash_type, reason = "the log may have any order")]
         for (key, (at, length)) in &self.index {
             let before = FRAME + key.len();
-            let is_put = memory.put(HEADER + to, self.bytes(at - before, before + length));
-            debug_assert!(is_put, "the records need more than {} bytes", self.live);
+            if !memory.put(HEADER + to, self.bytes(at - before, before + length)) {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
             to += before + length;
         }
         memory.set_word(COMMIT, to as u64);

@@ -213,7 +213,7 @@ fn groups(this: &mut Conversion<'_>) {
         match span::boolean(&option.value) {
             Some(false) => this.leave_out(option, "this value requests nothing"),
             is => {
-                if is.is_none() && !option.value.is_empty() && !names_controllers(&option.value) {
+                if is.is_none() && !names_controllers(&option.value) {
                     let message = "Delegate=: no word is a controller: the cgroup is delegated";
                     this.warn(option, "invalid", message, "name controllers, or write `yes`");
                 }
@@ -269,7 +269,7 @@ fn groups(this: &mut Conversion<'_>) {
 fn names_controllers(text: &str) -> bool {
     const CONTROLLERS: [&str; 8] =
         ["cpu", "cpuacct", "cpuset", "io", "blkio", "memory", "devices", "pids"];
-    text.split([' ', '\t', ',']).any(|word| CONTROLLERS.contains(&word) || word.starts_with("bpf-"))
+    text.split_whitespace().any(|word| CONTROLLERS.contains(&word) || word.starts_with("bpf-"))
 }
 
 /// Returns the path of a slice: `a-b.slice` is within `a.slice`.
