@@ -88,6 +88,7 @@ impl Init {
             );
         }
         self.triggers.unmarked().unsettled = true;
+        self.has_stepped = true;
         let Outcome { actions, refused } = outcome;
         if let Some(wished) = wished.filter(|_| refused.is_none()) {
             event_in_progress::clear(&mut self.suspects, &wished);

@@ -107,6 +107,10 @@ pub(crate) struct Init {
     pub(crate) suspects: Watched<Suspects>,
     /// The hardware watchdog, fed in each turn of the loop.
     pub(crate) watchdog: Watch,
+    /// True if an event has reached the machine since the last call of `tell_outside`.
+    pub(crate) has_stepped: bool,
+    /// The generation after whose load freed memory went back to the kernel.
+    trimmed: Option<u32>,
 }
 
 /// The parts that each image makes itself.
@@ -162,6 +166,8 @@ impl Init {
             written: commit::Written::default(),
             suspects: components.suspects.into(),
             watchdog: Watch::default(),
+            has_stepped: true,
+            trimmed: None,
         }
     }
 
@@ -358,8 +364,16 @@ impl Init {
 
     /// Reports to the outer manager when the boot has settled, and each later change.
     fn tell_outside(&mut self) {
-        if !self.basics.has_settled && !self.machine.is_settled() {
+        let has_stepped = std::mem::take(&mut self.has_stepped);
+        if !has_stepped || !self.basics.has_settled && !self.machine.is_settled() {
             return;
+        }
+        let number = Some(self.machine.generation().number);
+        if self.trimmed != number && self.machine.is_settled() {
+            self.pending.facts.shrink_to_fit();
+            self.spawner.give_back();
+            shared_memory::give_back();
+            self.trimmed = number;
         }
         let system = self.machine.system();
         if self.ending.is_under_way() || self.outer.said == Some(system) {
@@ -368,9 +382,6 @@ impl Init {
         // The watchdog's kernel module may have been loaded during the boot.
         self.apply_watchdog_setting();
         let ready = if self.basics.has_settled { "" } else { "READY=1\n" };
-        self.pending.facts.shrink_to_fit();
-        self.spawner.give_back();
-        shared_memory::give_back();
         (self.basics.has_settled, self.outer.said) = (true, Some(system));
         self.outer.say(&format!("{ready}STATUS={}\n", system.as_str()));
     }

@@ -121,21 +121,24 @@ impl Machine {
         if self.has_failed_goal() {
             return System::Failed;
         }
-        let needed = || self.generation.unit_ids().filter(|unit| self.cell(unit.0).needed);
-        if needed().any(|unit| self.is_first_start(unit.0)) {
-            return System::Starting;
+        let mut state = System::Running;
+        for ix in self.generation.unit_ids().map(|unit| unit.0) {
+            let is_active = self.is_active(ix);
+            if !is_active && self.is_first_start(ix) {
+                return System::Starting;
+            }
+            if !is_active && self.cell(ix).needed || is_active && self.has_lost_milestone(ix) {
+                state = System::Degraded;
+            }
         }
-        if needed().any(|unit| !self.is_active(unit.0)) || !self.degraded().is_empty() {
-            return System::Degraded;
-        }
-        System::Running
+        state
     }
 
     /// Returns true if no unit is starting, stopping or waiting, except for retries after a
     /// verdict.
     pub fn is_settled(&self) -> bool {
         self.booted
-            && self.all().into_iter().all(|ix| {
+            && (0..self.record_count()).all(|ix| {
                 let cell = self.cell(ix);
                 match &cell.phase {
                     phase if phase.is_hopeless() => true,
