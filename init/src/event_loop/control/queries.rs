@@ -60,18 +60,14 @@ impl Init {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION").to_string(),
             pid: std::process::id(),
-            boot: self.view_facts().wall_of(self.basics.booted),
+            boot: control::wall(self.basics.on_the_wall.at(self.basics.booted)).to_string(),
             mode: self.mode.as_str().to_string(),
             seq: self.history.last(),
             seq_mono_us: self.basics.booted.as_nanos() / 1000,
             paths: Paths {
                 config: self.paths.config.0.clone(),
                 policy: self.paths.policy.clone(),
-                runtime_policy: self
-                    .paths
-                    .runtime_dir
-                    .is_some()
-                    .then(|| self.paths.runtime_policy()),
+                runtime_policy: self.paths.runtime_dir.as_ref().map(|_| self.paths.runtime_policy()),
                 runtime_dir: self.paths.runtime_dir.clone(),
                 log_dir: self.paths.log_dir(settings),
                 unit_dirs: self.paths.unit_dirs(settings),
