@@ -21,9 +21,11 @@ NOT_COUNTED = ("systemd-udevd", "systemd-fsckd")
 LOGGERS = ("systemd-journal", "groundstate-log")
 # Seconds, for a machine that emulates the processor and has other work.
 PATIENCE = 300
-# A refused connection is repeated after POLL seconds, one without an answer after NO_ANSWER. So sshd
-# never holds many silent connections, of which it would drop some (MaxStartups).
-POLL, NO_ANSWER = 0.1, 2.0
+# A refused connection is repeated after POLL seconds. Until the first refusal the machine has no
+# network, and qemu loses each connection: it is repeated after NO_NETWORK. A later one without an
+# answer is repeated after NO_ANSWER. So sshd never holds many silent connections, of which it would
+# drop some (MaxStartups).
+POLL, NO_NETWORK, NO_ANSWER = 0.05, 0.2, 2.0
 
 # The machine runs before all other work, if that is allowed.
 STEADY = ["chrt", "-r", "10"] if subprocess.run(["chrt", "-r", "10", "true"], stderr=subprocess.DEVNULL).returncode == 0 else []
@@ -114,10 +116,10 @@ class Machine:
     def until_sshd(self):
         """Returns the time from the exec of PID 1 to the banner of sshd."""
         self.began = self.watch(lambda: time.monotonic() if b"bench: exec of" in self.console else None)
-        peer, next_try, since = None, 0.0, 0.0
+        peer, next_try, since, patience = None, 0.0, 0.0, NO_NETWORK
 
         def banner():
-            nonlocal peer, next_try, since
+            nonlocal peer, next_try, since, patience
             now = time.monotonic()
             if peer is None:
                 if now < next_try:
@@ -129,10 +131,12 @@ class Machine:
                 if peer.recv(16).startswith(b"SSH-"):
                     return time.monotonic() - self.began
             except BlockingIOError:
-                if now - since < NO_ANSWER:
+                if now - since < patience:
                     return None
             except OSError:
-                pass
+                patience = NO_ANSWER
+            else:
+                patience = NO_ANSWER
             peer.close()
             peer = None
             return None
