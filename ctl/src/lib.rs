@@ -30,6 +30,7 @@ use crate::machine::planned_shutdown;
 use crate::session::Session;
 use clap::FromArgMatches;
 use groundstate_units::control::answer::Failure;
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -60,9 +61,6 @@ pub fn shim() -> ExitCode {
         "shutdown" | "telinit" | "init" | "runlevel" => return initctl(),
         "record-boot" => conclude(machine::write(machine::Record::Boot)),
         "record-shutdown" => conclude(machine::write(machine::Record::Shutdown)),
-        "power-button" => conclude(
-            machine::watch(&["initctl", "poweroff", "--yes"]).map_err(|e| ("/dev/input", e)),
-        ),
         planned_shutdown::UNIT => {
             let opens = words.first().is_some_and(|word| word == "open-logins");
             let nologin = words.get(usize::from(opens)).map_or(planned_shutdown::NOLOGIN, |it| it);
@@ -80,6 +78,16 @@ pub fn shim() -> ExitCode {
         }
         _ => systemctl::main(&called, &words),
     })
+}
+
+/// Runs `power-button`: each press powers the machine off.
+pub fn power_button() -> ExitCode {
+    let Err(error) = machine::watch(&["initctl", "poweroff", "--yes"]) else {
+        return ExitCode::SUCCESS;
+    };
+    // An error on stderr cannot be reported.
+    let _ = writeln!(std::io::stderr(), "power-button: /dev/input: {error}");
+    ExitCode::FAILURE
 }
 
 /// Prints the error of a program of [`machine`]. Returns the exit status.
