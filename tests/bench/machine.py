@@ -130,12 +130,11 @@ class Machine:
             try:
                 if peer.recv(16).startswith(b"SSH-"):
                     return time.monotonic() - self.began
+                patience = NO_ANSWER
             except BlockingIOError:
                 if now - since < patience:
                     return None
             except OSError:
-                patience = NO_ANSWER
-            else:
                 patience = NO_ANSWER
             peer.close()
             peer = None
