@@ -260,7 +260,7 @@ impl Table<'_> {
         if let Some(unit) = self.part(line, &name, at, &format!("device {path}")) {
             put(unit, at, "wait-file", path);
             put(unit, at, "exec-start", "/bin/true");
-            // The timeout counts from the time at which udev has begun to handle the devices of the
+            // The timeout counts from the time at which udev has started to handle the devices of the
             // boot, and the passphrases of encrypted disks are typed.
             put(unit, at, "after", "systemd-udev-trigger.service");
             put(unit, at, "after", "local-fs-pre.target");
