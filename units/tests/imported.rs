@@ -248,8 +248,8 @@ fn systemds_own_units_and_slices_are_never_imported() {
         memory.put(&format!("/lib/systemd/system/{name}"), DB);
     }
     let link = "/etc/systemd/system/dbus-org.example.time1.service";
-    memory.link(link, "/lib/systemd/system/systemd-timesyncd.service");
-    memory.put("/lib/systemd/system/systemd-timesyncd.service", DB);
+    memory.link(link, "/lib/systemd/system/systemd-timedated.service");
+    memory.put("/lib/systemd/system/systemd-timedated.service", DB);
     let generation = memory.load(None).generation;
     assert_eq!(names(&generation), ["multi-user"]);
     let told: Vec<&str> = generation.diagnostics.iter().map(|said| &*said.at.file).collect();

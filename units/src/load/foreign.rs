@@ -90,7 +90,7 @@ impl Foreign {
 
     fn note_file(&mut self, files: &dyn Files, entry: &str, path: Arc<str>, opt_in: bool) {
         // Native units replace systemd's own units.
-        if opt_in && replacement::is_own(entry) || self.seen.contains(entry) {
+        if opt_in && replacement::is_replaced(entry) || self.seen.contains(entry) {
             return;
         }
         if opt_in && matches!(Suffix::of(entry), Some(Suffix::Slice | Suffix::Scope)) {
@@ -124,8 +124,8 @@ impl Foreign {
             && real != entry
             && Suffix::of(&real) == Suffix::of(entry)
         {
-            // An alias of one of systemd's own units is no unit either.
-            if opt_in && replacement::is_own(&real) {
+            // An alias of a replaced unit is no unit either.
+            if opt_in && replacement::is_replaced(&real) {
                 return;
             }
             self.aliases.entry(real).or_default().push((entry.to_string(), path));

@@ -26,6 +26,10 @@ pub(super) fn convert(this: &mut Conversion<'_>, suffix: Suffix) {
         edge(this, "after", "time-set.target");
         edge(this, "after", "time-sync.target");
     }
+    let writes = ["StateDirectory", "CacheDirectory", "LogsDirectory"];
+    if !usual && writes.iter().any(|directory| this.last("Service", directory).is_some()) {
+        edge(this, "after", "systemd-remount-fs.service");
+    }
     if suffix == Suffix::Service {
         service(this);
     }

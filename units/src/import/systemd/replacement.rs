@@ -1,4 +1,4 @@
-//! systemd's own units. They make up the boot and are not imported: native units replace them,
+//! systemd's own units. Most make up the boot and are not imported: native units replace them,
 //! under the same names where other units name them. This file only lists their names.
 
 /// The goal of a boot, under each name systemd has for it.
@@ -148,6 +148,23 @@ const OTHERS: [&str; 55] = [
     "var-lib-machines.mount",
 ];
 
+/// Services of systemd that run without systemd as PID 1. Their units, and those that belong to
+/// them, are imported.
+const IMPORTED: [&str; 5] = [
+    "systemd-network-generator",
+    "systemd-networkd",
+    "systemd-resolved",
+    "systemd-time-wait-sync",
+    "systemd-timesyncd",
+];
+
+/// Names of these services on the bus.
+const IMPORTED_ALIASES: [&str; 3] = [
+    "dbus-org.freedesktop.network1.service",
+    "dbus-org.freedesktop.resolve1.service",
+    "dbus-org.freedesktop.timesync1.service",
+];
+
 /// Returns the native goal of that name, if it is one of the boot's goals.
 pub fn goal(name: &str) -> Option<&'static str> {
     GOALS.contains(&name).then_some("multi-user")
@@ -163,6 +180,12 @@ pub fn is_own(name: &str) -> bool {
         || name.ends_with(".slice")
             && (name.starts_with("user-") || name.starts_with("system-systemd\\x2d"))
         || matches!(name, "udev.service" | "procps.service" | "x11-common.service")
+}
+
+/// Returns true for one of systemd's own units that is not imported.
+pub(crate) fn is_replaced(name: &str) -> bool {
+    let is_imported = IMPORTED.iter().any(|service| name.starts_with(service));
+    is_own(name) && !is_imported && !IMPORTED_ALIASES.contains(&name)
 }
 
 /// Targets whose stand-in the boot's goal pulls in. A target gets a stand-in if no unit here
