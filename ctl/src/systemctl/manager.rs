@@ -2,6 +2,7 @@
 
 use super::enablement::Enablement;
 use super::snapshot::{session_of, with_suffix};
+use super::wait::{Aim, Awaited, Watch, names};
 use super::words::Asked;
 use super::{FAILED, Outcome, complain};
 use crate::exit::Error;
@@ -9,7 +10,7 @@ use crate::files::Rooted;
 use crate::policy_file;
 use crate::report::Digest;
 use crate::session::{self, Session};
-use groundstate_units::control::answer::{Cause, Changed, Failure, Plan, Pong, Said, Status};
+use groundstate_units::control::answer::{Cause, Changed, Failure, Plan, Pong, Said, Status, UnitStatus};
 use groundstate_units::control::request::Verb;
 use groundstate_units::load::{Options, load};
 use groundstate_units::machine::reason::State;
@@ -38,12 +39,16 @@ pub(super) fn version() -> Outcome {
     Ok(0)
 }
 
+/// The unit of the boot set that runs generators of packages.
+const GENERATORS: &str = "generators";
+
 /// `daemon-reload`. In a tree without an init it does nothing.
 pub(super) fn reload(asked: &Asked) -> Outcome {
     let session = session_of(asked.user);
     if is_offline(&session, asked)? {
         return Ok(0);
     }
+    run_generators(&session)?;
     let (before, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
     forget_deleted(&session, &before, &before.overlay.want)?;
     reload_init(&session, Verb::Reload { no_restart: true })?;
@@ -51,6 +56,27 @@ pub(super) fn reload(asked: &Asked) -> Outcome {
     forget_deleted(&session, &now, &now.overlay.drop)?;
     retry_failed(&session, &before)?;
     Ok(0)
+}
+
+/// Runs the generators, which may make other units for changed files of a package. As with systemd,
+/// a generator that fails does not prevent the reload.
+fn run_generators(session: &Session) -> Result<(), Error> {
+    let watch = Watch::begin(session)?;
+    let (status, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
+    let is_runner = |unit: &&UnitStatus| unit.unit == GENERATORS && unit.needed;
+    let Some(unit) = status.units.iter().find(is_runner) else { return Ok(()) };
+    let targets = names(std::slice::from_ref(&unit.unit));
+    let verb = if unit.state == State::Failed {
+        Verb::Retry { targets }
+    } else {
+        Verb::Restart { targets }
+    };
+    session.ask(verb)?;
+    let (unit, attempt, aim) = (unit.unit.clone(), unit.attempt, Aim::Up(unit.run));
+    for (_, why) in watch.until(session, &[Awaited { unit, attempt, aim }])? {
+        complain(&format!("{GENERATORS}: {why}; `journalctl -u {GENERATORS}` shows the output"));
+    }
+    Ok(())
 }
 
 /// Removes units from the overlay whose unit file was deleted. init would refuse a reload with such
@@ -88,7 +114,9 @@ pub(super) fn reexec(asked: &Asked) -> Outcome {
 /// Retries units that failed before the reload. A unit starts as soon as its link is read, which
 /// may be before its package has created its user or files.
 fn retry_failed(session: &Session, before: &Status) -> Result<(), Error> {
-    for unit in before.units.iter().filter(|unit| unit.needed && unit.state == State::Failed) {
+    let has_failed = |unit: &&UnitStatus| unit.needed && unit.state == State::Failed;
+    let others = before.units.iter().filter(has_failed).filter(|unit| unit.unit != GENERATORS);
+    for unit in others {
         if let (Some(Cause::Exit { .. } | Cause::Signal { .. } | Cause::Exec { .. }), Ok(name)) =
             (unit.reason.as_ref().map(|why| &why.cause), Name::new(&unit.unit))
         {
