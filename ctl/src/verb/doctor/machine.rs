@@ -27,6 +27,7 @@ const SERVICES: [(&str, &[&str], &str, &str); 4] = [
         &[
             "networking.service",
             "networking",
+            "systemd-networkd.service",
             "NetworkManager.service",
             "connman.service",
             "dhcpcd.service",
@@ -37,7 +38,13 @@ const SERVICES: [(&str, &[&str], &str, &str); 4] = [
     ),
     (
         "time",
-        &["chrony.service", "ntpsec.service", "ntp.service", "openntpd.service"],
+        &[
+            "chrony.service",
+            "systemd-timesyncd.service",
+            "ntpsec.service",
+            "ntp.service",
+            "openntpd.service",
+        ],
         "no enabled unit sets the clock",
         "install chrony",
     ),

@@ -55,7 +55,7 @@ impl Tree {
     fn good() -> Tree {
         let tree = Tree::empty();
         let set = Path::new(env!("CARGO_MANIFEST_DIR")).join("../contrib/debian.d/machine");
-        for name in ["devices", "filesystems", "logins", "storage", "targets"] {
+        for name in ["devices", "filesystems", "generators", "logins", "storage", "targets"] {
             let text = fs::read_to_string(set.join(format!("{name}.yaml"))).unwrap();
             tree.put(&format!("/usr/lib/groundstate/units/{name}.yaml"), &text);
         }
@@ -68,7 +68,7 @@ impl Tree {
         ] {
             tree.put(to, &fs::read_to_string(set.join(from)).unwrap());
         }
-        for name in ["init", "record-boot", "record-shutdown", "power-button"] {
+        for name in ["init", "record-boot", "record-shutdown", "power-button", "run-generators"] {
             tree.program(&format!("/usr/lib/groundstate/{name}"));
         }
         PROGRAMS.iter().for_each(|path| tree.program(path));
@@ -259,21 +259,21 @@ fn missing_services_and_services_of_systemd_are_named() {
     for name in ["networking", "chrony", "rsyslog"] {
         tree.remove(&format!("{links}/{name}.service"));
     }
-    for name in ["systemd-networkd", "systemd-timesyncd", "systemd-pstore"] {
+    for name in ["systemd-homed", "systemd-pstore"] {
         tree.service(name, "/bin/true");
     }
     tree.link(&format!("{links}/gone.service"), "/usr/lib/systemd/system/gone.service");
-    tree.put("/etc/netplan/50-cloud.yaml", "");
     let expected = [
         "warning  network: no enabled unit configures it: install ifupdown",
         "warning  time: no enabled unit sets the clock: install chrony",
         "warning  logs: no enabled unit makes /dev/log, so messages of syslog(3) are lost: install rsyslog",
-        "warning  systemd-networkd: it is enabled, and init does not start it: use ifupdown",
-        "warning  systemd-timesyncd: it is enabled, and init does not start it: install chrony",
-        "warning  unit files: init does not start 1 enabled unit of systemd: systemd-pstore.service: if that is fine, `systemctl disable` removes the links",
-        "warning  /etc/netplan: its files have no effect, because init does not run netplan's generator: use ifupdown",
+        "warning  unit files: init does not start 2 enabled units of systemd: systemd-homed.service, systemd-pstore.service: if that is fine, `systemctl disable` removes the links",
     ];
     assert_eq!(tree.lines(), expected);
+    for name in ["systemd-networkd", "systemd-timesyncd", "rsyslog"] {
+        tree.service(name, "/bin/true");
+    }
+    assert_eq!(tree.lines(), expected[3..]);
 }
 
 #[test]
@@ -285,54 +285,35 @@ fn unit_of_systemd_without_a_process_is_not_reported_as_left_out() {
         tree.link(&format!("/etc/systemd/system/multi-user.target.wants/{name}"), &path);
     }
     assert_eq!(tree.lines(), [""; 0]);
-    for name in ["systemd-networkd", "systemd-networkd-wait-online"] {
-        tree.service(name, "/bin/true");
-    }
-    let expected =
-        "warning  systemd-networkd: it is enabled, and init does not start it: use ifupdown";
-    assert_eq!(tree.lines(), [expected], "the program that waits for it is of no use alone");
 }
 
 #[test]
 fn masked_unit_is_not_reported_as_left_out() {
     let tree = Tree::good();
-    for name in ["web", "mail", "systemd-networkd", "systemd-pstore"] {
+    for name in ["web", "mail", "systemd-homed", "systemd-pstore"] {
         tree.service(name, "/bin/true");
     }
-    let policy = "mask: [web, mail.service, systemd-networkd.service, systemd-pstore]\n";
+    let policy = "mask: [web, mail.service, systemd-homed.service, systemd-pstore]\n";
     tree.put("/etc/groundstate/policy.yaml", policy);
     assert_eq!(tree.lines(), [""; 0]);
 }
 
 #[test]
-fn generators_of_packages_are_named_until_units_replace_them() {
+fn generators_of_packages_are_named_unless_a_unit_runs_them() {
     let tree = Tree::good();
+    let path = "/usr/lib/groundstate/units/generators.yaml";
+    let generators = fs::read_to_string(tree.at(path)).unwrap();
+    tree.remove(path);
     let directory = "/usr/lib/systemd/system-generators";
-    for name in ["systemd-sysv-generator", "postgresql-generator", "netplan", "zram-generator"] {
+    for name in ["systemd-sysv-generator", "netplan", "zram-generator"] {
         tree.program(&format!("{directory}/{name}"));
     }
     tree.put(&format!("{directory}/README"), "");
     tree.program("/lib/systemd/system-generators/zram-generator");
-    tree.program("/usr/lib/postgresql/15/bin/postgres");
-    tree.put("/etc/postgresql/15/main/postgresql.conf", "");
-    tree.put("/etc/postgresql/15/main/start.conf", "# how it starts\n\nauto\n");
-    tree.put("/etc/postgresql/15/spare/postgresql.conf", "");
-    tree.put("/etc/postgresql/15/spare/start.conf", "manual\n");
-    tree.put("/etc/postgresql/13/main/postgresql.conf", "");
-    tree.put(
-        "/usr/lib/systemd/system/postgresql@.service",
-        "[Service]\nType=forking\nExecStart=/usr/bin/pg_ctlcluster start %i\n",
-    );
-    tree.program("/usr/bin/pg_ctlcluster");
-    tree.service("postgresql", "/bin/true");
-    let postgresql = "warning  postgresql@15-main: it does not run, because init does not run PostgreSQL's generator: add a unit with `waits-for: postgresql@15-main`";
-    let zram = "warning  /usr/lib/systemd/system-generators/zram-generator: init does not run this generator, so the units that it makes are missing: write units in their place in /etc/groundstate/units";
-    assert_eq!(tree.lines(), [postgresql, zram]);
-    let databases =
-        "unit: databases\ntype: virtual\nwanted-by: multi-user\nwaits-for: postgresql@15-main\n";
-    tree.put("/etc/groundstate/units/databases.yaml", databases);
+    tree.link("/etc/systemd/system-generators/netplan", "/dev/null");
+    let zram = "warning  /usr/lib/systemd/system-generators/zram-generator: no unit runs this generator, so the units that it makes are missing: write units in their place in /etc/groundstate/units";
     assert_eq!(tree.lines(), [zram]);
-    tree.link("/etc/systemd/system-generators/zram-generator", "/dev/null");
+    tree.put(path, &generators);
     assert_eq!(tree.lines(), [""; 0]);
 }
 

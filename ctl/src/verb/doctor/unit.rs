@@ -24,13 +24,6 @@ const PACKAGES: [(&str, &str); 7] = [
 ];
 /// Codes of diagnostics that other checks report.
 const ELSEWHERE: [&str; 2] = ["missing-executable", "systemd-activation"];
-/// Services of systemd that init does not start, each with a replacement.
-const REPLACED: [(&str, &str); 3] = [
-    ("systemd-networkd", "use ifupdown"),
-    ("systemd-resolved", "write /etc/resolv.conf, or install another resolver"),
-    ("systemd-timesyncd", "install chrony"),
-];
-
 /// Directories of systemd's generators. A file hides files of its name in later directories.
 const GENERATORS: [&str; 5] = [
     "/run/systemd/system-generators",
@@ -39,9 +32,8 @@ const GENERATORS: [&str; 5] = [
     "/usr/lib/systemd/system-generators",
     "/lib/systemd/system-generators",
 ];
-/// Generators that have findings of their own.
-const NAMED_GENERATORS: [&str; 3] = ["cloud-init-generator", "netplan", POSTGRESQL_GENERATOR];
-const POSTGRESQL_GENERATOR: &str = "postgresql-generator";
+/// The unit of the boot set that runs the generators.
+const RUNNER: &str = "generators";
 
 /// Checks that units provide the default target and the emergency target.
 pub(super) fn goal(facts: &Facts<'_>) -> Vec<Finding> {
@@ -183,14 +175,6 @@ pub(super) fn left_out(facts: &Facts<'_>) -> Vec<Finding> {
         is_left_out && !does_nothing(name)
     });
     let mut found = Vec::new();
-    for (service, hint) in REPLACED {
-        if names.remove(&format!("{service}.service")) {
-            let message = "it is enabled, and init does not start it";
-            found.push(finding(Level::Warning, service, message, hint));
-        }
-        // Its sockets, and the programs that wait for it, are of no use alone.
-        names.retain(|name| !name.starts_with(service));
-    }
     if !names.is_empty() {
         let shown: Vec<&str> = names.iter().take(SHOWN).map(String::as_str).collect();
         let rest = if names.len() > SHOWN { " …" } else { "" };
@@ -202,30 +186,15 @@ pub(super) fn left_out(facts: &Facts<'_>) -> Vec<Finding> {
     found
 }
 
-/// Finds programs that systemd starts by a generator. Init runs no generator.
+/// Finds generators of packages that no unit runs.
 pub(super) fn of_generators(facts: &Facts<'_>) -> Vec<Finding> {
-    let mut found = Vec::new();
-    for path in generators(facts) {
-        let name = path.rsplit('/').next().unwrap_or(&path);
-        if name == POSTGRESQL_GENERATOR {
-            found.extend(postgresql(facts));
-        }
-        if NAMED_GENERATORS.contains(&name) {
-            continue;
-        }
-        let message = "init does not run this generator, so the units that it makes are missing";
-        let hint = "write units in their place in /etc/groundstate/units";
-        found.push(finding(Level::Warning, &path, message, hint));
+    if facts.needs(RUNNER) {
+        return Vec::new();
     }
-    if facts.names("/etc/netplan").iter().any(|name| name.ends_with(".yaml")) {
-        let message = "its files have no effect, because init does not run netplan's generator";
-        found.push(finding(Level::Warning, "/etc/netplan", message, "use ifupdown"));
-    }
-    if facts.has_program("cloud-init") {
-        let message = "it does not run, because init does not run its generator";
-        found.push(finding(Level::Warning, "cloud-init", message, ""));
-    }
-    found
+    let message = "no unit runs this generator, so the units that it makes are missing";
+    let hint = "write units in their place in /etc/groundstate/units";
+    let warn = |path: String| finding(Level::Warning, &path, message, hint);
+    generators(facts).into_iter().map(warn).collect()
 }
 
 /// Returns the paths of generators that are not systemd's own. Returns none if init does not read
@@ -246,35 +215,6 @@ fn generators(facts: &Facts<'_>) -> Vec<String> {
                 && facts.is_executable(&path)
             {
                 found.push(path);
-            }
-        }
-    }
-    found
-}
-
-/// Finds the clusters of PostgreSQL that systemd starts with `postgresql.service`, and that no
-/// needed unit starts.
-fn postgresql(facts: &Facts<'_>) -> Vec<Finding> {
-    let mut found = Vec::new();
-    if !facts.needs("postgresql.service") {
-        return found;
-    }
-    for version in facts.names("/etc/postgresql") {
-        for cluster in facts.names(&format!("/etc/postgresql/{version}")) {
-            let directory = format!("/etc/postgresql/{version}/{cluster}");
-            let start = facts.text(&format!("{directory}/start.conf"));
-            let mut words = start.lines().map(|line| line.split('#').next().unwrap_or("").trim());
-            let is_automatic =
-                words.find(|word| !word.is_empty()).is_none_or(|word| word == "auto");
-            let unit = format!("postgresql@{version}-{cluster}");
-            if is_automatic
-                && facts.has(&format!("{directory}/postgresql.conf"))
-                && facts.has(&format!("/usr/lib/postgresql/{version}/bin/postgres"))
-                && !facts.needs(&unit)
-            {
-                let message = "it does not run, because init does not run PostgreSQL's generator";
-                let hint = format!("add a unit with `waits-for: {unit}`");
-                found.push(finding(Level::Warning, &unit, message, &hint));
             }
         }
     }
