@@ -271,6 +271,8 @@ packages_of() { # STAGE: prints lines "PACKAGE proof-that-it-is-installed"
       "linux-image-amd64 /boot/vmlinuz-*[0-9]-amd64" ;;
     vm-debian | vm-engines) printf '%s\n' "debootstrap debootstrap" "qemu-system-x86 qemu-system-x86_64" "e2fsprogs mke2fs" \
       "openssh-client ssh-keygen" "python3 python3" ;;
+    vm-cloud) printf '%s\n' "debootstrap debootstrap" "qemu-system-x86 qemu-system-x86_64" "e2fsprogs mke2fs" \
+      "openssh-client ssh-keygen" "fdisk sfdisk" "genisoimage genisoimage" ;;
     vm-openrc) printf '%s\n' "debootstrap debootstrap" "qemu-system-x86 qemu-system-x86_64" "e2fsprogs mke2fs" \
       "openssh-client ssh-keygen" "python3 python3" "cpio cpio" "linux-image-cloud-amd64 /boot/vmlinuz-*-cloud-amd64" ;;
     vm-package) printf '%s\n' "debootstrap debootstrap" "qemu-system-x86 qemu-system-x86_64" "e2fsprogs mke2fs" \
