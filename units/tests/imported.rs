@@ -260,6 +260,52 @@ fn systemds_own_units_and_slices_are_never_imported() {
     );
 }
 
+/// networkd, resolved and timesyncd run without systemd as PID 1.
+#[test]
+fn services_of_systemd_that_need_no_systemd_are_imported() {
+    let mut memory =
+        set(&[("/etc/groundstate/init.yaml", "import-dirs: systemd\n"), ("goal.yaml", GOAL)]);
+    for name in ["systemd-networkd.service", "systemd-networkd.socket", "systemd-hostnamed.service"]
+    {
+        memory.put(&format!("/lib/systemd/system/{name}"), DB);
+    }
+    let alias = "/etc/systemd/system/dbus-org.freedesktop.network1.service";
+    memory.link(alias, "/lib/systemd/system/systemd-networkd.service");
+    let generation = memory.load(None).generation;
+    assert_eq!(
+        names(&generation),
+        ["multi-user", "systemd-networkd.service", "systemd-networkd.socket"]
+    );
+    let networkd = unit(&generation, "systemd-networkd.service");
+    let provided = targets(&generation, &networkd.provides);
+    assert!(provided.contains(&"dbus-org.freedesktop.network1.service"), "{provided:?}");
+}
+
+#[test]
+fn units_of_generators_are_read_in_the_order_of_systemd() {
+    let mut memory =
+        set(&[("/etc/groundstate/init.yaml", "import-dirs: systemd\n"), ("goal.yaml", GOAL)]);
+    let order = [
+        ("a", "/run/systemd/generator.early", "/etc/systemd/system"),
+        ("b", "/etc/systemd/system", "/run/systemd/generator"),
+        ("c", "/run/systemd/system", "/run/systemd/generator"),
+        ("d", "/run/systemd/generator", "/usr/local/lib/systemd/system"),
+        ("e", "/usr/lib/systemd/system", "/run/systemd/generator.late"),
+    ];
+    for (name, first, second) in order {
+        memory.put(&format!("{first}/{name}.service"), DB);
+        memory.put(&format!("{second}/{name}.service"), DB);
+    }
+    let link = "/run/systemd/generator.late/multi-user.target.wants/e.service";
+    memory.link(link, "/usr/lib/systemd/system/e.service");
+    let generation = memory.load(None).generation;
+    for (name, first, _) in order {
+        let name = format!("{name}.service");
+        assert_eq!(*unit(&generation, &name).at.file, format!("{first}/{name}"));
+    }
+    assert_eq!(needed(&memory), ["e.service", "multi-user"]);
+}
+
 #[test]
 fn unit_wanted_by_a_shutdown_target_is_reported_as_never_started() {
     let unit = |target: &str| {

@@ -10,7 +10,9 @@ use crate::files::Rooted;
 use crate::policy_file;
 use crate::report::Digest;
 use crate::session::{self, Session};
-use groundstate_units::control::answer::{Cause, Changed, Failure, Plan, Pong, Said, Status, UnitStatus};
+use groundstate_units::control::answer::{
+    Cause, Changed, Failure, Plan, Pong, Said, Status, UnitStatus,
+};
 use groundstate_units::control::request::Verb;
 use groundstate_units::load::{Options, load};
 use groundstate_units::machine::reason::State;

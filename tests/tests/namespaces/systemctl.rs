@@ -203,6 +203,34 @@ fn daemon_reload_forgets_start_and_stop_requests_of_removed_units() {
     init.finish();
 }
 
+/// The unit `generators` of the boot set stands for the generators of packages.
+#[test]
+fn daemon_reload_runs_the_generators_and_starts_their_units() {
+    let files = Sandbox::new();
+    let (tries, wish, made) = (files.at("tries"), files.at("wish"), files.at("units/made.service"));
+    files.unit(
+        "generators",
+        &format!(
+            "type: oneshot\non-change: keep\nwanted-by: multi-user\n\
+             exec-start: /bin/sh -c \"echo try >>{tries}; cp {wish} {made}\""
+        ),
+    );
+    let init = started(files);
+    init.when_state("generators", "failed");
+    let unit = "[Service]\nExecStart=/bin/sleep 1000\n[Install]\nWantedBy=multi-user.target\n";
+    init.sandbox.put("wish", unit);
+    assert_eq!(systemctl(&init, &["daemon-reload"]), (String::new(), 0));
+    init.when_state("made.service", "running");
+    assert_eq!(systemctl(&init, &["daemon-reload"]), (String::new(), 0));
+    std::fs::remove_file(init.sandbox.path("wish")).unwrap();
+    let (said, code) = systemctl(&init, &["daemon-reload"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("generators: its process exited with status 1"), "{said}");
+    init.when_state("made.service", "running");
+    assert_eq!(init.sandbox.read("tries").lines().count(), 4, "one run for each reload");
+    init.finish();
+}
+
 #[test]
 fn names_are_completed_and_escaped_as_by_systemctl() {
     let files = Sandbox::new();

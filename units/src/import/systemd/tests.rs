@@ -127,6 +127,19 @@ fn conflicts_and_before_on_shutdown_target_are_left_out() {
 }
 
 #[test]
+fn service_with_a_directory_on_disk_starts_after_the_root_is_writable() {
+    let early = "[Unit]\nDefaultDependencies=no\n[Service]\n";
+    for directory in ["StateDirectory", "CacheDirectory", "LogsDirectory"] {
+        let web = service(&format!("{early}{directory}=web\n"));
+        clean(&web);
+        assert_eq!(values(&web, "after"), ["systemd-remount-fs.service"]);
+    }
+    let web = service(&format!("{early}RuntimeDirectory=web\n"));
+    assert_eq!(values(&web, "after"), Vec::<String>::new());
+    assert_eq!(values(&service("StateDirectory=web\n"), "after"), ["basic.target"]);
+}
+
+#[test]
 fn requirement_without_an_order_is_reported() {
     let web = service("[Unit]\nRequires=db.service web.socket network.target\n");
     let warnings = said(&web, Severity::Warning);
