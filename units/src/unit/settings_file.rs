@@ -369,7 +369,7 @@ mod tests {
     fn words_of_import_dirs_are_replaced_by_paths() {
         let dirs = |text: &str| settings(&format!("import-dirs: {text}\n"));
         let (both, found) = dirs("systemd, fstab");
-        assert_eq!((both.import_dirs.len(), found.len()), (6, 0));
+        assert_eq!((both.import_dirs.len(), found.len()), (9, 0));
         assert_eq!(dirs("[fstab, /x]").0.import_dirs, ["/etc/fstab", "/x"]);
         for wrong in ["systemd, fstap", "[fstab, x]", "[]"] {
             let (settings, found) = dirs(wrong);
