@@ -80,13 +80,19 @@ pub fn shim() -> ExitCode {
     })
 }
 
-/// Runs `power-button`: each press powers the machine off.
-pub fn power_button() -> ExitCode {
-    let Err(error) = machine::watch(&["initctl", "poweroff", "--yes"]) else {
-        return ExitCode::SUCCESS;
+/// Runs a daemon of [`machine`], depending on the name it is called by.
+pub fn machine_daemon() -> ExitCode {
+    let called = std::env::args().next().unwrap_or_default();
+    let called = called.rsplit('/').next().unwrap_or_default();
+    let ended = match called {
+        "power-button" => machine::watch(&["initctl", "poweroff", "--yes"]),
+        "syslog" => machine::listen(Path::new("/dev/log"))
+            .and_then(|socket| machine::print_messages(&socket, &mut std::io::stdout())),
+        _ => Err(std::io::Error::other("no daemon has this name")),
     };
+    let Err(error) = ended else { return ExitCode::SUCCESS };
     // An error on stderr cannot be reported.
-    let _ = writeln!(std::io::stderr(), "power-button: /dev/input: {error}");
+    let _ = writeln!(std::io::stderr(), "{called}: {error}");
     ExitCode::FAILURE
 }
 

@@ -7,6 +7,7 @@ mod words;
 
 use crate::exit::Error;
 use crate::log_source::{self, Piece, Query};
+use crate::machine::{LOG_UNIT, parts};
 use crate::session::{self, Session};
 use crate::systemctl::SUFFIXES;
 use groundstate_units::control::answer::{Pong, Status};
@@ -76,7 +77,15 @@ fn run(asked: &Asked) -> Result<(), Error> {
         (None, _, true) => 1000,
         (None, false, false) => u64::MAX,
     };
-    let has_filters = asked.grep.is_some() || asked.until.is_some() || asked.priorities.is_some();
+    // One log has the messages of syslog(3) of all units.
+    let of = units.clone();
+    if !of.is_empty() {
+        units.push(LOG_UNIT.to_string());
+    }
+    let has_filters = !of.is_empty()
+        || asked.grep.is_some()
+        || asked.until.is_some()
+        || asked.priorities.is_some();
     let query = Query {
         names: &units,
         // Filters need all lines.
@@ -84,7 +93,7 @@ fn run(asked: &Asked) -> Result<(), Error> {
         follow: asked.follow,
         since: asked.since,
     };
-    show(&session, &asked, &query, init.as_ref(), lines)
+    show(&session, &asked, &of, &query, init.as_ref(), lines)
 }
 
 /// Returns the units that match the names and patterns.
@@ -107,22 +116,36 @@ fn chosen(asked: &Asked, status: &Status) -> Vec<String> {
     found
 }
 
+/// Gives a message of syslog(3) to the unit of its sender.
+fn attribute(line: &mut ShownLine) {
+    if line.unit == LOG_UNIT
+        && let Some((unit, message)) = parts(&line.line)
+    {
+        (line.unit, line.line) = (unit.to_string(), message.to_string());
+    }
+}
+
 fn full_name(unit: &str, init: Option<&Pong>) -> String {
     let suffix = unit.rsplit_once('.').is_some_and(|(_, suffix)| SUFFIXES.contains(&suffix));
     if suffix || init.is_none() { unit.to_string() } else { format!("{unit}.service") }
 }
 
+/// Prints the lines of the units `of`; all lines if it is empty.
 fn show(
     session: &Session,
     asked: &Asked,
+    of: &[String],
     query: &Query<'_>,
     init: Option<&Pong>,
     lines: u64,
 ) -> Result<(), Error> {
     let printer = line::Printer::new(asked);
     let mut kept: Vec<ShownLine> = Vec::new();
-    let mut take = |line: ShownLine| -> Result<(), Error> {
-        if !asked.fits(&line) {
+    let mut take = |mut line: ShownLine| -> Result<(), Error> {
+        if !of.iter().any(|unit| unit == LOG_UNIT) {
+            attribute(&mut line);
+        }
+        if !of.is_empty() && !of.contains(&line.unit) || !asked.fits(&line) {
             return Ok(());
         }
         // Output that is cut or reversed must be complete first.
@@ -177,4 +200,32 @@ fn show(
         session::print(&printer.render(line))?;
     }
     ended
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn message_of_syslog_is_a_line_of_its_senders_unit() {
+        let attributed = |text: &str| {
+            let mut line = ShownLine {
+                time: String::new(),
+                unit: LOG_UNIT.to_string(),
+                run: None,
+                stream: "output".into(),
+                level: Some(6),
+                line: text.to_string(),
+                continued: false,
+            };
+            attribute(&mut line);
+            (line.unit, line.line)
+        };
+        let own = |text: &str| (LOG_UNIT.to_string(), text.to_string());
+        let line = ("ssh.service".to_string(), "sshd[7]: Accepted publickey".to_string());
+        assert_eq!(attributed("ssh.service sshd[7]: Accepted publickey"), line);
+        for text in ["- logger[9]: hello", "syslog: Broken pipe (os error 32)"] {
+            assert_eq!(attributed(text), own(text));
+        }
+    }
 }

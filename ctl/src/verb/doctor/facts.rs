@@ -6,7 +6,7 @@ use groundstate_units::graph::{Edge, Graph, Provider};
 use groundstate_units::import::fstab::{self, Entry};
 use groundstate_units::load::files::{FileKind, Files};
 use groundstate_units::load::{Options, load};
-use groundstate_units::spec::{DependencyKind, Run};
+use groundstate_units::spec::{ConditionKind, DependencyKind, Run};
 use groundstate_units::text::name::Name;
 use groundstate_units::unit::generation::{Generation, Unit, UnitId};
 use std::collections::BTreeSet;
@@ -163,6 +163,15 @@ impl Facts<'_> {
     pub(super) fn needs(&self, name: &str) -> bool {
         let Ok(name) = Name::new(name) else { return false };
         self.graph.meant(&self.generation, &name).unit().is_some_and(|id| self.needed.contains(&id))
+    }
+
+    /// Returns true if no path exists whose absence is a condition of the unit.
+    pub(super) fn lacks_excluding_path(&self, unit: &Unit) -> bool {
+        let particular = Run::decode(&unit.run).and_then(|run| run.particular);
+        let conditions = particular.iter().flat_map(|particular| &particular.conditions);
+        conditions
+            .filter(|condition| condition.negated && condition.kind == ConditionKind::PathExists)
+            .all(|condition| !self.has(&condition.argument))
     }
 
     /// Returns the units that the goal, or the emergency target, pulls in. The flag is true for a

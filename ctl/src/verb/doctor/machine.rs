@@ -56,6 +56,7 @@ const SERVICES: [(&str, &[&str], &str, &str); 4] = [
             "syslog.service",
             "busybox-syslogd.service",
             "syslog",
+            "dev-log",
         ],
         "no enabled unit makes /dev/log, so messages of syslog(3) are lost",
         "install rsyslog",
@@ -77,6 +78,7 @@ pub(super) fn services(facts: &Facts<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     for (part, units, effect, hint) in SERVICES.iter().filter(|_| facts.is_machine) {
         let unit = units.iter().find(|unit| facts.needs(unit)).and_then(|unit| facts.unit(unit));
+        let unit = unit.filter(|unit| facts.lacks_excluding_path(unit));
         found.push(match unit {
             Some(unit) => finding(Level::Ok, part, unit.name.as_str(), ""),
             None => finding(Level::Warning, part, *effect, hint),

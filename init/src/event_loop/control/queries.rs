@@ -67,7 +67,11 @@ impl Init {
             paths: Paths {
                 config: self.paths.config.0.clone(),
                 policy: self.paths.policy.clone(),
-                runtime_policy: self.paths.runtime_dir.as_ref().map(|_| self.paths.runtime_policy()),
+                runtime_policy: self
+                    .paths
+                    .runtime_dir
+                    .as_ref()
+                    .map(|_| self.paths.runtime_policy()),
                 runtime_dir: self.paths.runtime_dir.clone(),
                 log_dir: self.paths.log_dir(settings),
                 unit_dirs: self.paths.unit_dirs(settings),

@@ -1,0 +1,201 @@
+//! Messages of syslog(3), for a machine without a syslog daemon. Each becomes a line on stdout, which
+//! init's logger keeps: `<LEVEL>UNIT TAG[PID]: TEXT`. The unit is that of the process that the kernel
+//! names as the sender; the tag is what the process calls itself.
+
+use nix::cmsg_space;
+use nix::errno::Errno;
+use nix::sys::socket::sockopt::PassCred;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg, setsockopt};
+use std::fs::{self, Permissions};
+use std::io::{self, IoSliceMut, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+
+/// The unit whose log has the messages.
+pub(crate) const LOG_UNIT: &str = "dev-log";
+/// Bytes of a message. The rest of a longer one is lost, and its line says so.
+const MESSAGE: usize = 16 * 1024;
+/// Characters of a tag, as in RFC 3164, with room for names of programs.
+const TAG: usize = 64;
+/// The unit of a sender that has exited or is in no cgroup of a unit.
+const NO_UNIT: &str = "-";
+
+/// Makes the socket of syslog(3), to which every user may write.
+///
+/// # Errors
+///
+/// The path cannot be replaced.
+pub(crate) fn listen(path: &Path) -> io::Result<UnixDatagram> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let socket = UnixDatagram::bind(path)?;
+    setsockopt(&socket, PassCred, &true)?;
+    fs::set_permissions(path, Permissions::from_mode(0o666))?;
+    Ok(socket)
+}
+
+/// Prints the messages that arrive at the socket of [`listen`]. Ends only with an error.
+///
+/// # Errors
+///
+/// The log cannot be written.
+pub(crate) fn print_messages(socket: &UnixDatagram, log: &mut impl Write) -> io::Result<()> {
+    let mut bytes = vec![0; MESSAGE];
+    let mut control = cmsg_space!(UnixCredentials);
+    loop {
+        let mut parts = [IoSliceMut::new(&mut bytes)];
+        let fd = socket.as_raw_fd();
+        let received = match recvmsg::<()>(fd, &mut parts, Some(&mut control), MsgFlags::empty()) {
+            Err(Errno::EINTR) => continue,
+            received => received?,
+        };
+        let sender = received.cmsgs()?.find_map(|message| match message {
+            ControlMessageOwned::ScmCredentials(sender) => Some(sender.pid()),
+            _ => None,
+        });
+        let is_cut = received.flags.contains(MsgFlags::MSG_TRUNC);
+        let count = received.bytes;
+        let text = String::from_utf8_lossy(bytes.get(..count).unwrap_or_default());
+        let pid = sender.unwrap_or(0);
+        let cgroup = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        let end = if is_cut { " (cut off)" } else { "" };
+        log.write_all(lines(&text, unit_in(&cgroup), pid, end).as_bytes())?;
+        log.flush()?;
+    }
+}
+
+/// Returns the unit of a cgroup in the form of /proc/PID/cgroup. Init names a cgroup `UNIT.RUN`; a
+/// unit may make others below its own.
+fn unit_in(cgroup: &str) -> &str {
+    let unit = |name: &'_ str| -> Option<usize> {
+        let (unit, run) = name.rsplit_once('.')?;
+        (!run.is_empty() && run.bytes().all(|byte| byte.is_ascii_digit())).then_some(unit.len())
+    };
+    let paths = cgroup.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+    let mut names = paths.flat_map(|path| path.split('/'));
+    names.find_map(|name| name.get(..unit(name)?)).unwrap_or(NO_UNIT)
+}
+
+/// Returns the lines of a message in the form of syslog(3): `<PRIORITY>Mmm dd hh:mm:ss TAG[PID]: TEXT`.
+/// Priority, time and tag may be missing. `end` follows the last line.
+fn lines(message: &str, unit: &str, pid: i32, end: &str) -> String {
+    let message = message.trim_end_matches(['\0', '\n']);
+    let (priority, rest) = priority_of(message).unwrap_or((6, message));
+    let (tag, text) = tag_of(without_time(rest));
+    let head = format!("<{}>{unit} {tag}[{pid}]: ", priority & 7);
+    let text: Vec<String> = text.split('\n').map(|line| format!("{head}{line}")).collect();
+    format!("{}{end}\n", text.join("\n"))
+}
+
+/// Splits a line of [`LOG_UNIT`] into the unit and `TAG[PID]: TEXT`. Returns `None` if the sender is
+/// in no unit, or for a line of another form, such as an error of the program.
+pub(crate) fn parts(line: &str) -> Option<(&str, &str)> {
+    let (unit, message) = line.split_once(' ').filter(|(unit, _)| *unit != NO_UNIT)?;
+    message.split_once(": ")?.0.ends_with(']').then_some((unit, message))
+}
+
+fn priority_of(message: &str) -> Option<(u16, &str)> {
+    let (number, rest) = message.strip_prefix('<')?.split_once('>')?;
+    let is_number = (1..=3).contains(&number.len()) && number.bytes().all(|b| b.is_ascii_digit());
+    Some((number.parse().ok().filter(|_| is_number)?, rest))
+}
+
+/// Removes the time, which the logger has, too.
+fn without_time(text: &str) -> &str {
+    let form = "Mmm dd hh:mm:ss ";
+    let fits = |(have, form): (char, char)| match form {
+        ' ' | ':' => have == form,
+        'M' => have.is_ascii_uppercase(),
+        'm' if have.is_ascii_lowercase() => true,
+        _ => have.is_ascii_digit() || form == 'd' && have == ' ',
+    };
+    match text.get(form.len()..) {
+        Some(rest) if text.chars().zip(form.chars()).all(fits) => rest,
+        _ => text,
+    }
+}
+
+/// Splits `TAG[PID]: TEXT` or `TAG: TEXT`. A text without a tag gets the tag `message`.
+fn tag_of(text: &str) -> (&str, &str) {
+    let Some((head, rest)) = text.split_once(':') else { return ("message", text) };
+    let tag = head.split('[').next().unwrap_or(head);
+    match !tag.is_empty() && head.len() <= TAG && !head.contains([' ', '\n']) {
+        true => (tag, rest.strip_prefix(' ').unwrap_or(rest)),
+        false => ("message", text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn message_becomes_lines_with_level_unit_tag_and_the_pid_of_the_kernel() {
+        let line = |message| lines(message, "ssh.service", 7, "");
+        let whole = "<38>Nov 30 09:01:02 sshd[812]: Accepted publickey\n";
+        assert_eq!(line(whole), "<6>ssh.service sshd[7]: Accepted publickey\n");
+        assert_eq!(
+            line("<11>Nov  3 09:01:02 cron: a\nb\0"),
+            "<3>ssh.service cron[7]: a\n<3>ssh.service cron[7]: b\n"
+        );
+        for (bare, text) in [
+            ("no tag at all", "message[7]: no tag at all"),
+            ("two words: text", "message[7]: two words: text"),
+            ("<x>tag:text", "<x>tag[7]: text"),
+            ("<1234>tag: text", "<1234>tag[7]: text"),
+            ("", "message[7]: "),
+            ("12 x 09:01:02 tag: text", "message[7]: 12 x 09:01:02 tag: text"),
+        ] {
+            assert_eq!(line(bare), format!("<6>ssh.service {text}\n"), "{bare}");
+        }
+        assert_eq!(parts("ssh.service sshd[7]: a: b"), Some(("ssh.service", "sshd[7]: a: b")));
+        for other in ["- sshd[7]: a", "syslog: Broken pipe", "", "a b: c"] {
+            assert_eq!(parts(other), None, "{other}");
+        }
+        assert!(lines("<0>a: b", "-", 0, " (cut off)").ends_with("a[0]: b (cut off)\n"));
+    }
+
+    #[test]
+    fn unit_is_the_first_cgroup_with_the_number_of_a_run() {
+        assert_eq!(unit_in("0::/groundstate/ssh.service.447\n"), "ssh.service");
+        assert_eq!(unit_in("1:name=x:/\n0::/a.slice/box.12/libpod-1/pod.7\n"), "box");
+        for none in ["", "0::/\n", "0::/user.slice/x.\n", "broken"] {
+            assert_eq!(unit_in(none), NO_UNIT, "{none}");
+        }
+    }
+
+    #[test]
+    fn messages_of_a_socket_are_printed_until_the_log_is_closed() {
+        /// Accepts one line.
+        struct One(Vec<u8>);
+        impl Write for One {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                if !self.0.is_empty() {
+                    return Err(io::ErrorKind::BrokenPipe.into());
+                }
+                self.0.extend(bytes);
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let path = std::env::temp_dir().join(format!("groundstate-syslog-{}", std::process::id()));
+        fs::write(&path, "the socket of an earlier run").unwrap();
+        let here = listen(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o666);
+        let there = UnixDatagram::unbound().unwrap();
+        there.send_to(format!("<30>tag: {}", "x".repeat(MESSAGE)).as_bytes(), &path).unwrap();
+        there.send_to(b"<30>tag: second", &path).unwrap();
+        fs::remove_file(&path).unwrap();
+        let mut log = One(Vec::new());
+        assert_eq!(print_messages(&here, &mut log).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        let text = String::from_utf8(log.0).unwrap();
+        assert!(text.contains(&format!(" tag[{}]: xxx", std::process::id())), "{text:.99}");
+        assert!(text.ends_with("x (cut off)\n"));
+    }
+}
