@@ -96,15 +96,27 @@ pub(super) fn enable(
             continue;
         }
         let text = format!("+{controller}");
-        match group::write(base, &file, &text) {
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && path == "." => {
-                step_aside(base, own)?;
-                group::write(base, &file, &text)?;
-            }
-            written => written?,
+        if path == "." {
+            make_room(base, own)?;
         }
+        group::write(base, &file, &text)?;
     }
     Ok(())
+}
+
+/// Ensures that `base` contains no processes. The kernel itself refuses only some controllers then;
+/// others, such as `pids`, would make it a threaded cgroup, and no process could enter its children.
+fn make_room(base: BorrowedFd<'_>, own: &str) -> io::Result<()> {
+    // The root has no such file, and it may contain processes.
+    let is_root = group::read(base, "cgroup.type", 64).is_err();
+    if is_root || group::own_processes(base, ".").is_empty() {
+        return Ok(());
+    }
+    step_aside(base, own)?;
+    match group::own_processes(base, ".").is_empty() {
+        true => Ok(()),
+        false => Err(Errno::EBUSY.into()),
+    }
 }
 
 /// Moves init and its helpers out of `base`, so that its child cgroups may have controllers. PID 1
