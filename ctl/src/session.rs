@@ -7,7 +7,9 @@ use crate::report::{self, Digest};
 use crate::spelling;
 use crate::style::{self, Style, Tone};
 use groundstate_units::control::answer::{Failure, Pong, SCHEMA, Status};
-use groundstate_units::control::place::{Places, SYSTEM_RUNTIME, control_socket, private_dir};
+use groundstate_units::control::place::{
+    Places, SYSTEM_RUNTIME, control_socket, login_runtime, private_dir,
+};
 use groundstate_units::control::request::{Role, Verb};
 use groundstate_units::text::encoding::visible_json;
 use groundstate_units::text::wall_clock::WallTime;
@@ -169,18 +171,24 @@ pub(crate) enum Instance {
 
 /// The control socket of an instance.
 fn default_socket(places: &Places, instance: Instance) -> String {
+    let is_there = |path: &str| std::fs::symlink_metadata(path).is_ok();
+    let uid = geteuid().as_raw();
     let own = control_socket(&places.runtime_dir);
-    let system = control_socket(SYSTEM_RUNTIME);
+    // A command of ssh has no XDG_RUNTIME_DIR, because it reads no profile.
+    let login = control_socket(&login_runtime(uid));
     // The socket of a PID 1 with this uid that cannot write to /run, as in a container with a
     // read-only root.
-    let private = control_socket(&private_dir(geteuid().as_raw(), variable));
-    let is_there = |path: &str| std::fs::symlink_metadata(path).is_ok();
-    match instance {
-        Instance::Any if !is_there(&own) && is_there(&system) => system,
-        Instance::Any if !is_there(&own) && is_there(&private) => private,
-        Instance::Any | Instance::User => own,
-        Instance::System => system,
-    }
+    let private = control_socket(&private_dir(uid, variable));
+    let system = control_socket(SYSTEM_RUNTIME);
+    let of_user =
+        if variable("XDG_RUNTIME_DIR").is_none() { vec![&own, &login] } else { vec![&own] };
+    let candidates = match instance {
+        Instance::Any => [of_user, vec![&system, &private]].concat(),
+        Instance::User => of_user,
+        Instance::System => vec![&system],
+    };
+    let found = candidates.iter().find(|path| is_there(path));
+    found.or(candidates.first()).map_or_else(String::new, ToString::to_string)
 }
 
 /// Returns the name in a request, and the exit code if that name is unknown. Of several names it is

@@ -96,6 +96,11 @@ pub fn private_dir(uid: u32, variable: impl Fn(&str) -> Option<String>) -> Strin
     format!("{}/groundstate-{uid}", set.unwrap_or_else(|| "/tmp".to_string()))
 }
 
+/// The runtime directory of the instance that a login of this uid starts.
+pub fn login_runtime(uid: u32) -> String {
+    format!("/run/user/{uid}/groundstate")
+}
+
 /// The unit directory that lasts until the next boot; always one of the unit directories.
 pub fn runtime_units(runtime_dir: &str) -> String {
     format!("{runtime_dir}/units")
