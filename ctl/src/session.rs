@@ -163,6 +163,8 @@ impl Session {
 pub(crate) enum Instance {
     /// The instance of this user, or else that of the machine.
     Any,
+    /// The instance of the machine, or else that of this user.
+    SystemFirst,
     /// The instance of the machine.
     System,
     /// The instance of this user.
@@ -171,24 +173,38 @@ pub(crate) enum Instance {
 
 /// The control socket of an instance.
 fn default_socket(places: &Places, instance: Instance) -> String {
-    let is_there = |path: &str| std::fs::symlink_metadata(path).is_ok();
     let uid = geteuid().as_raw();
-    let own = control_socket(&places.runtime_dir);
-    // A command of ssh has no XDG_RUNTIME_DIR, because it reads no profile.
-    let login = control_socket(&login_runtime(uid));
-    // The socket of a PID 1 with this uid that cannot write to /run, as in a container with a
-    // read-only root.
-    let private = control_socket(&private_dir(uid, variable));
-    let system = control_socket(SYSTEM_RUNTIME);
-    let of_user =
-        if variable("XDG_RUNTIME_DIR").is_none() { vec![&own, &login] } else { vec![&own] };
-    let candidates = match instance {
-        Instance::Any => [of_user, vec![&system, &private]].concat(),
-        Instance::User => of_user,
-        Instance::System => vec![&system],
-    };
-    let found = candidates.iter().find(|path| is_there(path));
-    found.or(candidates.first()).map_or_else(String::new, ToString::to_string)
+    let has_runtime_dir = variable("XDG_RUNTIME_DIR").is_some();
+    let private = private_dir(uid, variable);
+    let mut dirs = runtime_dirs(places, uid, has_runtime_dir, &private, instance).into_iter();
+    let first = dirs.next().map_or_else(String::new, |dir| control_socket(&dir));
+    let is_there = |path: &String| std::fs::symlink_metadata(path).is_ok();
+    let mut sockets = std::iter::once(first.clone()).chain(dirs.map(|dir| control_socket(&dir)));
+    sockets.find(is_there).unwrap_or(first)
+}
+
+/// The runtime directories that may have the socket of an instance, the preferred one first.
+fn runtime_dirs(
+    places: &Places,
+    uid: u32,
+    has_runtime_dir: bool,
+    private: &str,
+    instance: Instance,
+) -> Vec<String> {
+    let mut user = vec![places.runtime_dir.clone()];
+    if !has_runtime_dir {
+        // A command of ssh reads no profile, which would set XDG_RUNTIME_DIR.
+        user.push(login_runtime(uid));
+    }
+    // The second one is that of a PID 1 with this uid that cannot write to /run, as in a container
+    // with a read-only root.
+    let system = vec![SYSTEM_RUNTIME.to_string(), private.to_string()];
+    match instance {
+        Instance::Any => [user, system].concat(),
+        Instance::SystemFirst => [system, user].concat(),
+        Instance::System => system,
+        Instance::User => user,
+    }
 }
 
 /// Returns the name in a request, and the exit code if that name is unknown. Of several names it is
@@ -351,4 +367,28 @@ pub(crate) fn warn(text: &str) {
 pub(crate) fn redraw(text: &str) {
     let mut err = stderr().lock();
     let _ = write!(err, "\r\u{1b}[2K{}", style::escaped(text)).and_then(|()| err.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instance_of_a_login_is_found_with_and_without_its_variable() {
+        let places = |runtime: Option<&str>| {
+            let runtime = runtime.map(str::to_string);
+            Places::of(1000, |name| runtime.clone().filter(|_| name == "XDG_RUNTIME_DIR"))
+        };
+        let (login, private) = ("/run/user/1000/groundstate", "/tmp/groundstate-1000");
+        let dirs = |places: &Places, is_set, instance| {
+            runtime_dirs(places, 1000, is_set, private, instance)
+        };
+        let set = places(Some("/run/user/1000"));
+        assert_eq!(dirs(&set, true, Instance::User), [login]);
+        let unset = places(None);
+        assert_eq!(dirs(&unset, false, Instance::User), [private, login]);
+        assert_eq!(dirs(&unset, false, Instance::Any), [private, login, SYSTEM_RUNTIME, private]);
+        let system_first = dirs(&set, true, Instance::SystemFirst);
+        assert_eq!(system_first, [SYSTEM_RUNTIME, private, login]);
+    }
 }

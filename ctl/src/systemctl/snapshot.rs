@@ -19,7 +19,7 @@ pub(crate) fn session() -> Session {
 pub(super) fn session_of(user: Option<bool>) -> Session {
     let common = Common { socket: None, json: false, color: Colour::Never };
     let instance = match user {
-        None => Instance::Any,
+        None => Instance::SystemFirst,
         Some(true) => Instance::User,
         Some(false) => Instance::System,
     };
