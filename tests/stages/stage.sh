@@ -273,6 +273,7 @@ packages_of() { # STAGE: prints lines "PACKAGE proof-that-it-is-installed"
       "openssh-client ssh-keygen" "python3 python3" ;;
     vm-cloud) printf '%s\n' "debootstrap debootstrap" "qemu-system-x86 qemu-system-x86_64" "e2fsprogs mke2fs" \
       "openssh-client ssh-keygen" "fdisk sfdisk" "genisoimage genisoimage" ;;
+    release) printf '%s\n' "git git" "jq jq" "runc runc" "busybox-static busybox" "dpkg dpkg-deb" "binutils readelf" ;;
     vm-openrc) printf '%s\n' "debootstrap debootstrap" "qemu-system-x86 qemu-system-x86_64" "e2fsprogs mke2fs" \
       "openssh-client ssh-keygen" "python3 python3" "cpio cpio" "linux-image-cloud-amd64 /boot/vmlinuz-*-cloud-amd64" ;;
     vm-package) printf '%s\n' "debootstrap debootstrap" "qemu-system-x86 qemu-system-x86_64" "e2fsprogs mke2fs" \
