@@ -69,9 +69,14 @@ impl Tree {
         ] {
             tree.put(to, &fs::read_to_string(set.join(from)).unwrap());
         }
-        for name in
-            ["init", "record-boot", "record-shutdown", "power-button", "run-generators", "syslog"]
-        {
+        let scripts = fs::read_dir(set).unwrap().map(|entry| entry.unwrap());
+        let scripts = scripts.filter(|entry| entry.path().extension().is_none());
+        let mut names: Vec<_> =
+            scripts.map(|entry| entry.file_name().into_string().unwrap()).collect();
+        names.extend(
+            ["init", "record-boot", "record-shutdown", "power-button", "syslog"].map(String::from),
+        );
+        for name in names {
             tree.program(&format!("/usr/lib/groundstate/{name}"));
         }
         PROGRAMS.iter().for_each(|path| tree.program(path));
