@@ -53,9 +53,9 @@ pub(crate) fn print_messages(socket: &UnixDatagram, log: &mut impl Write) -> io:
             Err(Errno::EINTR) => continue,
             received => received?,
         };
-        let sender = received.cmsgs()?.find_map(|message| match message {
-            ControlMessageOwned::ScmCredentials(sender) => Some(sender.pid()),
-            _ => None,
+        let sender = received.cmsgs()?.find_map(|message| {
+            let ControlMessageOwned::ScmCredentials(sender) = message else { return None };
+            Some(sender.pid())
         });
         let is_cut = received.flags.contains(MsgFlags::MSG_TRUNC);
         let count = received.bytes;
