@@ -286,17 +286,17 @@ fn units_of_generators_are_read_in_the_order_of_systemd() {
     let mut memory =
         set(&[("/etc/groundstate/init.yaml", "import-dirs: systemd\n"), ("goal.yaml", GOAL)]);
     let order = [
-        ("a", "/run/systemd/generator.early", "/etc/systemd/system"),
-        ("b", "/etc/systemd/system", "/run/systemd/generator"),
-        ("c", "/run/systemd/system", "/run/systemd/generator"),
-        ("d", "/run/systemd/generator", "/usr/local/lib/systemd/system"),
-        ("e", "/usr/lib/systemd/system", "/run/systemd/generator.late"),
+        ("a", "/run/groundstate/generator.early", "/etc/systemd/system"),
+        ("b", "/etc/systemd/system", "/run/groundstate/generator"),
+        ("c", "/run/systemd/system", "/run/groundstate/generator"),
+        ("d", "/run/groundstate/generator", "/usr/local/lib/systemd/system"),
+        ("e", "/usr/lib/systemd/system", "/run/groundstate/generator.late"),
     ];
     for (name, first, second) in order {
         memory.put(&format!("{first}/{name}.service"), DB);
         memory.put(&format!("{second}/{name}.service"), DB);
     }
-    let link = "/run/systemd/generator.late/multi-user.target.wants/e.service";
+    let link = "/run/groundstate/generator.late/multi-user.target.wants/e.service";
     memory.link(link, "/usr/lib/systemd/system/e.service");
     let generation = memory.load(None).generation;
     for (name, first, _) in order {

@@ -32,14 +32,14 @@ pub struct SettingKey {
 const FSTAB: [&str; 1] = ["/etc/fstab"];
 /// The unit directories of systemd and of its generators, in order of precedence: systemd.unit(5).
 const SYSTEMD_DIRS: [&str; 8] = [
-    "/run/systemd/generator.early",
+    "/run/groundstate/generator.early",
     "/etc/systemd/system",
     "/run/systemd/system",
-    "/run/systemd/generator",
+    "/run/groundstate/generator",
     "/usr/local/lib/systemd/system",
     "/usr/lib/systemd/system",
     "/lib/systemd/system",
-    "/run/systemd/generator.late",
+    "/run/groundstate/generator.late",
 ];
 
 #[rustfmt::skip]
