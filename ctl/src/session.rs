@@ -193,11 +193,11 @@ fn runtime_dirs(
 ) -> Vec<String> {
     let mut user = vec![places.runtime_dir.clone()];
     if !has_runtime_dir {
-        // A command of ssh reads no profile, which would set XDG_RUNTIME_DIR.
+        // `ssh HOST COMMAND` reads no profile, which would set XDG_RUNTIME_DIR.
         user.push(login_runtime(uid));
     }
-    // The second one is that of a PID 1 with this uid that cannot write to /run, as in a container
-    // with a read-only root.
+    // `private` is the runtime directory of a PID 1 with this uid that cannot write to /run, as in a
+    // container with a read-only root.
     let system = vec![SYSTEM_RUNTIME.to_string(), private.to_string()];
     match instance {
         Instance::Any => [user, system].concat(),

@@ -21,10 +21,10 @@ NOT_COUNTED = ("systemd-udevd", "systemd-fsckd")
 LOGGERS = ("systemd-journal", "groundstate-log")
 # Seconds, for a machine that emulates the processor and has other work.
 PATIENCE = 300
-# A refused connection is repeated after POLL seconds. Until the first refusal the machine has no
-# network, and qemu loses each connection: it is repeated after NO_NETWORK. A later one without an
-# answer is repeated after NO_ANSWER. So sshd never holds many silent connections, of which it would
-# drop some (MaxStartups).
+# A refused connection is repeated after POLL seconds. Before the first refusal the machine has no
+# network and qemu drops connections: each is repeated after NO_NETWORK seconds. Afterwards, a
+# connection without an answer is repeated after NO_ANSWER seconds. So sshd holds few silent
+# connections, and drops none (MaxStartups).
 POLL, NO_NETWORK, NO_ANSWER = 0.05, 0.2, 2.0
 
 # The machine runs before all other work, if that is allowed.

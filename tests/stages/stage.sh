@@ -226,7 +226,7 @@ own_program() { # LABEL PROGRAM ARGUMENT…
   return 1
 }
 
-static_binaries() { # init and initctl as in a release
+static_binaries() { # those of a release
   contrib/static
 }
 

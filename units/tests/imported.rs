@@ -228,7 +228,7 @@ fn native_unit_overrides_an_imported_one_of_its_name_with_one_note() {
 }
 
 #[test]
-fn systemds_own_units_and_slices_are_never_imported() {
+fn replaced_units_of_systemd_and_slices_are_not_imported() {
     let mut memory =
         set(&[("/etc/groundstate/init.yaml", "import-dirs: systemd\n"), ("goal.yaml", GOAL)]);
     for name in [

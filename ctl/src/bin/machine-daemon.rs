@@ -1,5 +1,5 @@
-//! The programs that run as long as the machine: `power-button` and `syslog`. They are no links to
-//! `systemctl`, because a small program uses fewer pages.
+//! The daemons of the boot set: `power-button` and `syslog`. They are not part of `systemctl`, because
+//! a small program uses fewer pages.
 
 use std::process::ExitCode;
 

@@ -7,7 +7,7 @@ mod words;
 
 use crate::exit::Error;
 use crate::log_source::{self, Piece, Query};
-use crate::machine::{LOG_UNIT, parts};
+use crate::machine::{LOG_UNIT, split_line};
 use crate::session::{self, Session};
 use crate::systemctl::SUFFIXES;
 use groundstate_units::control::answer::{Pong, Status};
@@ -77,12 +77,12 @@ fn run(asked: &Asked) -> Result<(), Error> {
         (None, _, true) => 1000,
         (None, false, false) => u64::MAX,
     };
-    // One log has the messages of syslog(3) of all units.
-    let of = units.clone();
-    if !of.is_empty() {
+    // The messages of syslog(3) of all units are in one log.
+    let selected = units.clone();
+    if !selected.is_empty() {
         units.push(LOG_UNIT.to_string());
     }
-    let has_filters = !of.is_empty()
+    let has_filters = !selected.is_empty()
         || asked.grep.is_some()
         || asked.until.is_some()
         || asked.priorities.is_some();
@@ -93,7 +93,7 @@ fn run(asked: &Asked) -> Result<(), Error> {
         follow: asked.follow,
         since: asked.since,
     };
-    show(&session, &asked, &of, &query, init.as_ref(), lines)
+    show(&session, &asked, &selected, &query, init.as_ref(), lines)
 }
 
 /// Returns the units that match the names and patterns.
@@ -116,10 +116,10 @@ fn chosen(asked: &Asked, status: &Status) -> Vec<String> {
     found
 }
 
-/// Gives a message of syslog(3) to the unit of its sender.
+/// Assigns a message of syslog(3) to the unit of its sender.
 fn attribute(line: &mut ShownLine) {
     if line.unit == LOG_UNIT
-        && let Some((unit, message)) = parts(&line.line)
+        && let Some((unit, message)) = split_line(&line.line)
     {
         (line.unit, line.line) = (unit.to_string(), message.to_string());
     }
@@ -130,11 +130,11 @@ fn full_name(unit: &str, init: Option<&Pong>) -> String {
     if suffix || init.is_none() { unit.to_string() } else { format!("{unit}.service") }
 }
 
-/// Prints the lines of the units `of`; all lines if it is empty.
+/// Prints the lines of the `selected` units, or all lines if there are none.
 fn show(
     session: &Session,
     asked: &Asked,
-    of: &[String],
+    selected: &[String],
     query: &Query<'_>,
     init: Option<&Pong>,
     lines: u64,
@@ -142,10 +142,10 @@ fn show(
     let printer = line::Printer::new(asked);
     let mut kept: Vec<ShownLine> = Vec::new();
     let mut take = |mut line: ShownLine| -> Result<(), Error> {
-        if !of.iter().any(|unit| unit == LOG_UNIT) {
+        if !selected.iter().any(|unit| unit == LOG_UNIT) {
             attribute(&mut line);
         }
-        if !of.is_empty() && !of.contains(&line.unit) || !asked.fits(&line) {
+        if !selected.is_empty() && !selected.contains(&line.unit) || !asked.fits(&line) {
             return Ok(());
         }
         // Output that is cut or reversed must be complete first.

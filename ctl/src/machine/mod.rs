@@ -7,5 +7,5 @@ mod syslog;
 mod utmp;
 
 pub(crate) use power_button::watch;
-pub(crate) use syslog::{LOG_UNIT, listen, parts, print_messages};
+pub(crate) use syslog::{LOG_UNIT, listen, print_messages, split_line};
 pub(crate) use utmp::{Record, write};

@@ -15,9 +15,9 @@ use std::path::Path;
 
 /// The unit whose log has the messages.
 pub(crate) const LOG_UNIT: &str = "dev-log";
-/// Bytes of a message. The rest of a longer one is lost, and its line says so.
+/// The most bytes of a message that are kept. The line of a longer message ends with ` (cut off)`.
 const MESSAGE: usize = 16 * 1024;
-/// Characters of a tag, as in RFC 3164, with room for names of programs.
+/// The most bytes of `TAG[PID]`. RFC 3164 allows 32 for the tag; names of programs may be longer.
 const TAG: usize = 64;
 /// The unit of a sender that has exited or is in no cgroup of a unit.
 const NO_UNIT: &str = "-";
@@ -26,7 +26,7 @@ const NO_UNIT: &str = "-";
 ///
 /// # Errors
 ///
-/// The path cannot be replaced.
+/// The socket cannot be made at this path.
 pub(crate) fn listen(path: &Path) -> io::Result<UnixDatagram> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -38,11 +38,11 @@ pub(crate) fn listen(path: &Path) -> io::Result<UnixDatagram> {
     Ok(socket)
 }
 
-/// Prints the messages that arrive at the socket of [`listen`]. Ends only with an error.
+/// Prints the messages that arrive at the socket of [`listen`]. Returns only with an error.
 ///
 /// # Errors
 ///
-/// The log cannot be written.
+/// The socket cannot be read, or the log cannot be written.
 pub(crate) fn print_messages(socket: &UnixDatagram, log: &mut impl Write) -> io::Result<()> {
     let mut bytes = vec![0; MESSAGE];
     let mut control = cmsg_space!(UnixCredentials);
@@ -69,7 +69,7 @@ pub(crate) fn print_messages(socket: &UnixDatagram, log: &mut impl Write) -> io:
 }
 
 /// Returns the unit of a cgroup in the form of /proc/PID/cgroup. Init names a cgroup `UNIT.RUN`; a
-/// unit may make others below its own.
+/// unit may make cgroups below its own.
 fn unit_in(cgroup: &str) -> &str {
     let unit = |name: &'_ str| -> Option<usize> {
         let (unit, run) = name.rsplit_once('.')?;
@@ -93,7 +93,7 @@ fn lines(message: &str, unit: &str, pid: i32, end: &str) -> String {
 
 /// Splits a line of [`LOG_UNIT`] into the unit and `TAG[PID]: TEXT`. Returns `None` if the sender is
 /// in no unit, or for a line of another form, such as an error of the program.
-pub(crate) fn parts(line: &str) -> Option<(&str, &str)> {
+pub(crate) fn split_line(line: &str) -> Option<(&str, &str)> {
     let (unit, message) = line.split_once(' ').filter(|(unit, _)| *unit != NO_UNIT)?;
     message.split_once(": ")?.0.ends_with(']').then_some((unit, message))
 }
@@ -104,7 +104,7 @@ fn priority_of(message: &str) -> Option<(u16, &str)> {
     Some((number.parse().ok().filter(|_| is_number)?, rest))
 }
 
-/// Removes the time, which the logger has, too.
+/// Removes the time. The logger records its own.
 fn without_time(text: &str) -> &str {
     let form = "Mmm dd hh:mm:ss ";
     let fits = |(have, form): (char, char)| match form {
@@ -152,9 +152,9 @@ mod tests {
         ] {
             assert_eq!(line(bare), format!("<6>ssh.service {text}\n"), "{bare}");
         }
-        assert_eq!(parts("ssh.service sshd[7]: a: b"), Some(("ssh.service", "sshd[7]: a: b")));
+        assert_eq!(split_line("ssh.service sshd[7]: a: b"), Some(("ssh.service", "sshd[7]: a: b")));
         for other in ["- sshd[7]: a", "syslog: Broken pipe", "", "a b: c"] {
-            assert_eq!(parts(other), None, "{other}");
+            assert_eq!(split_line(other), None, "{other}");
         }
         assert!(lines("<0>a: b", "-", 0, " (cut off)").ends_with("a[0]: b (cut off)\n"));
     }

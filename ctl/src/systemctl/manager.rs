@@ -60,8 +60,8 @@ pub(super) fn reload(asked: &Asked) -> Outcome {
     Ok(0)
 }
 
-/// Runs the generators, which may make other units for changed files of a package. As with systemd,
-/// a generator that fails does not prevent the reload.
+/// Runs the generators, because their output depends on files that a package may have changed. As with
+/// systemd, the reload goes ahead if a generator fails.
 fn run_generators(session: &Session) -> Result<(), Error> {
     let watch = Watch::begin(session)?;
     let (status, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;

@@ -109,7 +109,7 @@ pub(crate) struct Init {
     pub(crate) watchdog: Watch,
     /// True if an event has reached the machine since the last call of `tell_outside`.
     pub(crate) has_stepped: bool,
-    /// The generation after whose load freed memory went back to the kernel.
+    /// The last generation after whose load init returned freed memory to the kernel.
     trimmed: Option<u32>,
 }
 
@@ -362,7 +362,8 @@ impl Init {
         }
     }
 
-    /// Reports to the outer manager when the boot has settled, and each later change.
+    /// Reports to the outer manager when the boot has settled, and each later change. Returns freed
+    /// memory to the kernel once for each loaded generation.
     fn tell_outside(&mut self) {
         let has_stepped = std::mem::take(&mut self.has_stepped);
         if !has_stepped || !self.basics.has_settled && !self.machine.is_settled() {

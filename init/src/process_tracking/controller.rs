@@ -104,10 +104,11 @@ pub(super) fn enable(
     Ok(())
 }
 
-/// Ensures that `base` contains no processes. The kernel itself refuses only some controllers then;
-/// others, such as `pids`, would make it a threaded cgroup, and no process could enter its children.
+/// Ensures that `base` contains no processes. While it does, the kernel refuses some controllers only.
+/// Others, such as `pids`, would make `base` the root of a threaded subtree, and no process could
+/// enter its children.
 fn make_room(base: BorrowedFd<'_>, own: &str) -> io::Result<()> {
-    // The root has no such file, and it may contain processes.
+    // The root cgroup has no `cgroup.type`, and it may contain processes.
     let is_root = group::read(base, "cgroup.type", 64).is_err();
     if is_root || group::own_processes(base, ".").is_empty() {
         return Ok(());

@@ -203,7 +203,7 @@ fn daemon_reload_forgets_start_and_stop_requests_of_removed_units() {
     init.finish();
 }
 
-/// The unit `generators` of the boot set stands for the generators of packages.
+/// A unit named `generators`, as in the boot set, plays the part of the generators of packages.
 #[test]
 fn daemon_reload_runs_the_generators_and_starts_their_units() {
     let files = Sandbox::new();

@@ -30,7 +30,8 @@ pub struct SettingKey {
 
 /// The file of fstab(5).
 const FSTAB: [&str; 1] = ["/etc/fstab"];
-/// The unit directories of systemd and of its generators, in order of precedence: systemd.unit(5).
+/// The unit directories of systemd, and those of the output of generators, in order of precedence:
+/// systemd.unit(5).
 const SYSTEMD_DIRS: [&str; 8] = [
     "/run/groundstate/generator.early",
     "/etc/systemd/system",
@@ -68,7 +69,7 @@ pub const SETTINGS: &[SettingKey] = &[
     setting("power-key", "reboot, poweroff, halt, none, or a target", "poweroff", "On a machine: the effect of SIGPWR. A daemon that watches the power key or the power supply sends this signal to PID 1."),
     setting("keyboard-request", "reboot, poweroff, halt, none, or a target", "none", "On a machine: the effect of Alt-Up at a console, for which the kernel sends SIGWINCH."),
     setting("unit-dirs", "a list of absolute paths", "/etc/groundstate/units and /usr/lib/groundstate/units", "The directories of unit files. A file hides those of the same name in later directories. `units` in the runtime directory comes second."),
-    setting("import-dirs", "a list of absolute paths, `systemd` and `fstab`", "none", "Directories of other init systems whose unit files are imported, after the unit directories. `systemd` means systemd's own directories and those of its generators, in systemd's order. `fstab` means /etc/fstab: each line becomes a mount or swap unit with systemd's name for it. A unit file of that name below /etc or /run overrides the line. Links in .wants and .requires directories count; an [Install] section counts only after `initctl enable`. systemd's own units are not imported, except networkd, resolved and timesyncd. The default is none, because an enabled unit of a package would start beside its native replacement."),
+    setting("import-dirs", "a list of absolute paths, `systemd` and `fstab`", "none", "Directories of other init systems whose unit files are imported, after the unit directories. `systemd` means systemd's own directories, with generator.early, generator and generator.late of /run/groundstate in the places that systemd gives them. `fstab` means /etc/fstab: each line becomes a mount or swap unit with systemd's name for it. A unit file of that name below /etc or /run overrides the line. Links in .wants and .requires directories count; an [Install] section counts only after `initctl enable`. systemd's own units are not imported, except networkd, resolved and timesyncd. The default is none, because an enabled unit of a package would start beside its native replacement."),
     setting("log-dir", "an absolute path", "/var/log/groundstate", "The directory of the log files."),
     setting("state-dir", "an absolute path", "/var/lib/groundstate", "The directory of data that outlives a boot: the last firings of persistent timers."),
     setting("log-size", "a size", "16MiB", "The size at which a log file is rotated."),

@@ -165,7 +165,7 @@ impl Facts<'_> {
         self.graph.meant(&self.generation, &name).unit().is_some_and(|id| self.needed.contains(&id))
     }
 
-    /// Returns true if no path exists whose absence is a condition of the unit.
+    /// Returns true if none of the paths exists that a condition of the unit excludes (`!PATH`).
     pub(super) fn lacks_excluding_path(&self, unit: &Unit) -> bool {
         let particular = Run::decode(&unit.run).and_then(|run| run.particular);
         let conditions = particular.iter().flat_map(|particular| &particular.conditions);

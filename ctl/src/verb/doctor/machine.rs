@@ -59,7 +59,7 @@ const SERVICES: [(&str, &[&str], &str, &str); 4] = [
             "dev-log",
         ],
         "no enabled unit makes /dev/log, so messages of syslog(3) are lost",
-        "install rsyslog",
+        "enable the syslog daemon, or remove it: the unit dev-log takes its place",
     ),
 ];
 

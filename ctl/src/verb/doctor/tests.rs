@@ -274,7 +274,7 @@ fn missing_services_and_services_of_systemd_are_named() {
     let expected = [
         "warning  network: no enabled unit configures it: install ifupdown",
         "warning  time: no enabled unit sets the clock: install chrony",
-        "warning  logs: no enabled unit makes /dev/log, so messages of syslog(3) are lost: install rsyslog",
+        "warning  logs: no enabled unit makes /dev/log, so messages of syslog(3) are lost: enable the syslog daemon, or remove it: the unit dev-log takes its place",
         "warning  unit files: init does not start 2 enabled units of systemd: systemd-homed.service, systemd-pstore.service: if that is fine, `systemctl disable` removes the links",
     ];
     assert_eq!(tree.lines(), expected);
@@ -319,7 +319,7 @@ fn generators_of_packages_are_named_unless_a_unit_runs_them() {
     tree.put(&format!("{directory}/README"), "");
     tree.program("/lib/systemd/system-generators/zram-generator");
     tree.link("/etc/systemd/system-generators/netplan", "/dev/null");
-    let zram = "warning  /usr/lib/systemd/system-generators/zram-generator: no unit runs this generator, so the units that it makes are missing: write units in their place in /etc/groundstate/units";
+    let zram = "warning  /usr/lib/systemd/system-generators/zram-generator: no unit runs this generator, so the units that it makes are missing: install the boot set, or unmask the unit `generators`";
     assert_eq!(tree.lines(), [""; 0]);
     tree.put("/etc/groundstate/policy.yaml", "mask: [generators]\n");
     assert_eq!(tree.lines(), [zram]);

@@ -24,6 +24,7 @@ const PACKAGES: [(&str, &str); 7] = [
 ];
 /// Codes of diagnostics that other checks report.
 const ELSEWHERE: [&str; 2] = ["missing-executable", "systemd-activation"];
+
 /// Directories of systemd's generators. A file hides files of its name in later directories.
 const GENERATORS: [&str; 5] = [
     "/run/systemd/system-generators",
@@ -192,7 +193,7 @@ pub(super) fn of_generators(facts: &Facts<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let message = "no unit runs this generator, so the units that it makes are missing";
-    let hint = "write units in their place in /etc/groundstate/units";
+    let hint = "install the boot set, or unmask the unit `generators`";
     let warn = |path: String| finding(Level::Warning, &path, message, hint);
     generators(facts).into_iter().map(warn).collect()
 }

@@ -1,5 +1,5 @@
-//! systemd's own units. Most make up the boot and are not imported: native units replace them,
-//! under the same names where other units name them. This file only lists their names.
+//! Names of systemd's own units. Native units replace most of them, under the same names where other
+//! units name them; a few services are imported.
 
 /// The goal of a boot, under each name systemd has for it.
 const GOALS: [&str; 7] = [
@@ -148,8 +148,8 @@ const OTHERS: [&str; 55] = [
     "var-lib-machines.mount",
 ];
 
-/// Services of systemd that run without systemd as PID 1. Their units, and those that belong to
-/// them, are imported.
+/// Services of systemd that run without systemd as PID 1. Each unit whose name starts with one of
+/// these names is imported.
 const IMPORTED: [&str; 5] = [
     "systemd-network-generator",
     "systemd-networkd",
