@@ -86,8 +86,10 @@ pub fn machine_daemon() -> ExitCode {
     let called = called.rsplit('/').next().unwrap_or_default();
     let ended = match called {
         "power-button" => machine::watch(&["initctl", "poweroff", "--yes"]),
-        "syslog" => machine::listen(Path::new("/dev/log"))
-            .and_then(|socket| machine::print_messages(&socket, &mut std::io::stdout())),
+        "syslog" => machine::listen(Path::new("/dev/log")).and_then(|socket| {
+            sd_notify::notify(&[sd_notify::NotifyState::Ready])?;
+            machine::print_messages(&socket, &mut std::io::stdout())
+        }),
         _ => Err(std::io::Error::other("no daemon has this name")),
     };
     let Err(error) = ended else { return ExitCode::SUCCESS };
