@@ -80,7 +80,7 @@ pub fn shim() -> ExitCode {
     })
 }
 
-/// Runs a daemon of [`machine`], depending on the name it is called by.
+/// Runs a small program of [`machine`], depending on the name it is called by.
 pub fn machine_daemon() -> ExitCode {
     let called = std::env::args().next().unwrap_or_default();
     let called = called.rsplit('/').next().unwrap_or_default();
@@ -90,7 +90,8 @@ pub fn machine_daemon() -> ExitCode {
             sd_notify::notify(&[sd_notify::NotifyState::Ready])?;
             machine::print_messages(&socket, &mut std::io::stdout())
         }),
-        _ => Err(std::io::Error::other("no daemon has this name")),
+        "session" => Err(machine::count_session()),
+        _ => Err(std::io::Error::other("no program has this name")),
     };
     let Err(error) = ended else { return ExitCode::SUCCESS };
     // An error on stderr cannot be reported.

@@ -1,5 +1,5 @@
-//! The daemons of the boot set: `power-button` and `syslog`. They are not part of `systemctl`, because
-//! a small program uses fewer pages.
+//! Programs of the boot set that are not part of `systemctl`: the daemons `power-button` and `syslog`,
+//! because a small program uses fewer pages, and `session`, which every login and logout executes.
 
 use std::process::ExitCode;
 

@@ -59,12 +59,14 @@ fn run(asked: &Asked) -> Result<(), Error> {
     let init = session.init()?;
     let mut asked = asked.clone();
     let mut units = Vec::new();
+    let mut has_messages = false;
     if init.is_some() {
         let (status, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
         if asked.boot {
             asked.since = asked.since.max(WallTime::parse(&status.booted));
         }
         units = chosen(&asked, &status);
+        has_messages = status.units.iter().any(|unit| unit.unit == LOG_UNIT);
     }
     if units.is_empty() && !asked.units.is_empty() {
         // Unknown units, or no init to ask: use the requested names.
@@ -79,13 +81,13 @@ fn run(asked: &Asked) -> Result<(), Error> {
     };
     // The messages of syslog(3) of all units are in one log.
     let selected = units.clone();
-    if !selected.is_empty() {
+    if has_messages && !selected.is_empty() {
         units.push(LOG_UNIT.to_string());
     }
-    let has_filters = !selected.is_empty()
-        || asked.grep.is_some()
-        || asked.until.is_some()
-        || asked.priorities.is_some();
+    // While following, the last lines of each of the two logs are shown.
+    let is_mixed = units.len() > selected.len() && !asked.follow;
+    let has_filters =
+        is_mixed || asked.grep.is_some() || asked.until.is_some() || asked.priorities.is_some();
     let query = Query {
         names: &units,
         // Filters need all lines.
@@ -119,6 +121,7 @@ fn chosen(asked: &Asked, status: &Status) -> Vec<String> {
 /// Assigns a message of syslog(3) to the unit of its sender.
 fn attribute(line: &mut ShownLine) {
     if line.unit == LOG_UNIT
+        && !line.continued
         && let Some((unit, message)) = split_line(&line.line)
     {
         (line.unit, line.line) = (unit.to_string(), message.to_string());

@@ -3,9 +3,11 @@
 
 pub(crate) mod planned_shutdown;
 mod power_button;
+mod session;
 mod syslog;
 mod utmp;
 
 pub(crate) use power_button::watch;
+pub(crate) use session::count_session;
 pub(crate) use syslog::{LOG_UNIT, listen, print_messages, split_line};
 pub(crate) use utmp::{Record, write};

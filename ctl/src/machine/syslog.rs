@@ -12,15 +12,22 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// The unit whose log has the messages.
 pub(crate) const LOG_UNIT: &str = "dev-log";
 /// The most bytes of a message that are kept. The line of a longer message ends with ` (cut off)`.
-const MESSAGE: usize = 16 * 1024;
+const MESSAGE: usize = 8 * 1024;
 /// The most bytes of `TAG[PID]`. RFC 3164 allows 32 for the tag; names of programs may be longer.
 const TAG: usize = 64;
 /// The unit of a sender that has exited or is in no cgroup of a unit.
 const NO_UNIT: &str = "-";
+/// The most messages of all users except root in a [`SPAN`]. Without a limit, one user could push the
+/// messages of all others out of the log.
+const MESSAGES: u32 = 1000;
+const SPAN: Duration = Duration::from_secs(10);
+/// /proc/PID/loginuid of a process that no login has started: proc_pid_loginuid(5).
+const NO_LOGIN: &str = "4294967295";
 
 /// Makes the socket of syslog(3), to which every user may write.
 ///
@@ -44,6 +51,7 @@ pub(crate) fn listen(path: &Path) -> io::Result<UnixDatagram> {
 ///
 /// The socket cannot be read, or the log cannot be written.
 pub(crate) fn print_messages(socket: &UnixDatagram, log: &mut impl Write) -> io::Result<()> {
+    let mut budget = Budget { since: Instant::now(), used: 0 };
     let mut bytes = vec![0; MESSAGE];
     let mut control = cmsg_space!(UnixCredentials);
     loop {
@@ -55,16 +63,45 @@ pub(crate) fn print_messages(socket: &UnixDatagram, log: &mut impl Write) -> io:
         };
         let sender = received.cmsgs()?.find_map(|message| {
             let ControlMessageOwned::ScmCredentials(sender) = message else { return None };
-            Some(sender.pid())
+            Some(sender)
         });
         let is_cut = received.flags.contains(MsgFlags::MSG_TRUNC);
         let count = received.bytes;
         let text = String::from_utf8_lossy(bytes.get(..count).unwrap_or_default());
-        let pid = sender.unwrap_or(0);
-        let cgroup = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        let (pid, uid) = sender.map_or((0, u32::MAX), |sender| (sender.pid(), sender.uid()));
+        if uid != 0 && !budget.allows(Instant::now(), log)? {
+            continue;
+        }
+        let of_sender =
+            |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        // The processes of a login are in the cgroup of sshd. A user must not write in the name of sshd.
+        let is_daemon = uid == 0 || of_sender("loginuid").trim() == NO_LOGIN;
+        let cgroup = if is_daemon { of_sender("cgroup") } else { String::new() };
         let end = if is_cut { " (cut off)" } else { "" };
-        log.write_all(lines(&text, unit_in(&cgroup), pid, end).as_bytes())?;
+        log.write_all(line(&text, unit_in(&cgroup), pid, end).as_bytes())?;
         log.flush()?;
+    }
+}
+
+/// The messages of users in the present [`SPAN`].
+struct Budget {
+    since: Instant,
+    used: u32,
+}
+
+impl Budget {
+    /// Returns false if the span has had its messages. Its first line in the next span is the number of
+    /// those that were dropped.
+    fn allows(&mut self, now: Instant, log: &mut impl Write) -> io::Result<bool> {
+        if now.duration_since(self.since) >= SPAN {
+            let dropped = self.used.saturating_sub(MESSAGES);
+            *self = Budget { since: now, used: 0 };
+            if dropped > 0 {
+                writeln!(log, "<4>syslog: dropped {dropped} messages of users")?;
+            }
+        }
+        self.used = self.used.saturating_add(1);
+        Ok(self.used <= MESSAGES)
     }
 }
 
@@ -80,15 +117,15 @@ fn unit_in(cgroup: &str) -> &str {
     names.find_map(|name| name.get(..unit(name)?)).unwrap_or(NO_UNIT)
 }
 
-/// Returns the lines of a message in the form of syslog(3): `<PRIORITY>Mmm dd hh:mm:ss TAG[PID]: TEXT`.
-/// Priority, time and tag may be missing. `end` follows the last line.
-fn lines(message: &str, unit: &str, pid: i32, end: &str) -> String {
+/// Returns the line of a message in the form of syslog(3): `<PRIORITY>Mmm dd hh:mm:ss TAG[PID]: TEXT`.
+/// Priority, time and tag may be missing. A newline becomes `#012`, as in the files of rsyslog. `end`
+/// follows the text.
+fn line(message: &str, unit: &str, pid: i32, end: &str) -> String {
     let message = message.trim_end_matches(['\0', '\n']);
     let (priority, rest) = priority_of(message).unwrap_or((6, message));
     let (tag, text) = tag_of(without_time(rest));
-    let head = format!("<{}>{unit} {tag}[{pid}]: ", priority & 7);
-    let text: Vec<String> = text.split('\n').map(|line| format!("{head}{line}")).collect();
-    format!("{}{end}\n", text.join("\n"))
+    let text = text.replace('\n', "#012");
+    format!("<{}>{unit} {tag}[{pid}]: {text}{end}\n", priority & 7)
 }
 
 /// Splits a line of [`LOG_UNIT`] into the unit and `TAG[PID]: TEXT`. Returns `None` if the sender is
@@ -135,13 +172,10 @@ mod tests {
 
     #[test]
     fn message_becomes_lines_with_level_unit_tag_and_the_pid_of_the_kernel() {
-        let line = |message| lines(message, "ssh.service", 7, "");
+        let line = |message| line(message, "ssh.service", 7, "");
         let whole = "<38>Nov 30 09:01:02 sshd[812]: Accepted publickey\n";
         assert_eq!(line(whole), "<6>ssh.service sshd[7]: Accepted publickey\n");
-        assert_eq!(
-            line("<11>Nov  3 09:01:02 cron: a\nb\0"),
-            "<3>ssh.service cron[7]: a\n<3>ssh.service cron[7]: b\n"
-        );
+        assert_eq!(line("<11>Nov  3 09:01:02 cron: a\nb\0"), "<3>ssh.service cron[7]: a#012b\n");
         for (bare, text) in [
             ("no tag at all", "message[7]: no tag at all"),
             ("two words: text", "message[7]: two words: text"),
@@ -156,7 +190,7 @@ mod tests {
         for other in ["- sshd[7]: a", "syslog: Broken pipe", "", "a b: c"] {
             assert_eq!(split_line(other), None, "{other}");
         }
-        assert!(lines("<0>a: b", "-", 0, " (cut off)").ends_with("a[0]: b (cut off)\n"));
+        assert!(super::line("<0>a: b", "-", 0, " (cut off)").ends_with("a[0]: b (cut off)\n"));
     }
 
     #[test]

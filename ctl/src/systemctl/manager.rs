@@ -50,11 +50,15 @@ pub(super) fn reload(asked: &Asked) -> Outcome {
     if is_offline(&session, asked)? {
         return Ok(0);
     }
+    let status = || session.ask_as::<Status>(Verb::Status { targets: Vec::new() });
+    let (known, _) = status()?;
+    // The generators make init reload, too.
+    forget_deleted(&session, &known, &known.overlay.want)?;
     run_generators(&session)?;
-    let (before, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
+    let (before, _) = status()?;
     forget_deleted(&session, &before, &before.overlay.want)?;
     reload_init(&session, Verb::Reload { no_restart: true })?;
-    let (now, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
+    let (now, _) = status()?;
     forget_deleted(&session, &now, &now.overlay.drop)?;
     retry_failed(&session, &before)?;
     Ok(0)
