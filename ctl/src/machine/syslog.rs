@@ -20,7 +20,7 @@ pub(crate) const LOG_UNIT: &str = "dev-log";
 const MESSAGE: usize = 8 * 1024;
 /// The most bytes of `TAG[PID]`. RFC 3164 allows 32 for the tag; names of programs may be longer.
 const TAG: usize = 64;
-/// The unit of a sender that has exited or is in no cgroup of a unit.
+/// The unit of a sender that has exited, belongs to a login, or is in no cgroup of a unit.
 const NO_UNIT: &str = "-";
 /// The most messages of all users except root in a [`SPAN`]. Without a limit, one user could push the
 /// messages of all others out of the log.
@@ -90,8 +90,8 @@ struct Budget {
 }
 
 impl Budget {
-    /// Returns false if the span has had its messages. Its first line in the next span is the number of
-    /// those that were dropped.
+    /// Counts a message. Returns false if it has to be dropped. The first message of the next span writes
+    /// the number of the dropped ones to the log.
     fn allows(&mut self, now: Instant, log: &mut impl Write) -> io::Result<bool> {
         if now.duration_since(self.since) >= SPAN {
             let dropped = self.used.saturating_sub(MESSAGES);
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn message_becomes_lines_with_level_unit_tag_and_the_pid_of_the_kernel() {
+    fn message_becomes_a_line_with_level_unit_tag_and_the_pid_of_the_kernel() {
         let line = |message| line(message, "ssh.service", 7, "");
         let whole = "<38>Nov 30 09:01:02 sshd[812]: Accepted publickey\n";
         assert_eq!(line(whole), "<6>ssh.service sshd[7]: Accepted publickey\n");
@@ -200,6 +200,17 @@ mod tests {
         for none in ["", "0::/\n", "0::/user.slice/x.\n", "broken"] {
             assert_eq!(unit_in(none), NO_UNIT, "{none}");
         }
+    }
+
+    #[test]
+    fn messages_of_users_above_the_limit_are_dropped_and_counted() {
+        let now = Instant::now();
+        let mut budget = Budget { since: now, used: 0 };
+        let mut log = Vec::new();
+        let allowed = (0..MESSAGES + 3).filter(|_| budget.allows(now, &mut log).unwrap()).count();
+        assert_eq!((allowed, log.as_slice()), (MESSAGES as usize, &b""[..]));
+        assert!(budget.allows(now + SPAN, &mut log).unwrap());
+        assert_eq!(log, b"<4>syslog: dropped 3 messages of users\n");
     }
 
     #[test]
