@@ -63,9 +63,14 @@ pub(super) fn make_for(
             Err(error) => return Err(error.into()),
         }
     }
-    let name = format!("{above}{}.{}", short(unit), run.0);
+    let name = above + &name_of(unit, run);
     make(parent, &name)?;
     Ok(name)
+}
+
+/// The name of a run's cgroup, without slices.
+pub(super) fn name_of(unit: &str, run: RunId) -> String {
+    format!("{}.{}", short(unit), run.0)
 }
 
 /// The run that a cgroup of this name was made for.

@@ -11,8 +11,10 @@ use crate::spawn::tests::{PATIENCE, Running, is_alone, plain, start, ways};
 use crate::sys::{Pid, process, wait};
 use groundstate_units::machine::event::RunId;
 use groundstate_units::text::fields;
+use groundstate_units::text::name::Name;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::AddWatchFlags;
+use std::os::unix::fs::MetadataExt;
 use std::time::Instant;
 
 const RUN: RunId = RunId(7);
@@ -352,4 +354,35 @@ fn process_started_after_a_kill_is_not_killed() {
     assert!(!tracker.killed.contains(&RUN));
     tracker.kill(RUN);
     end(&mut tracker, then);
+}
+
+#[test]
+fn cgroup_of_an_expected_run_is_used_by_that_run_or_removed() {
+    let own = "process_tracking::tests::cgroup_of_an_expected_run_is_used_by_that_run_or_removed";
+    if !is_alone(own) {
+        return;
+    }
+    let (mut tracker, why) = Tracker::new(false);
+    if why.is_some() {
+        return crate::not_run!("no cgroup v2 here");
+    }
+    let path = tracker.hierarchy.as_ref().unwrap().path.clone();
+    let is_there = |name: &str| std::fs::exists(format!("{path}/{name}")).unwrap();
+    let unit = Name::new("under-test").unwrap();
+    tracker.prepare_next(&unit, RunId(8));
+    tracker.prepare_next(&unit, RUN);
+    assert!(is_there("under-test.7") && !is_there("under-test.8"));
+    let inode = |name: &str| std::fs::metadata(format!("{path}/{name}")).unwrap().ino();
+    let before = inode("under-test.7");
+    let running = run(&mut tracker, RUN, "exit 0");
+    assert_eq!(inode("under-test.7"), before);
+    assert_eq!(tracker.take_latest(), Some(RUN));
+    end(&mut tracker, running);
+    assert!(tracker.is_empty(RUN));
+    // Another program may remove an empty cgroup.
+    tracker.prepare_next(&unit, RunId(9));
+    std::fs::remove_dir(format!("{path}/under-test.9")).unwrap();
+    let running = run(&mut tracker, RunId(9), "exit 0");
+    end(&mut tracker, running);
+    assert!(tracker.is_empty(RunId(9)));
 }

@@ -118,6 +118,19 @@ impl Machine {
         self.cell(unit.0).phase.run().map(|run| run.id)
     }
 
+    /// Returns the unit that waits only for this run to become ready, and the id of its run if no
+    /// other unit starts before it.
+    pub fn start_after(&self, run: RunId) -> Option<(&Name, RunId)> {
+        let waits = |ix: &u32| {
+            let cell = self.cell(*ix);
+            cell.needed && cell.closed_gates == 1 && matches!(cell.phase, Phase::Idle)
+        };
+        let of = UnitId(self.unit_of(run)?);
+        let mut dependents = self.graph.back(of).iter().map(|back| back.dependent.0);
+        let next = self.unit(dependents.find(waits)?)?;
+        next.kind.has_process().then_some((&next.name, RunId(self.next_run)))
+    }
+
     /// Returns true if the unit failed and is not retried.
     pub fn has_failed_for_good(&self, unit: UnitId) -> bool {
         matches!(self.cell(unit.0).phase, Phase::Failed(_))

@@ -65,3 +65,28 @@ fn start_limit_holds_for_ten_thousand_units_and_stuck_starts_release_their_slots
     }
     assert_eq!(machine.system(), crate::control::answer::System::Running);
 }
+
+#[test]
+fn start_after_a_run_is_that_of_the_unit_that_waits_for_nothing_else() {
+    let on = |target| (DependencyKind::DependsOn, target);
+    let of = |text: &str, edges: &[_]| unit(text, Kind::ForegroundNotified, edges);
+    let goal = unit("goal", Kind::Virtual, &[(DependencyKind::WaitsFor, "last")]);
+    let both = of("both", &[on("first"), on("other")]);
+    let drafts = vec![of("first", &[]), of("other", &[]), both, of("last", &[on("both")]), goal];
+    let (mut machine, _) = boot(drafts, "goal");
+    let run_of = |machine: &Machine, text: &str| {
+        machine.run(machine.generation().find_unit(text).unwrap()).unwrap()
+    };
+    let [first, other] = ["first", "other"].map(|text| run_of(&machine, text));
+    // Two runs must become ready before `both` starts.
+    assert_eq!([first, other].map(|run| machine.start_after(run)), [None, None]);
+    machine.step(at(1), Event::Ready(first));
+    let (unit, run) = machine.start_after(other).unwrap();
+    let expected = (unit.clone(), run);
+    machine.step(at(1), Event::Ready(other));
+    assert_eq!(expected, (name("both"), run_of(&machine, "both")));
+    assert_eq!(machine.start_after(run).unwrap().0, &name("last"));
+    machine.step(at(1), Event::Ready(run));
+    // The unit that waits for the last run has no process.
+    assert_eq!(machine.start_after(run_of(&machine, "last")), None);
+}
