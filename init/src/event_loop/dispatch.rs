@@ -188,9 +188,7 @@ impl Init {
             None => self.say(level, format_args!("{unit}: {word}")),
         }
     }
-}
 
-impl Init {
     /// Returns the number of failed units that are needed, or 0 if `unit` does not provide a goal
     /// target.
     fn failed_below(&self, unit: &Name) -> usize {

@@ -212,9 +212,8 @@ impl Init {
             || self.notify.as_ref().is_some_and(|notify| notify.has_more(now))
             || self.control.as_deref().is_some_and(Control::has_more);
         let timeout = if more { Some(Duration::ZERO) } else { deadline.map(|at| at.since(now)) };
-        let latest = self.tracker.unmarked().take_latest().filter(|_| !more);
-        if let Some((unit, run)) = latest.and_then(|run| self.machine.start_after(run)) {
-            self.tracker.unmarked().prepare_next(unit, run);
+        if !more {
+            self.tracker.unmarked().prepare_next(|run| self.machine.start_after(run));
         }
         signal::deliver_sigchld(true);
         let polled = self.poll.poll(events, timeout);

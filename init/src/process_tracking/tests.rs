@@ -369,18 +369,20 @@ fn cgroup_of_an_expected_run_is_used_by_that_run_or_removed() {
     let path = tracker.hierarchy.as_ref().unwrap().path.clone();
     let is_there = |name: &str| std::fs::exists(format!("{path}/{name}")).unwrap();
     let unit = Name::new("under-test").unwrap();
-    tracker.prepare_next(&unit, RunId(8));
-    tracker.prepare_next(&unit, RUN);
+    for expected in [RunId(8), RUN] {
+        tracker.latest = Some(RunId(1));
+        tracker.prepare_next(|_| Some((&unit, expected)));
+    }
     assert!(is_there("under-test.7") && !is_there("under-test.8"));
     let inode = |name: &str| std::fs::metadata(format!("{path}/{name}")).unwrap().ino();
     let before = inode("under-test.7");
     let running = run(&mut tracker, RUN, "exit 0");
     assert_eq!(inode("under-test.7"), before);
-    assert_eq!(tracker.take_latest(), Some(RUN));
+    assert_eq!(tracker.latest, Some(RUN));
     end(&mut tracker, running);
     assert!(tracker.is_empty(RUN));
     // Another program may remove an empty cgroup.
-    tracker.prepare_next(&unit, RunId(9));
+    tracker.prepare_next(|_| Some((&unit, RunId(9))));
     std::fs::remove_dir(format!("{path}/under-test.9")).unwrap();
     let running = run(&mut tracker, RunId(9), "exit 0");
     end(&mut tracker, running);

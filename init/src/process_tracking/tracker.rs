@@ -75,9 +75,9 @@ pub(crate) struct Tracker {
     pub(super) killed: BTreeSet<RunId>,
     #[serde(skip)]
     pub(super) children: BTreeMap<i32, RunId>,
-    /// The run of the latest child.
+    /// The run of the latest child, until init is idle.
     #[serde(skip)]
-    latest: Option<RunId>,
+    pub(super) latest: Option<RunId>,
     /// The cgroup of a run that init expects to start next.
     #[serde(skip)]
     next: Option<String>,
@@ -214,16 +214,15 @@ impl Tracker {
         Ok((group::open(parent, &name)?, name))
     }
 
-    /// Returns the run of the latest child, once.
-    pub(crate) fn take_latest(&mut self) -> Option<RunId> {
-        self.latest.take()
-    }
-
-    /// Creates the cgroup of a run that is expected to start next, while init is idle. A start in a
-    /// chain is faster by one mkdir(2). There is at most one such cgroup; a crash leaves it behind,
-    /// empty.
-    pub(crate) fn prepare_next(&mut self, unit: &Name, run: RunId) {
-        let Some(hierarchy) = &self.hierarchy else { return };
+    /// Creates the cgroup of the run that `start_after` expects after the latest one, while init is
+    /// idle. A start in a chain is faster by one mkdir(2). There is at most one such cgroup; a crash
+    /// leaves it behind, empty.
+    pub(crate) fn prepare_next<'a>(
+        &mut self,
+        start_after: impl FnOnce(RunId) -> Option<(&'a Name, RunId)>,
+    ) {
+        let next = self.latest.take().and_then(start_after);
+        let (Some(hierarchy), Some((unit, run))) = (&self.hierarchy, next) else { return };
         if let Some(unused) = self.next.take() {
             group::remove_leaf(hierarchy.as_fd(), &unused);
         }
@@ -543,9 +542,7 @@ impl Tracker {
         }
         touched
     }
-}
 
-impl Tracker {
     /// Removes a cgroup, now or when it becomes empty.
     pub(super) fn discard(&mut self, name: Box<str>) {
         let Some(hierarchy) = &self.hierarchy else { return };
@@ -668,9 +665,7 @@ impl Tracker {
             family.signal(9, None);
         }
     }
-}
 
-impl Tracker {
     /// The run of a process by the mark of the child of init that it is or descends from. That
     /// child is an orphan whose parent's exit init has not handled; the next call of
     /// [`Tracker::adopt_left`] finds it.

@@ -38,7 +38,7 @@ pub struct Why {
 
 /// One link of [`Why::chain`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(default, rename_all = "kebab-case")]
 pub struct Link {
     /// The unit; null if no unit provides the target.
     pub unit: Option<String>,
@@ -47,22 +47,16 @@ pub struct Link {
     /// Its state.
     pub state: State,
     /// See [`UnitStatus::degraded`].
-    #[serde(default)]
     pub degraded: bool,
     /// The reason.
-    #[serde(default)]
     pub reason: Option<Reason>,
     /// See [`UnitStatus::next_try`].
-    #[serde(default)]
     pub next_try: Option<String>,
     /// Only `retry` or a new definition starts the failed unit again. Null if there is no unit.
-    #[serde(default)]
     pub gives_up: Option<bool>,
     /// The file with the unit's text, and the line where it starts. Null if there is no unit.
-    #[serde(default)]
     pub file: Option<String>,
     /// See `file`.
-    #[serde(default)]
     pub line: Option<u32>,
 }
 
@@ -74,10 +68,8 @@ pub struct Need {
     /// The target.
     pub target: String,
     /// The kind of the dependency; null for the goal itself and for a source.
-    #[serde(default)]
     pub kind: Option<DependencyKind>,
     /// The source that has the target as a root; null if a unit or the goal itself names it.
-    #[serde(default)]
     pub source: Option<String>,
 }
 
@@ -92,6 +84,5 @@ pub struct Affected {
     #[serde(default)]
     pub degraded: bool,
     /// See [`UnitStatus::reason`].
-    #[serde(default)]
     pub reason: Option<Reason>,
 }
