@@ -2,6 +2,7 @@
 
 use crate::connection::{self, Connection};
 use crate::exit::Error;
+use crate::machine::{LOG_UNIT, Origin, split_line};
 use crate::session::Session;
 use groundstate_units::control::answer::{End, Failure, PROTOCOL};
 use groundstate_units::control::log_line::{LogLine, ShownLine, file_name, printable};
@@ -10,9 +11,18 @@ use groundstate_units::control::place::log_socket;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::wall_clock::WallTime;
 use serde::Deserialize;
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
+
+/// The unit that lines of the kernel are shown with.
+pub(crate) const KERNEL_UNIT: &str = "kernel";
+/// Values of [`ShownLine::stream`] after [`attribute`]: a message of syslog(3), of the kernel, and of a
+/// process that wrote to /dev/kmsg.
+pub(crate) const SYSLOG: &str = "syslog";
+pub(crate) const KERNEL: &str = "kernel";
+pub(crate) const KMSG: &str = "kmsg";
 
 /// How long a failed command waits for the log lines that it shows.
 const TAIL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);
@@ -157,8 +167,56 @@ fn stored(
     Ok(lines)
 }
 
+/// Assigns a message of syslog(3) to the unit of its sender, and a message of the kernel to
+/// [`KERNEL_UNIT`]. A message whose sender is in no unit stays a line of [`LOG_UNIT`].
+pub(crate) fn attribute(line: &mut ShownLine) {
+    if line.unit != LOG_UNIT || line.continued {
+        return;
+    }
+    let Some((origin, message)) = split_line(&line.line) else { return };
+    let (unit, stream) = match origin {
+        Origin::Syslog(unit) => (unit.unwrap_or(LOG_UNIT), SYSLOG),
+        Origin::Kernel => (KERNEL_UNIT, KERNEL),
+        Origin::Kmsg => (KERNEL_UNIT, KMSG),
+    };
+    (line.unit, line.line) = (unit.to_string(), message.to_string());
+    line.stream = Cow::Borrowed(stream);
+}
+
 /// Returns true if the logger is down, so that its files may be read instead.
 pub(crate) fn is_down(error: &Error) -> bool {
     let Error::Failed(_, failure) = error else { return false };
     [Failure::NO_INIT, Failure::TIMEOUT].contains(&failure.kind.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn message_of_syslog_or_of_the_kernel_is_a_line_of_its_unit() {
+        let attributed = |text: &str| {
+            let mut line = ShownLine {
+                time: String::new(),
+                unit: LOG_UNIT.to_string(),
+                run: None,
+                stream: "output".into(),
+                level: Some(6),
+                line: text.to_string(),
+                continued: false,
+            };
+            attribute(&mut line);
+            (line.unit, line.line, line.stream.into_owned())
+        };
+        for (text, unit, line, stream) in [
+            ("ssh.service sshd[7]: Accepted", "ssh.service", "sshd[7]: Accepted", SYSLOG),
+            ("- logger[9]: hello", LOG_UNIT, "logger[9]: hello", SYSLOG),
+            ("- kernel: [    1.000000] usb", KERNEL_UNIT, "[    1.000000] usb", KERNEL),
+            ("- kmsg: [    1.000000] init: a", KERNEL_UNIT, "[    1.000000] init: a", KMSG),
+            ("syslog: Broken pipe", LOG_UNIT, "syslog: Broken pipe", "output"),
+        ] {
+            let want = (unit.to_string(), line.to_string(), stream.to_string());
+            assert_eq!(attributed(text), want, "{text}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ mod words;
 
 use crate::exit::Error;
 use crate::log_source::{self, Piece, Query};
-use crate::machine::{LOG_UNIT, split_line};
+use crate::machine::LOG_UNIT;
 use crate::session::{self, Session};
 use crate::systemctl::SUFFIXES;
 use groundstate_units::control::answer::{Pong, Status};
@@ -118,16 +118,6 @@ fn chosen(asked: &Asked, status: &Status) -> Vec<String> {
     found
 }
 
-/// Assigns a message of syslog(3) to the unit of its sender.
-fn attribute(line: &mut ShownLine) {
-    if line.unit == LOG_UNIT
-        && !line.continued
-        && let Some((unit, message)) = split_line(&line.line)
-    {
-        (line.unit, line.line) = (unit.to_string(), message.to_string());
-    }
-}
-
 fn full_name(unit: &str, init: Option<&Pong>) -> String {
     let suffix = unit.rsplit_once('.').is_some_and(|(_, suffix)| SUFFIXES.contains(&suffix));
     if suffix || init.is_none() { unit.to_string() } else { format!("{unit}.service") }
@@ -146,7 +136,7 @@ fn show(
     let mut kept: Vec<ShownLine> = Vec::new();
     let mut take = |mut line: ShownLine| -> Result<(), Error> {
         if !selected.iter().any(|unit| unit == LOG_UNIT) {
-            attribute(&mut line);
+            log_source::attribute(&mut line);
         }
         if !selected.is_empty() && !selected.contains(&line.unit) || !asked.fits(&line) {
             return Ok(());
@@ -203,32 +193,4 @@ fn show(
         session::print(&printer.render(line))?;
     }
     ended
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn message_of_syslog_is_a_line_of_its_senders_unit() {
-        let attributed = |text: &str| {
-            let mut line = ShownLine {
-                time: String::new(),
-                unit: LOG_UNIT.to_string(),
-                run: None,
-                stream: "output".into(),
-                level: Some(6),
-                line: text.to_string(),
-                continued: false,
-            };
-            attribute(&mut line);
-            (line.unit, line.line)
-        };
-        let own = |text: &str| (LOG_UNIT.to_string(), text.to_string());
-        let line = ("ssh.service".to_string(), "sshd[7]: Accepted publickey".to_string());
-        assert_eq!(attributed("ssh.service sshd[7]: Accepted publickey"), line);
-        for text in ["- logger[9]: hello", "syslog: Broken pipe (os error 32)"] {
-            assert_eq!(attributed(text), own(text));
-        }
-    }
 }

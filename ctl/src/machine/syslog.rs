@@ -1,17 +1,27 @@
-//! Messages of syslog(3), for a machine without a syslog daemon. Each becomes a line on stdout, which
-//! init's logger keeps: `<LEVEL>UNIT TAG[PID]: TEXT`. The unit is that of the process that the kernel
-//! names as the sender; the tag is what the process calls itself.
+//! Messages of syslog(3) and of the kernel, for a machine without a syslog daemon. Each becomes a line
+//! on stdout, which init's logger keeps.
+//!
+//! ```text
+//! <LEVEL>UNIT TAG[PID]: TEXT        a message of syslog(3)
+//! <LEVEL>- kernel: [SECONDS] TEXT   a message of the kernel
+//! <LEVEL>- kmsg: [SECONDS] TEXT     a message that a process wrote to /dev/kmsg
+//! ```
+//!
+//! The unit is that of the process that the kernel names as the sender; the tag is what the process
+//! calls itself. No process can write a line in the kernel's name, because its tag has a pid.
 
+use super::kmsg::{self, Intake, Kernel, Record};
 use nix::cmsg_space;
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::sockopt::PassCred;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg, setsockopt};
 use std::fs::{self, Permissions};
 use std::io::{self, IoSliceMut, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The unit whose log has the messages.
@@ -22,9 +32,15 @@ const MESSAGE: usize = 8 * 1024;
 const TAG: usize = 64;
 /// The unit of a sender that has exited, belongs to a login, or is in no cgroup of a unit.
 const NO_UNIT: &str = "-";
+/// The tags of lines from /dev/kmsg.
+const KERNEL_TAG: &str = "kernel";
+const KMSG_TAG: &str = "kmsg";
 /// The most messages of all users except root in a [`SPAN`]. Without a limit, one user could push the
 /// messages of all others out of the log.
 const MESSAGES: u32 = 1000;
+/// The most messages of the kernel in the first [`SPAN`]. The messages that the kernel keeps from before
+/// this program fit. Later, [`MESSAGES`] is the limit.
+const FIRST_KERNEL_MESSAGES: u32 = 10_000;
 const SPAN: Duration = Duration::from_secs(10);
 /// /proc/PID/loginuid of a process that no login has started: proc_pid_loginuid(5).
 const NO_LOGIN: &str = "4294967295";
@@ -45,63 +61,145 @@ pub(crate) fn listen(path: &Path) -> io::Result<UnixDatagram> {
     Ok(socket)
 }
 
-/// Prints the messages that arrive at the socket of [`listen`]. Returns only with an error.
+/// Opens the messages of the kernel. A container has none. The file in `$RUNTIME_DIRECTORY` says which
+/// ones an earlier run of the program has printed in this boot.
+fn kernel(log: &mut impl Write) -> io::Result<Option<Intake>> {
+    let saved = std::env::var_os("RUNTIME_DIRECTORY").map(|dir| PathBuf::from(dir).join("kernel"));
+    match Kernel::open() {
+        Ok(kernel) => return Ok(Some(Intake::new(kernel, saved))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => warn(log, &format!("{}: {error}", kmsg::FILE))?,
+    }
+    Ok(None)
+}
+
+/// Prints the messages that arrive at the socket of [`listen`], and those of the kernel. Returns only
+/// with an error.
 ///
 /// # Errors
 ///
 /// The socket cannot be read, or the log cannot be written.
 pub(crate) fn print_messages(socket: &UnixDatagram, log: &mut impl Write) -> io::Result<()> {
-    let mut budget = Budget { since: Instant::now(), used: 0 };
+    let kernel = kernel(log)?;
+    print_all(socket, kernel, log)
+}
+
+fn print_all(
+    socket: &UnixDatagram,
+    mut kernel: Option<Intake>,
+    log: &mut impl Write,
+) -> io::Result<()> {
+    let mut of_users = Budget::new("users", MESSAGES);
+    let mut of_kernel = Budget::new("the kernel", FIRST_KERNEL_MESSAGES);
     let mut bytes = vec![0; MESSAGE];
-    let mut control = cmsg_space!(UnixCredentials);
     loop {
-        let mut parts = [IoSliceMut::new(&mut bytes)];
+        if let Some(intake) = &mut kernel {
+            let read = intake.read();
+            let is_read = match &read {
+                Ok((records, has_lost)) => {
+                    if *has_lost {
+                        warn(log, "the kernel has overwritten messages before they were read")?;
+                    }
+                    for record in records {
+                        if of_kernel.allows(Instant::now(), log)? {
+                            log.write_all(line_of_kernel(record).as_bytes())?;
+                        }
+                    }
+                    log.flush()?;
+                    true
+                }
+                Err(error) => {
+                    warn(log, &format!("{}: {error}", kmsg::FILE))?;
+                    false
+                }
+            };
+            intake.save();
+            kernel = kernel.filter(|_| is_read);
+        }
+        print_message(socket, &mut bytes, &mut of_users, log)?;
+        let mut sources = vec![PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+        if let Some(intake) = &kernel {
+            sources.push(PollFd::new(intake.kernel.as_fd(), PollFlags::POLLIN));
+        }
+        match poll(&mut sources, PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Prints the next message of the socket, if there is one.
+fn print_message(
+    socket: &UnixDatagram,
+    bytes: &mut [u8],
+    budget: &mut Budget,
+    log: &mut impl Write,
+) -> io::Result<()> {
+    let mut control = cmsg_space!(UnixCredentials);
+    let (sender, is_cut, count) = {
+        let mut parts = [IoSliceMut::new(bytes)];
         let fd = socket.as_raw_fd();
-        let received = match recvmsg::<()>(fd, &mut parts, Some(&mut control), MsgFlags::empty()) {
-            Err(Errno::EINTR) => continue,
+        let flags = MsgFlags::MSG_DONTWAIT;
+        let received = match recvmsg::<()>(fd, &mut parts, Some(&mut control), flags) {
+            Err(Errno::EINTR | Errno::EAGAIN) => return Ok(()),
             received => received?,
         };
         let sender = received.cmsgs()?.find_map(|message| {
             let ControlMessageOwned::ScmCredentials(sender) = message else { return None };
             Some(sender)
         });
-        let is_cut = received.flags.contains(MsgFlags::MSG_TRUNC);
-        let count = received.bytes;
-        let text = String::from_utf8_lossy(bytes.get(..count).unwrap_or_default());
-        let (pid, uid) = sender.map_or((0, u32::MAX), |sender| (sender.pid(), sender.uid()));
-        if uid != 0 && !budget.allows(Instant::now(), log)? {
-            continue;
-        }
-        let of_sender =
-            |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
-        // The processes of a login are in the cgroup of sshd. A user must not write in the name of sshd.
-        let is_daemon = uid == 0 || of_sender("loginuid").trim() == NO_LOGIN;
-        let cgroup = if is_daemon { of_sender("cgroup") } else { String::new() };
-        let end = if is_cut { " (cut off)" } else { "" };
-        log.write_all(line(&text, unit_in(&cgroup), pid, end).as_bytes())?;
-        log.flush()?;
+        (sender, received.flags.contains(MsgFlags::MSG_TRUNC), received.bytes)
+    };
+    let text = String::from_utf8_lossy(bytes.get(..count).unwrap_or_default());
+    let (pid, uid) = sender.map_or((0, u32::MAX), |sender| (sender.pid(), sender.uid()));
+    if uid != 0 && !budget.allows(Instant::now(), log)? {
+        return Ok(());
     }
+    let of_sender =
+        |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    // The processes of a login are in the cgroup of sshd. A user must not write in the name of sshd.
+    let is_daemon = uid == 0 || of_sender("loginuid").trim() == NO_LOGIN;
+    let cgroup = if is_daemon { of_sender("cgroup") } else { String::new() };
+    let end = if is_cut { " (cut off)" } else { "" };
+    log.write_all(line(&text, unit_in(&cgroup), pid, end).as_bytes())?;
+    log.flush()
 }
 
-/// The messages of users in the present [`SPAN`].
+/// Writes a warning of this program to the log.
+fn warn(log: &mut impl Write, text: &str) -> io::Result<()> {
+    writeln!(log, "<4>syslog: {text}")
+}
+
+fn line_of_kernel(record: &Record) -> String {
+    let tag = if record.is_of_kernel { KERNEL_TAG } else { KMSG_TAG };
+    format!("<{}>{NO_UNIT} {tag}: {}\n", record.level, record.stamped())
+}
+
+/// The messages of some senders in the present [`SPAN`].
 struct Budget {
+    senders: &'static str,
+    most: u32,
     since: Instant,
     used: u32,
 }
 
 impl Budget {
+    fn new(senders: &'static str, most: u32) -> Budget {
+        Budget { senders, most, since: Instant::now(), used: 0 }
+    }
+
     /// Counts a message. Returns false if it has to be dropped. The first message of the next span writes
     /// the number of the dropped ones to the log.
     fn allows(&mut self, now: Instant, log: &mut impl Write) -> io::Result<bool> {
         if now.duration_since(self.since) >= SPAN {
-            let dropped = self.used.saturating_sub(MESSAGES);
-            *self = Budget { since: now, used: 0 };
+            let dropped = self.used.saturating_sub(self.most);
+            (self.since, self.used, self.most) = (now, 0, MESSAGES);
             if dropped > 0 {
-                writeln!(log, "<4>syslog: dropped {dropped} messages of users")?;
+                warn(log, &format!("dropped {dropped} messages of {}", self.senders))?;
             }
         }
         self.used = self.used.saturating_add(1);
-        Ok(self.used <= MESSAGES)
+        Ok(self.used <= self.most)
     }
 }
 
@@ -128,11 +226,29 @@ fn line(message: &str, unit: &str, pid: i32, end: &str) -> String {
     format!("<{}>{unit} {tag}[{pid}]: {text}{end}\n", priority & 7)
 }
 
-/// Splits a line of [`LOG_UNIT`] into the unit and `TAG[PID]: TEXT`. Returns `None` if the sender is
-/// in no unit, or for a line of another form, such as an error of the program.
-pub(crate) fn split_line(line: &str) -> Option<(&str, &str)> {
-    let (unit, message) = line.split_once(' ').filter(|(unit, _)| *unit != NO_UNIT)?;
-    message.split_once(": ")?.0.ends_with(']').then_some((unit, message))
+/// The origin of a line of [`LOG_UNIT`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin<'a> {
+    /// A message of syslog(3) of this unit; `None` if the sender has exited, belongs to a login, or is
+    /// in no cgroup of a unit.
+    Syslog(Option<&'a str>),
+    /// A message of the kernel.
+    Kernel,
+    /// A message that a process wrote to /dev/kmsg.
+    Kmsg,
+}
+
+/// Splits a line of [`LOG_UNIT`] into the origin and `TAG[PID]: TEXT`, or the text of
+/// [`Record::stamped`]. Returns `None` for a line of another form, such as an error of the program.
+pub(crate) fn split_line(line: &str) -> Option<(Origin<'_>, &str)> {
+    let (unit, message) = line.split_once(' ')?;
+    let unit = Some(unit).filter(|unit| *unit != NO_UNIT);
+    let (tag, text) = message.split_once(": ")?;
+    match (unit, tag) {
+        (None, KERNEL_TAG) => Some((Origin::Kernel, text)),
+        (None, KMSG_TAG) => Some((Origin::Kmsg, text)),
+        _ => tag.ends_with(']').then_some((Origin::Syslog(unit), message)),
+    }
 }
 
 fn priority_of(message: &str) -> Option<(u16, &str)> {
@@ -168,6 +284,7 @@ fn tag_of(text: &str) -> (&str, &str) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::kmsg::tests::stand_in;
     use super::*;
 
     #[test]
@@ -186,11 +303,36 @@ mod tests {
         ] {
             assert_eq!(line(bare), format!("<6>ssh.service {text}\n"), "{bare}");
         }
-        assert_eq!(split_line("ssh.service sshd[7]: a: b"), Some(("ssh.service", "sshd[7]: a: b")));
-        for other in ["- sshd[7]: a", "syslog: Broken pipe", "", "a b: c"] {
+        assert!(super::line("<0>a: b", "-", 0, " (cut off)").ends_with("a[0]: b (cut off)\n"));
+    }
+
+    #[test]
+    fn line_is_split_into_origin_and_message() {
+        let sshd = (Origin::Syslog(Some("ssh.service")), "sshd[7]: a: b");
+        assert_eq!(split_line("ssh.service sshd[7]: a: b"), Some(sshd));
+        assert_eq!(split_line("- su[7]: a"), Some((Origin::Syslog(None), "su[7]: a")));
+        assert_eq!(
+            split_line("- kernel: [    1.000000] a: b"),
+            Some((Origin::Kernel, "[    1.000000] a: b"))
+        );
+        assert_eq!(
+            split_line("- kmsg: [    1.000000] a"),
+            Some((Origin::Kmsg, "[    1.000000] a"))
+        );
+        for other in ["syslog: Broken pipe", "", "a b: c", "kernel kernel: a", "kernel: a"] {
             assert_eq!(split_line(other), None, "{other}");
         }
-        assert!(super::line("<0>a: b", "-", 0, " (cut off)").ends_with("a[0]: b (cut off)\n"));
+    }
+
+    #[test]
+    fn process_cannot_write_a_line_of_the_kernel() {
+        for message in
+            ["kernel: a", "<0>kernel: [    1.000000] a", "kernel", "- kernel: a", "kernel[]: a"]
+        {
+            let line = line(message, NO_UNIT, 7, "");
+            let (_, line) = line.trim_end().split_once('>').unwrap();
+            assert!(matches!(split_line(line), Some((Origin::Syslog(None), _))), "{line}");
+        }
     }
 
     #[test]
@@ -205,7 +347,7 @@ mod tests {
     #[test]
     fn messages_of_users_above_the_limit_are_dropped_and_counted() {
         let now = Instant::now();
-        let mut budget = Budget { since: now, used: 0 };
+        let mut budget = Budget { since: now, ..Budget::new("users", MESSAGES) };
         let mut log = Vec::new();
         let allowed = (0..MESSAGES + 3).filter(|_| budget.allows(now, &mut log).unwrap()).count();
         assert_eq!((allowed, log.as_slice()), (MESSAGES as usize, &b""[..]));
@@ -230,6 +372,7 @@ mod tests {
             }
         }
         let path = std::env::temp_dir().join(format!("groundstate-syslog-{}", std::process::id()));
+        let (_kernel, source) = stand_in(&[]);
         fs::write(&path, "the socket of an earlier run").unwrap();
         let here = listen(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o666);
@@ -238,9 +381,35 @@ mod tests {
         there.send_to(b"<30>tag: second", &path).unwrap();
         fs::remove_file(&path).unwrap();
         let mut log = One(Vec::new());
-        assert_eq!(print_messages(&here, &mut log).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        let ended = print_all(&here, Some(Intake::new(source, None)), &mut log);
+        assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
         let text = String::from_utf8(log.0).unwrap();
         assert!(text.contains(&format!(" tag[{}]: xxx", std::process::id())), "{text:.99}");
         assert!(text.ends_with("x (cut off)\n"));
+    }
+    #[test]
+    fn messages_of_the_kernel_are_printed_with_their_level_and_time() {
+        let path = std::env::temp_dir().join(format!("groundstate-kernel-{}", std::process::id()));
+        let socket = listen(&path).unwrap();
+        let (kernel, source) = stand_in(&["4,7,1234567,-;usb 1-1: reset\n SUBSYSTEM=usb\n"]);
+        kernel.send(b"12,8,1234568,-;init: hello\n").unwrap();
+        // The end of the log ends the program.
+        let (mut read, mut log) = std::io::pipe().unwrap();
+        let program = std::thread::spawn(move || {
+            print_all(&socket, Some(Intake::new(source, None)), &mut log)
+        });
+        let mut lines = String::new();
+        while lines.lines().count() < 2 {
+            let mut bytes = [0; 999];
+            let count = std::io::Read::read(&mut read, &mut bytes).unwrap();
+            lines.push_str(std::str::from_utf8(&bytes[..count]).unwrap());
+        }
+        drop(read);
+        kernel.send(b"6,9,1234569,-;end\n").unwrap();
+        assert_eq!(program.join().unwrap().unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        fs::remove_file(&path).unwrap();
+        let want =
+            "<4>- kernel: [    1.234567] usb 1-1: reset\n<4>- kmsg: [    1.234568] init: hello\n";
+        assert_eq!(lines, want);
     }
 }
