@@ -6,17 +6,21 @@ mod when;
 mod words;
 
 use crate::exit::Error;
-use crate::log_source::{self, Piece, Query};
+use crate::log_source::lines::{Answer, Last, Lines, of_units};
+use crate::log_source::units_in;
 use crate::machine::LOG_UNIT;
-use crate::session::{self, Session};
+use crate::session;
 use crate::systemctl::SUFFIXES;
 use groundstate_units::control::answer::{Pong, Status};
 use groundstate_units::control::log_line::ShownLine;
 use groundstate_units::control::request::Verb;
 use groundstate_units::text::glob;
-use groundstate_units::text::name::Name;
 use groundstate_units::text::wall_clock::WallTime;
+use line::Printer;
 use words::Asked;
+
+/// The most units that the logger reads files for in one request without names.
+const UNITS: usize = 64;
 
 /// Runs the command.
 pub(crate) fn main(words: &[String]) -> u8 {
@@ -57,45 +61,95 @@ fn run(asked: &Asked) -> Result<(), Error> {
     }
     let session = crate::systemctl::session();
     let init = session.init()?;
+    let status = match init {
+        Some(_) => Some(session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?.0),
+        None => None,
+    };
+    let dir = init.as_ref().map_or(&session.places.log_dir, |init| &init.paths.log_dir);
+    let last = count(asked);
     let mut asked = asked.clone();
-    let mut units = Vec::new();
-    let mut has_messages = false;
-    if init.is_some() {
-        let (status, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
-        if asked.boot {
-            asked.since = asked.since.max(WallTime::parse(&status.booted));
-        }
-        units = chosen(&asked, &status);
-        has_messages = status.units.iter().any(|unit| unit.unit == LOG_UNIT);
+    if let Some(status) = status.as_ref().filter(|_| asked.boot) {
+        asked.since = asked.since.max(WallTime::parse(&status.booted));
     }
-    if units.is_empty() && !asked.units.is_empty() {
+    let printer = Printer::new(&asked);
+    let log_unit =
+        status.iter().flat_map(|status| &status.units).find(|unit| unit.unit == LOG_UNIT);
+    let mut selected = status.as_ref().map(|status| chosen(&asked, status)).unwrap_or_default();
+    if selected.is_empty() && !asked.units.is_empty() {
         // Unknown units, or no init to ask: use the requested names.
-        units = asked.units.iter().map(|unit| full_name(unit, init.as_ref())).collect();
+        selected = asked.units.iter().map(|unit| full_name(unit, init.as_ref())).collect();
     }
-    // journalctl shows all lines, or the last ones with -f and -e.
-    let lines = match (asked.lines, asked.follow, asked.end) {
-        (Some(lines), ..) => lines,
-        (None, true, _) => 10,
-        (None, _, true) => 1000,
-        (None, false, false) => u64::MAX,
-    };
-    // The messages of syslog(3) of all units are in one log.
-    let selected = units.clone();
-    if has_messages && !selected.is_empty() {
-        units.push(LOG_UNIT.to_string());
+    let mut names = selected.clone();
+    // The messages of syslog(3) of all units, and those of the kernel, are in one log.
+    if log_unit.is_some() && !selected.is_empty() && !selected.iter().any(|unit| unit == LOG_UNIT) {
+        names.push(LOG_UNIT.to_string());
+    } else if selected.is_empty() && !asked.follow {
+        // Without names, the logger reads the files of a limited number of units.
+        let stored = units_in(dir);
+        if stored.len() > UNITS {
+            names = stored.iter().map(ToString::to_string).collect();
+        }
     }
-    // While following, the last lines of each of the two logs are shown.
-    let is_mixed = units.len() > selected.len() && !asked.follow;
-    let has_filters =
-        is_mixed || asked.grep.is_some() || asked.until.is_some() || asked.priorities.is_some();
-    let query = Query {
-        names: &units,
-        // Filters need all lines.
-        lines: Some(if has_filters { u64::MAX } else { lines }),
-        follow: asked.follow,
+    let filter = |line| of_units(line, &selected).filter(|line| asked.fits(line));
+    let lines = Lines {
+        session: &session,
+        dir: Some(dir),
+        names: &names,
         since: asked.since,
+        filter: &filter,
+        is_filtered: asked.has_filters() || names.len() != selected.len(),
     };
-    show(&session, &asked, &selected, &query, init.as_ref(), lines)
+    show(&asked, last, &lines, &printer)
+}
+
+/// The number of last lines to show; `None` for all. `-f` and `-e` have a default.
+fn count(asked: &Asked) -> Option<u64> {
+    match (asked.lines, asked.follow, asked.end) {
+        (Some(lines), ..) => Some(lines),
+        (None, true, _) => Some(if asked.since.is_some() { u64::MAX } else { 10 }),
+        (None, _, true) => Some(1000),
+        (None, false, false) => None,
+    }
+    .filter(|lines| *lines < u64::MAX || asked.follow)
+}
+
+/// Prints the lines of the log.
+fn show(
+    asked: &Asked,
+    last: Option<u64>,
+    lines: &Lines<'_>,
+    printer: &Printer,
+) -> Result<(), Error> {
+    let print = |line: ShownLine| session::print(&printer.render(&line));
+    if last.is_none() && !asked.reverse {
+        let mut has_printed = false;
+        lines.all(|line| {
+            has_printed = true;
+            print(line)
+        })?;
+        return if has_printed { Ok(()) } else { say_no_entries(asked) };
+    }
+    let answer = lines.last(Last::OfAll(last.unwrap_or(u64::MAX)), asked.follow)?;
+    let Answer { lines: mut found, is_cut, position, ended } = answer;
+    if is_cut && !asked.quiet {
+        complain("journalctl: the oldest of these lines do not fit into memory and are left out");
+    }
+    if asked.reverse {
+        found.reverse();
+    }
+    if found.is_empty() && ended.is_ok() {
+        say_no_entries(asked)?;
+    }
+    found.into_iter().try_for_each(print)?;
+    ended?;
+    if asked.follow { lines.follow(position, print) } else { Ok(()) }
+}
+
+fn say_no_entries(asked: &Asked) -> Result<(), Error> {
+    match asked.follow || asked.quiet || asked.is_for_programs() {
+        true => Ok(()),
+        false => session::print("-- No entries --\n"),
+    }
 }
 
 /// Returns the units that match the names and patterns.
@@ -121,76 +175,4 @@ fn chosen(asked: &Asked, status: &Status) -> Vec<String> {
 fn full_name(unit: &str, init: Option<&Pong>) -> String {
     let suffix = unit.rsplit_once('.').is_some_and(|(_, suffix)| SUFFIXES.contains(&suffix));
     if suffix || init.is_none() { unit.to_string() } else { format!("{unit}.service") }
-}
-
-/// Prints the lines of the `selected` units, or all lines if there are none.
-fn show(
-    session: &Session,
-    asked: &Asked,
-    selected: &[String],
-    query: &Query<'_>,
-    init: Option<&Pong>,
-    lines: u64,
-) -> Result<(), Error> {
-    let printer = line::Printer::new(asked);
-    let mut kept: Vec<ShownLine> = Vec::new();
-    let mut take = |mut line: ShownLine| -> Result<(), Error> {
-        if !selected.iter().any(|unit| unit == LOG_UNIT) {
-            log_source::attribute(&mut line);
-        }
-        if !selected.is_empty() && !selected.contains(&line.unit) || !asked.fits(&line) {
-            return Ok(());
-        }
-        // Output that is cut or reversed must be complete first.
-        if asked.follow {
-            return session::print(&printer.render(&line));
-        }
-        kept.push(line);
-        Ok(())
-    };
-    let mut ended = Ok(());
-    match log_source::ask(session, query) {
-        Ok(mut connection) => loop {
-            match connection.next::<Piece>() {
-                Ok(Some(Piece::Line(line))) => take(line)?,
-                Ok(Some(Piece::End { .. })) => break,
-                Ok(None) if asked.follow => break,
-                Err(Error::Failed(_, failure)) if failure.kind == "unknown-target" => break,
-                // Shows what has arrived.
-                Ok(None) => {
-                    ended = Err(connection.cut_off());
-                    break;
-                }
-                Err(error) => {
-                    ended = Err(error);
-                    break;
-                }
-            }
-        },
-        Err(error) if log_source::is_down(&error) => {
-            let dir = init.map_or(session.places.log_dir.as_str(), |init| &init.paths.log_dir);
-            let names = match query.names.is_empty() {
-                true => log_source::units_in(dir),
-                false => query.names.iter().filter_map(|name| Name::new(name).ok()).collect(),
-            };
-            for line in log_source::from_files(dir, &names, query, |_, _| {})? {
-                take(line)?;
-            }
-        }
-        Err(error) => return Err(error),
-    }
-    kept.sort_by(|a, b| a.time.cmp(&b.time));
-    let from = kept.len().saturating_sub(usize::try_from(lines).unwrap_or(usize::MAX));
-    let mut kept = kept.split_off(from);
-    if asked.reverse {
-        kept.reverse();
-    }
-    if kept.is_empty() && ended.is_ok() && !asked.follow && !asked.quiet && !asked.is_for_programs()
-    {
-        session::print("-- No entries --\n")?;
-    }
-    for line in &kept {
-        session::print(&printer.render(line))?;
-    }
-    ended
 }

@@ -229,6 +229,11 @@ impl Asked {
         Ok(())
     }
 
+    /// Returns true if an option selects lines by something else than unit, number and earliest time.
+    pub(super) fn has_filters(&self) -> bool {
+        self.grep.is_some() || self.until.is_some() || self.priorities.is_some()
+    }
+
     /// Returns true if the line passes the filters.
     pub(super) fn fits(&self, line: &ShownLine) -> bool {
         let found = |text: &String| match text.chars().any(char::is_uppercase) {

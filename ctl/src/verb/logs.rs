@@ -3,15 +3,19 @@
 use crate::arguments;
 use crate::connection::Connection;
 use crate::exit::{Error, Exit};
+use crate::log_source::lines::Last::OfEach;
+use crate::log_source::lines::{Lines, of_units};
 use crate::log_source::{self, Piece, Query};
+use crate::machine::LOG_UNIT;
 use crate::session::{self, Session};
 use crate::span;
 use crate::style::{Style, Tone};
-use groundstate_units::control::answer::{Failure, Status};
+use groundstate_units::control::answer::{Failure, Status, UnitStatus};
 use groundstate_units::control::log_line::{ShownLine, printable};
 use groundstate_units::control::request::Verb;
 use groundstate_units::text::log_level::LEVELS;
 use groundstate_units::text::name::Name;
+use groundstate_units::text::wall_clock::WallTime;
 use std::collections::BTreeMap;
 
 /// Asks the logger and prints the lines.
@@ -23,6 +27,11 @@ pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Er
             Error::usage(format!("--since: `{text}` is not a time"), hint)
         })?),
     };
+    if let Some(selected) = with_messages(session, asked)
+        && let Some(exit) = run_with_messages(session, asked, since, &selected)?
+    {
+        return Ok(exit);
+    }
     let names: Vec<String> = asked.targets.iter().map(Name::to_string).collect();
     let query = Query { names: &names, lines: asked.lines, follow: asked.follow, since };
     let with_unit = asked.targets.len() != 1;
@@ -31,15 +40,12 @@ pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Er
     let mut shown = Shown::default();
     match asking.and_then(|connection| shown.stream(session, connection, &query)) {
         Ok(0) if asked.lines == Some(0) => {}
-        Ok(0) if !asked.follow && since.is_some() => {
-            session.remark("nothing was written since then")
-        }
-        Ok(0) if !asked.follow => session.remark("nothing was written yet"),
+        Ok(0) if !asked.follow => session.remark(nothing(since)),
         Ok(_) => {}
         Err(Error::Failed(_, failure)) if failure.kind == Failure::UNKNOWN_TARGET => {
             // init knows units without output, and can suggest names.
             session.ask(Verb::Status { targets: asked.targets.clone() })?;
-            session.remark("nothing was written yet");
+            session.remark(nothing(None));
         }
         // With --follow the user has already seen the stored lines.
         Err(error) if log_source::is_down(&error) && !(asked.follow && shown.count > 0) => {
@@ -68,6 +74,94 @@ pub(crate) fn run(session: &Session, asked: &arguments::Logs) -> Result<Exit, Er
         Err(error) => return Err(error),
     }
     Ok(Exit::Done)
+}
+
+/// Returns the requested units, if the log of [`LOG_UNIT`] may have messages of theirs. An unknown unit
+/// is an error of the request without messages.
+fn with_messages(session: &Session, asked: &arguments::Logs) -> Option<Vec<String>> {
+    let (status, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() }).ok()?;
+    let is_log = |unit: &UnitStatus| unit.unit == LOG_UNIT;
+    status.units.iter().find(|unit| is_log(unit))?;
+    let mut selected = Vec::new();
+    for target in &asked.targets {
+        let fits = |unit: &&UnitStatus| {
+            unit.unit == target.as_str() || unit.provides.iter().any(|name| name == target.as_str())
+        };
+        let mut units = status.units.iter().filter(fits).peekable();
+        units.peek()?;
+        for unit in units {
+            if is_log(unit) {
+                return None;
+            }
+            selected.push(unit.unit.clone());
+        }
+    }
+    Some(selected)
+}
+
+/// Prints the lines of the `selected` units, or of all units, with their messages of syslog(3).
+/// Returns `None` without having printed a line if the logger does not answer.
+fn run_with_messages(
+    session: &Session,
+    asked: &arguments::Logs,
+    since: Option<WallTime>,
+    selected: &[String],
+) -> Result<Option<Exit>, Error> {
+    let mut names = selected.to_vec();
+    if !selected.is_empty() {
+        names.push(LOG_UNIT.to_string());
+    }
+    let filter = |line| of_units(line, selected);
+    let lines =
+        Lines { session, dir: None, names: &names, since, filter: &filter, is_filtered: true };
+    let count = match (asked.lines, since) {
+        (Some(count), _) => count,
+        (None, Some(_)) => u64::MAX,
+        (None, None) => 10,
+    };
+    let with_unit = selected.len() != 1;
+    if asked.lines.is_none() && since.is_some() && !asked.follow {
+        let mut has_printed = false;
+        let printed = lines.all(|line| {
+            has_printed = true;
+            put(session, &line, with_unit)
+        });
+        return match printed {
+            Err(error) if log_source::is_down(&error) && !has_printed => Ok(None),
+            Err(error) => Err(error),
+            Ok(()) => {
+                if !has_printed {
+                    session.remark(nothing(since));
+                }
+                Ok(Some(Exit::Done))
+            }
+        };
+    }
+    let answer = match lines.last(OfEach(count, selected), asked.follow) {
+        Err(error) if log_source::is_down(&error) => return Ok(None),
+        answer => answer?,
+    };
+    match answer.ended {
+        Err(error) if log_source::is_down(&error) => return Ok(None),
+        ended => ended?,
+    }
+    if answer.is_cut {
+        session.remark("the oldest of these lines do not fit into memory and are left out");
+    }
+    for line in &answer.lines {
+        put(session, line, with_unit)?;
+    }
+    if asked.follow {
+        lines.follow(answer.position, |line| put(session, &line, with_unit))?;
+    } else if answer.lines.is_empty() && asked.lines != Some(0) {
+        session.remark(nothing(since));
+    }
+    Ok(Some(Exit::Done))
+}
+
+/// The remark about an empty log.
+fn nothing(since: Option<WallTime>) -> &'static str {
+    if since.is_some() { "nothing was written since then" } else { "nothing was written yet" }
 }
 
 /// Checks that followed names exist: following an unknown unit would wait forever. Only init knows

@@ -58,6 +58,7 @@ mod identity;
 mod imported;
 mod imported_lifecycle;
 mod init_script;
+mod journal;
 mod kill_all_processes;
 mod loader_fault;
 mod log;

@@ -1,4 +1,7 @@
-//! Reads logs from the logger, or from its files if the logger is down.
+//! Reads logs from the logger, or from its files if the logger is down. [`lines`] has the requests of
+//! `logs` and journalctl(1), which combine the logs of several units.
+
+pub(crate) mod lines;
 
 use crate::connection::{self, Connection};
 use crate::exit::Error;

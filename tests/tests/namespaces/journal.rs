@@ -1,0 +1,127 @@
+//! `journalctl` and `initctl logs` with messages of syslog(3) and the kernel.
+
+use super::systemctl_shim::{program_path, shim};
+use groundstate_tests::boot::{Boot, Init};
+use groundstate_tests::deadline::until;
+use groundstate_tests::sandbox::{Sandbox, program};
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+/// Runs journalctl and returns its output without the time.
+fn journal(init: &Init, words: &[&str]) -> Vec<String> {
+    let output = shim(init, "journalctl", words);
+    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+/// A stand-in for the unit of syslog(3), and a service.
+fn machine() -> Sandbox {
+    let files = Sandbox::new();
+    files.unit("multi-user", "type: virtual\nwants: dev-log, web.service");
+    files.unit(
+        "dev-log",
+        "log-level-prefix: yes\nexec-start: DAEMON --name dev-log --control DIR/dev-log",
+    );
+    files.unit("web.service", "exec-start: DAEMON --name web.service --control DIR/web.service");
+    files
+}
+
+/// Writes lines to the log of a unit, and waits until it has them.
+fn say(init: &Init, unit: &str, text: &str) {
+    init.sandbox.order(unit, &format!("say {text}"));
+    let text = text.split_once('>').map_or(text, |(_, text)| text);
+    until("the logger has the line", || {
+        let output = init.initctl(&["logs", unit, "--json"]);
+        String::from_utf8_lossy(&output.stdout).contains(text.split(' ').next_back()?).then_some(())
+    });
+}
+
+#[test]
+fn messages_of_syslog_are_merged_into_the_log_of_their_unit() {
+    let init = Boot::new(machine()).start("multi-user");
+    init.when_state("dev-log", "running");
+    init.when_state("web.service", "running");
+    say(&init, "web.service", "one");
+    say(&init, "dev-log", "<3>web.service webd[7]: two");
+    say(&init, "dev-log", "<6>cron.service cron[8]: other");
+    say(&init, "dev-log", "<4>- kernel: [    1.234567] usb: three");
+    say(&init, "web.service", "four");
+    let short = |words: &[&str]| {
+        let words = [words, &["--no-hostname", "-q"]].concat();
+        let lines = journal(&init, &words).into_iter();
+        lines.map(|line| line.get(16..).unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    let of_web = ["web: one", "web: webd[7]: two", "web: four"];
+    assert!(short(&["-u", "web"]).ends_with(&of_web.map(str::to_owned)), "{:?}", short(&[]));
+    assert_eq!(short(&["-u", "web", "-n", "2"]), of_web[1..]);
+    assert_eq!(short(&["-u", "web", "-p", "err"]), of_web[1..2]);
+    let all = [
+        "web: one",
+        "web: webd[7]: two",
+        "cron: cron[8]: other",
+        "kernel: [    1.234567] usb: three",
+        "web: four",
+    ];
+    assert_eq!(short(&["-n", "5"]), all);
+    assert_eq!(
+        short(&["-b", "-n", "5", "-r"]),
+        all.map(str::to_owned).into_iter().rev().collect::<Vec<_>>()
+    );
+    // The log of the unit itself.
+    assert_eq!(
+        short(&["-u", "dev-log", "-n", "1"]),
+        ["dev-log: - kernel: [    1.234567] usb: three"]
+    );
+
+    let native = |words: &[&str]| {
+        let lines = init.initctl_json_lines(words).into_iter();
+        lines.map(|line| line["line"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(native(&["logs", "web.service", "-n", "3"]), ["one", "webd[7]: two", "four"]);
+    assert_eq!(native(&["logs", "web.service", "-n", "0"]), [""; 0]);
+    assert_eq!(native(&["logs", "dev-log", "-n", "1"]), ["- kernel: [    1.234567] usb: three"]);
+    assert!(native(&["logs", "web.service", "--since", "1h"]).ends_with(&["four".to_owned()]));
+    let unknown = init.initctl(&["logs", "no-such"]);
+    assert!(!unknown.status.success(), "{unknown:?}");
+    init.finish();
+}
+
+#[test]
+fn follower_sees_messages_of_syslog_once_and_in_order() {
+    let init = Boot::new(machine()).start("multi-user");
+    init.when_state("dev-log", "running");
+    init.when_state("web.service", "running");
+    say(&init, "web.service", "one");
+    say(&init, "dev-log", "<6>cron.service cron[8]: other");
+    say(&init, "dev-log", "<6>web.service webd[7]: two");
+    let follow = |mut command: Command| {
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command.env("GROUNDSTATE_SOCKET", init.sandbox.at("run/control.sock"));
+        let mut child = command.spawn().expect("the program runs");
+        let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        (child, lines.map_while(Result::ok))
+    };
+    let mut command = Command::new(program_path());
+    command.arg0("journalctl").args(["-fu", "web", "-o", "cat", "-n", "2"]);
+    let (mut journalctl, mut lines) = follow(command);
+    let mut command = Command::new(program("GROUNDSTATE_INITCTL", "initctl"));
+    command.args(["logs", "web.service", "-f", "-n", "2"]);
+    let (mut initctl, mut native) = follow(command);
+    for (journal, own) in [("one", " one"), ("webd[7]: two", " info: webd[7]: two")] {
+        assert_eq!(lines.next().as_deref(), Some(journal));
+        assert!(native.next().is_some_and(|line| line.ends_with(own)), "{own}");
+    }
+    say(&init, "dev-log", "<6>cron.service cron[8]: another");
+    say(&init, "dev-log", "<6>web.service webd[7]: three");
+    say(&init, "web.service", "four");
+    for (journal, own) in [("webd[7]: three", " info: webd[7]: three"), ("four", " four")] {
+        assert_eq!(lines.next().as_deref(), Some(journal));
+        assert!(native.next().is_some_and(|line| line.ends_with(own)), "{own}");
+    }
+    for child in [&mut journalctl, &mut initctl] {
+        child.kill().expect("the follower runs");
+        child.wait().expect("the follower exits");
+    }
+    init.finish();
+}
