@@ -1,19 +1,21 @@
 //! Formats a log line as journalctl(1) does.
 
+use super::fields::Fields;
 use super::words::{Asked, Form};
+use crate::log_source::KERNEL;
 use crate::session;
 use groundstate_units::control::log_line::{ShownLine, printable};
 use groundstate_units::text::encoding::visible_json;
 use groundstate_units::text::wall_clock::WallTime;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use serde_json::json;
 
 /// The output format.
 pub(super) struct Printer {
     form: Form,
     zone: TimeZone,
-    host: Option<String>,
+    host: String,
+    shows_host: bool,
 }
 
 impl Printer {
@@ -22,13 +24,14 @@ impl Printer {
         Printer {
             form: asked.form,
             zone: if asked.utc { TimeZone::UTC } else { TimeZone::system() },
-            host: if asked.no_hostname { None } else { Some(session::hostname()) },
+            host: session::hostname(),
+            shows_host: !asked.no_hostname,
         }
     }
 
     /// Formats a line with its newline.
     pub(super) fn render(&self, line: &ShownLine) -> String {
-        let text = printable(line.line.as_bytes());
+        let text = printable(Fields::of(line).message.as_bytes());
         match self.form {
             Form::Short => self.short(line, &text, "%b %d %H:%M:%S"),
             Form::ShortIso => self.short(line, &text, "%Y-%m-%dT%H:%M:%S%z"),
@@ -52,8 +55,11 @@ impl Printer {
     }
 
     fn short(&self, line: &ShownLine, text: &str, form: &str) -> String {
-        let host = self.host.as_ref().map(|host| format!("{host} ")).unwrap_or_default();
-        format!("{} {host}{}: {text}\n", self.time(line, form), identifier(&line.unit))
+        let host = if self.shows_host { format!("{} ", self.host) } else { String::new() };
+        let fields = Fields::of(line);
+        let pid = fields.pid.map(|pid| format!("[{pid}]")).unwrap_or_default();
+        let sender = printable(fields.identifier.as_bytes());
+        format!("{} {host}{sender}{pid}: {text}\n", self.time(line, form))
     }
 
     fn time(&self, line: &ShownLine, form: &str) -> String {
@@ -63,31 +69,29 @@ impl Printer {
         }
     }
 
+    /// Returns the fields of a line. An unknown field is left out.
     fn fields(&self, line: &ShownLine) -> serde_json::Value {
-        let micros =
-            WallTime::parse(&line.time).map_or(0, WallTime::as_millis).saturating_mul(1000);
-        let unit = match line.unit.rsplit_once('.') {
-            Some((_, suffix)) if crate::systemctl::SUFFIXES.contains(&suffix) => line.unit.clone(),
-            _ => format!("{}.service", line.unit),
-        };
-        json!({
-            "__REALTIME_TIMESTAMP": micros.to_string(),
-            "_HOSTNAME": self.host.clone().unwrap_or_default(),
-            "_SYSTEMD_UNIT": unit,
-            "_TRANSPORT": "stdout",
-            "SYSLOG_IDENTIFIER": identifier(&line.unit),
-            "PRIORITY": line.priority().to_string(),
-            "INVOCATION_ID": line.run.map(|run| format!("{:032x}", run.0)).unwrap_or_default(),
-            "MESSAGE": line.line,
-        })
-    }
-}
-
-/// Returns the unit's name without its suffix.
-fn identifier(unit: &str) -> &str {
-    match unit.rsplit_once('.') {
-        Some((stem, suffix)) if crate::systemctl::SUFFIXES.contains(&suffix) => stem,
-        _ => unit,
+        let fields = Fields::of(line);
+        let time = WallTime::parse(&line.time);
+        let texts = [
+            (
+                "__REALTIME_TIMESTAMP",
+                time.map(|time| time.as_millis().saturating_mul(1000).to_string()),
+            ),
+            ("_SOURCE_MONOTONIC_TIMESTAMP", fields.monotonic.map(|micros| micros.to_string())),
+            ("_HOSTNAME", Some(self.host.clone())),
+            ("_TRANSPORT", Some(fields.transport.to_string())),
+            ("_SYSTEMD_UNIT", fields.unit),
+            ("_SYSTEMD_INVOCATION_ID", fields.run.map(|run| format!("{run:032x}"))),
+            ("_PID", fields.pid.map(|pid| pid.to_string())),
+            ("SYSLOG_IDENTIFIER", Some(fields.identifier.to_string())),
+            ("SYSLOG_FACILITY", (line.stream == KERNEL).then(|| "0".to_string())),
+            ("PRIORITY", Some(line.priority().to_string())),
+            ("MESSAGE", Some(fields.message.to_string())),
+        ];
+        let known =
+            texts.into_iter().filter_map(|(name, text)| Some((name.to_string(), text?.into())));
+        serde_json::Value::Object(known.collect())
     }
 }
 
@@ -112,12 +116,58 @@ mod tests {
         assert_eq!(text(Form::Short), "Nov 21 05:12:26 web: hello \"you\"\n");
         assert_eq!(text(Form::ShortIso), "2026-11-21T05:12:26+0000 web: hello \"you\"\n");
         assert_eq!(text(Form::Cat), "hello \"you\"\n");
-        let json: serde_json::Value = serde_json::from_str(&text(Form::Json)).unwrap();
-        assert_eq!(json["MESSAGE"], "hello \"you\"");
+    }
+
+    #[test]
+    fn json_has_the_known_fields_of_journalctl_and_no_others() {
+        let json = |unit: &str, run: Option<u64>, stream: &'static str, text: &str| {
+            let line = ShownLine {
+                time: "2026-11-21T05:12:26.123Z".to_string(),
+                unit: unit.to_string(),
+                run: run.map(RunId),
+                stream: stream.into(),
+                level: Some(3),
+                line: text.to_string(),
+                continued: false,
+            };
+            let asked = Asked { form: Form::Json, ..Asked::default() };
+            let text = Printer::new(&asked).render(&line);
+            let mut fields: serde_json::Map<String, serde_json::Value> =
+                serde_json::from_str(&text).unwrap();
+            assert_eq!(fields.remove("__REALTIME_TIMESTAMP").unwrap(), "1795237946123000");
+            assert_eq!(fields.remove("_HOSTNAME").unwrap(), session::hostname());
+            assert_eq!(fields.remove("PRIORITY").unwrap(), "3");
+            let text = |(name, value): (String, serde_json::Value)| {
+                format!("{name}={}", value.as_str().unwrap())
+            };
+            fields.into_iter().map(text).collect::<Vec<_>>().join(" ")
+        };
+        let id = format!("{:032x}", 17);
         assert_eq!(
-            (&json["_SYSTEMD_UNIT"], &json["PRIORITY"]),
-            (&"web.service".into(), &"3".into())
+            json("web", Some(17), "output", "a: b"),
+            format!(
+                "MESSAGE=a: b SYSLOG_IDENTIFIER=web _SYSTEMD_INVOCATION_ID={id} _SYSTEMD_UNIT=web.service _TRANSPORT=stdout"
+            )
         );
-        assert_eq!(json["__REALTIME_TIMESTAMP"], "1795237946123000");
+        assert_eq!(
+            json("web.socket", None, "logger", "lost"),
+            "MESSAGE=lost SYSLOG_IDENTIFIER=web _SYSTEMD_UNIT=web.socket _TRANSPORT=driver"
+        );
+        assert_eq!(
+            json("ssh.service", Some(17), "syslog", "sshd[7]: a: b"),
+            "MESSAGE=a: b SYSLOG_IDENTIFIER=sshd _PID=7 _SYSTEMD_UNIT=ssh.service _TRANSPORT=syslog"
+        );
+        assert_eq!(
+            json("dev-log", Some(17), "syslog", "su[0]: a"),
+            "MESSAGE=a SYSLOG_IDENTIFIER=su _TRANSPORT=syslog"
+        );
+        assert_eq!(
+            json("kernel", Some(17), "kernel", "[    1.234567] usb: a"),
+            "MESSAGE=usb: a SYSLOG_FACILITY=0 SYSLOG_IDENTIFIER=kernel _SOURCE_MONOTONIC_TIMESTAMP=1234567 _TRANSPORT=kernel"
+        );
+        assert_eq!(
+            json("kernel", Some(17), "kmsg", "[    1.234567] init: a"),
+            "MESSAGE=a SYSLOG_IDENTIFIER=init _SOURCE_MONOTONIC_TIMESTAMP=1234567 _TRANSPORT=kernel"
+        );
     }
 }

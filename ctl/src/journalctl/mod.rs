@@ -1,6 +1,7 @@
 //! `journalctl` for units and scripts that call it: prints the logger's lines in the formats of
 //! journalctl(1). Options select lines by unit, level, time and text. Other filters have no effect.
 
+mod fields;
 mod line;
 mod when;
 mod words;

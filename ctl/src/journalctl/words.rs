@@ -1,5 +1,6 @@
 //! The command line of journalctl(1), as far as it applies here.
 
+use super::fields::Fields;
 use super::when;
 use groundstate_units::control::log_line::ShownLine;
 use groundstate_units::text::log_level;
@@ -7,7 +8,7 @@ use groundstate_units::text::wall_clock::WallTime;
 
 /// `--help`.
 pub(super) const HELP: &str = "journalctl [OPTIONS…]: the logs of Groundstate's units.\n\n\
-    -u UNIT  -f  -n LINES  -o short|short-iso|short-precise|cat|json|json-pretty|json-sse|verbose\n\
+    -u UNIT  -t IDENTIFIER  -f  -n LINES  -o short|short-iso|short-precise|cat|json|json-pretty|json-sse|verbose\n\
     --since WHEN  --until WHEN  --grep TEXT  -p LEVEL  -r  -b  -e  -q  --no-pager  --no-hostname  --utc\n\n\
     `initctl logs` is the native command.\n";
 
@@ -40,6 +41,8 @@ pub(super) enum Form {
 pub(super) struct Asked {
     /// `-u`, and `_SYSTEMD_UNIT=`.
     pub(super) units: Vec<String>,
+    /// `-t`, and `SYSLOG_IDENTIFIER=`.
+    pub(super) identifiers: Vec<String>,
     /// `-n`.
     pub(super) lines: Option<u64>,
     /// `-f`.
@@ -168,9 +171,9 @@ impl Asked {
                     break;
                 }
             } else if let Some((field, value)) = word.split_once('=')
-                && matches!(field, "_SYSTEMD_UNIT" | "UNIT" | "SYSLOG_IDENTIFIER")
+                && let Some(flag) = flag_of(field)
             {
-                asked.units.push(value.to_string());
+                asked.flag(flag, Some(value.to_string()), true, now)?;
             } else {
                 asked.ignored.push(word.clone());
             }
@@ -192,7 +195,8 @@ impl Asked {
         let point =
             || when::point(&text, now).ok_or_else(|| format!("Failed to parse timestamp: {text}"));
         match flag {
-            "--unit" | "--user-unit" | "--identifier" => self.units.push(text),
+            "--unit" | "--user-unit" => self.units.push(text),
+            "--identifier" => self.identifiers.push(text),
             "--lines" => self.lines = lines(value.as_deref())?,
             "--output" => self.form = form(&text)?,
             "--since" => self.since = Some(point()?),
@@ -231,7 +235,10 @@ impl Asked {
 
     /// Returns true if an option selects lines by something else than unit, number and earliest time.
     pub(super) fn has_filters(&self) -> bool {
-        self.grep.is_some() || self.until.is_some() || self.priorities.is_some()
+        self.grep.is_some()
+            || self.until.is_some()
+            || self.priorities.is_some()
+            || !self.identifiers.is_empty()
     }
 
     /// Returns true if the line passes the filters.
@@ -246,6 +253,8 @@ impl Asked {
         self.grep.as_ref().is_none_or(found)
             && self.until.is_none_or(early)
             && self.priorities.is_none_or(is_of)
+            && (self.identifiers.is_empty()
+                || self.identifiers.iter().any(|it| it == Fields::of(line).identifier))
     }
 
     /// Returns true for formats that programs read: they contain only lines.
@@ -266,6 +275,15 @@ fn priorities(text: &str) -> Result<(u8, u8), String> {
         }
         None => Ok((0, level(text)?)),
     }
+}
+
+/// Returns the option for a match of a field, `FIELD=VALUE`.
+fn flag_of(field: &str) -> Option<&'static str> {
+    Some(match field {
+        "_SYSTEMD_UNIT" | "UNIT" => "--unit",
+        "SYSLOG_IDENTIFIER" => "--identifier",
+        _ => return None,
+    })
 }
 
 fn is_count(word: &str) -> bool {
@@ -318,6 +336,7 @@ mod tests {
         let asked = parse("-xeu nginx.service -b -n").unwrap();
         assert!(asked.end && asked.boot && asked.lines == Some(10));
         assert_eq!(parse("-n all -b -1").unwrap().lines, Some(u64::MAX));
+        assert_eq!(parse("-t sshd SYSLOG_IDENTIFIER=su").unwrap().identifiers, ["sshd", "su"]);
         assert_eq!(parse("_SYSTEMD_UNIT=a.service").unwrap().units, ["a.service"]);
         let asked = parse("--since today --until=now -o json -r").unwrap();
         assert_eq!(asked.since.map(|w| w.to_string()).as_deref(), Some("2026-11-21T00:00:00.000Z"));

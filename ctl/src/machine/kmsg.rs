@@ -54,6 +54,15 @@ impl Record {
     }
 }
 
+/// Splits a text of [`Record::stamped`] into microseconds and the rest.
+pub(crate) fn without_stamp(text: &str) -> Option<(u64, &str)> {
+    let (stamp, rest) = text.strip_prefix('[')?.split_once("] ")?;
+    let (seconds, micros) = stamp.trim_start().split_once('.')?;
+    let seconds: u64 = seconds.parse().ok()?;
+    let micros: u64 = micros.parse().ok().filter(|_| micros.len() == 6)?;
+    Some((seconds.checked_mul(1_000_000)?.checked_add(micros)?, rest))
+}
+
 /// Replaces `\xNN`, with which the kernel escapes a byte. A newline becomes `#012`, as in messages of
 /// syslog(3).
 fn unescaped(text: &[u8]) -> String {
@@ -219,6 +228,12 @@ pub(super) mod tests {
         };
         assert_eq!(record, want);
         assert_eq!(record.stamped(), "[    5.140900] usb 1-1: ä\\#012end");
+        assert_eq!(without_stamp("[    5.140900] usb: a"), Some((5_140_900, "usb: a")));
+        for other in
+            ["", "usb", "[    5] a", "[1.5] a", "[x.140900] a", "[18446744073709551615.000000] a"]
+        {
+            assert_eq!(without_stamp(other), None, "{other}");
+        }
         // Facility 1, user.
         assert!(!read("12,340,1,-,caller=T1;a\\x").unwrap().is_of_kernel);
         for bad in ["", "6,1,1", ";", "6,1;a", "x,1,1,-;a", "6,-1,1,-;a", "\u{e9};"] {

@@ -1,7 +1,7 @@
 //! Programs that the boot of a machine needs and that no Debian package has. The units of
 //! contrib/debian.d run them through links to `systemctl` and `machine-daemon`.
 
-mod kmsg;
+pub(crate) mod kmsg;
 pub(crate) mod planned_shutdown;
 mod power_button;
 mod session;
@@ -10,5 +10,5 @@ mod utmp;
 
 pub(crate) use power_button::watch;
 pub(crate) use session::count_session;
-pub(crate) use syslog::{LOG_UNIT, Origin, listen, print_messages, split_line};
+pub(crate) use syslog::{LOG_UNIT, Origin, listen, parts, print_messages, split_line, tag_of};
 pub(crate) use utmp::{Record, write};

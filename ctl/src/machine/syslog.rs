@@ -251,6 +251,13 @@ pub(crate) fn split_line(line: &str) -> Option<(Origin<'_>, &str)> {
     }
 }
 
+/// Splits `TAG[PID]: TEXT` into its parts. Pid 0 means that the kernel does not know the sender.
+pub(crate) fn parts(message: &str) -> Option<(&str, u32, &str)> {
+    let (head, text) = message.split_once(": ")?;
+    let (tag, pid) = head.strip_suffix(']')?.rsplit_once('[')?;
+    Some((tag, pid.parse().ok()?, text))
+}
+
 fn priority_of(message: &str) -> Option<(u16, &str)> {
     let (number, rest) = message.strip_prefix('<')?.split_once('>')?;
     let is_number = (1..=3).contains(&number.len()) && number.bytes().all(|b| b.is_ascii_digit());
@@ -273,7 +280,7 @@ fn without_time(text: &str) -> &str {
 }
 
 /// Splits `TAG[PID]: TEXT` or `TAG: TEXT`. A text without a tag gets the tag `message`.
-fn tag_of(text: &str) -> (&str, &str) {
+pub(crate) fn tag_of(text: &str) -> (&str, &str) {
     let Some((head, rest)) = text.split_once(':') else { return ("message", text) };
     let tag = head.split('[').next().unwrap_or(head);
     match !tag.is_empty() && head.len() <= TAG && !head.contains([' ', '\n']) {
@@ -321,6 +328,11 @@ mod tests {
         );
         for other in ["syslog: Broken pipe", "", "a b: c", "kernel kernel: a", "kernel: a"] {
             assert_eq!(split_line(other), None, "{other}");
+        }
+        assert_eq!(parts("sshd[7]: a: b"), Some(("sshd", 7, "a: b")));
+        assert_eq!(parts("a[b][7]: "), Some(("a[b]", 7, "")));
+        for other in ["", "a: b", "a[]: b", "a[x]: b", "[7] a"] {
+            assert_eq!(parts(other), None, "{other}");
         }
     }
 
