@@ -59,8 +59,8 @@ pub fn shim() -> ExitCode {
     ExitCode::from(match called.as_str() {
         "journalctl" => journalctl::main(&words),
         "shutdown" | "telinit" | "init" | "runlevel" => return initctl(),
-        "record-boot" => conclude(machine::write(machine::Record::Boot)),
-        "record-shutdown" => conclude(machine::write(machine::Record::Shutdown)),
+        "record-boot" => record(machine::Record::Boot),
+        "record-shutdown" => record(machine::Record::Shutdown),
         planned_shutdown::UNIT => {
             let opens = words.first().is_some_and(|word| word == "open-logins");
             let nologin = words.get(usize::from(opens)).map_or(planned_shutdown::NOLOGIN, |it| it);
@@ -97,6 +97,13 @@ pub fn machine_daemon() -> ExitCode {
     // An error on stderr cannot be reported.
     let _ = writeln!(std::io::stderr(), "{called}: {error}");
     ExitCode::FAILURE
+}
+
+/// Records a boot or shutdown in the log, utmp and wtmp. Returns the exit status.
+fn record(event: machine::Record) -> u8 {
+    let marked = machine::boot_mark::print(event == machine::Record::Boot);
+    let marked = conclude(marked.map_err(|error| ("the log", error)));
+    conclude(machine::write(event)).max(marked)
 }
 
 /// Prints the error of a program of [`machine`]. Returns the exit status.

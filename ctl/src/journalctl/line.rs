@@ -1,5 +1,6 @@
 //! Formats a log line as journalctl(1) does.
 
+use super::boots::Boots;
 use super::fields::Fields;
 use super::words::{Asked, Form};
 use crate::log_source::KERNEL;
@@ -13,6 +14,7 @@ use jiff::tz::TimeZone;
 /// The output format.
 pub(super) struct Printer {
     form: Form,
+    boots: Boots,
     zone: TimeZone,
     host: String,
     shows_host: bool,
@@ -20,9 +22,10 @@ pub(super) struct Printer {
 
 impl Printer {
     /// The requested format.
-    pub(super) fn new(asked: &Asked) -> Printer {
+    pub(super) fn new(asked: &Asked, boots: Boots) -> Printer {
         Printer {
             form: asked.form,
+            boots,
             zone: if asked.utc { TimeZone::UTC } else { TimeZone::system() },
             host: session::hostname(),
             shows_host: !asked.no_hostname,
@@ -69,6 +72,13 @@ impl Printer {
         }
     }
 
+    /// Formats a time of `--list-boots`.
+    pub(super) fn date(&self, time: WallTime) -> String {
+        let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        let at = Timestamp::from_millisecond(millis).unwrap_or_default();
+        at.to_zoned(self.zone.clone()).strftime("%a %Y-%m-%d %H:%M:%S %Z").to_string()
+    }
+
     /// Returns the fields of a line. An unknown field is left out.
     fn fields(&self, line: &ShownLine) -> serde_json::Value {
         let fields = Fields::of(line);
@@ -79,6 +89,7 @@ impl Printer {
                 time.map(|time| time.as_millis().saturating_mul(1000).to_string()),
             ),
             ("_SOURCE_MONOTONIC_TIMESTAMP", fields.monotonic.map(|micros| micros.to_string())),
+            ("_BOOT_ID", time.and_then(|time| Some(self.boots.at(time)?.to_string()))),
             ("_HOSTNAME", Some(self.host.clone())),
             ("_TRANSPORT", Some(fields.transport.to_string())),
             ("_SYSTEMD_UNIT", fields.unit),
@@ -112,10 +123,12 @@ mod tests {
             continued: false,
         };
         let asked = |form| Asked { form, utc: true, no_hostname: true, ..Asked::default() };
-        let text = |form| Printer::new(&asked(form)).render(&line);
+        let text = |form| Printer::new(&asked(form), Boots::default()).render(&line);
         assert_eq!(text(Form::Short), "Nov 21 05:12:26 web: hello \"you\"\n");
         assert_eq!(text(Form::ShortIso), "2026-11-21T05:12:26+0000 web: hello \"you\"\n");
         assert_eq!(text(Form::Cat), "hello \"you\"\n");
+        let printer = Printer::new(&asked(Form::Short), Boots::default());
+        assert_eq!(printer.date(session::now()).len(), "Sat 2026-11-21 05:12:26 UTC".len());
     }
 
     #[test]
@@ -131,7 +144,7 @@ mod tests {
                 continued: false,
             };
             let asked = Asked { form: Form::Json, ..Asked::default() };
-            let text = Printer::new(&asked).render(&line);
+            let text = Printer::new(&asked, Boots::default()).render(&line);
             let mut fields: serde_json::Map<String, serde_json::Value> =
                 serde_json::from_str(&text).unwrap();
             assert_eq!(fields.remove("__REALTIME_TIMESTAMP").unwrap(), "1795237946123000");

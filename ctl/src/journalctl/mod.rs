@@ -1,7 +1,9 @@
 //! `journalctl` for units and scripts that call it: prints the logger's lines in the formats of
 //! journalctl(1). Options select lines by unit, level, time and text. Other filters have no effect.
 
+mod boots;
 mod fields;
+mod kernel;
 mod line;
 mod when;
 mod words;
@@ -12,13 +14,16 @@ use crate::log_source::units_in;
 use crate::machine::LOG_UNIT;
 use crate::session;
 use crate::systemctl::SUFFIXES;
+use boots::Boots;
 use groundstate_units::control::answer::{Pong, Status};
 use groundstate_units::control::log_line::ShownLine;
 use groundstate_units::control::request::Verb;
 use groundstate_units::text::glob;
 use groundstate_units::text::wall_clock::WallTime;
+use kernel::Messages;
 use line::Printer;
-use words::Asked;
+use std::collections::VecDeque;
+use words::{Asked, Form};
 
 /// The most units that the logger reads files for in one request without names.
 const UNITS: usize = 64;
@@ -68,13 +73,44 @@ fn run(asked: &Asked) -> Result<(), Error> {
     };
     let dir = init.as_ref().map_or(&session.places.log_dir, |init| &init.paths.log_dir);
     let last = count(asked);
+    let typed = asked;
     let mut asked = asked.clone();
-    if let Some(status) = status.as_ref().filter(|_| asked.boot) {
-        asked.since = asked.since.max(WallTime::parse(&status.booted));
+    let shows_boots =
+        matches!(asked.form, Form::Json | Form::JsonPretty | Form::JsonSse | Form::Verbose);
+    let mut boots = Boots::default();
+    if asked.boot.is_some() || asked.list_boots || shows_boots {
+        let booted = status.as_ref().and_then(|status| WallTime::parse(&status.booted));
+        boots = Boots::read(&session, dir, booted)?;
     }
-    let printer = Printer::new(&asked);
+    let everything = Lines {
+        session: &session,
+        dir: Some(dir),
+        names: &[],
+        since: None,
+        filter: &Some,
+        is_filtered: false,
+    };
+    if asked.list_boots {
+        let newest = everything.last(Last::OfAll(1), false)?.lines.pop();
+        let newest = newest.and_then(|line| WallTime::parse(&line.time));
+        let printer = Printer::new(&asked, Boots::default());
+        return session::print(&boots.table(&asked, newest, |time| printer.date(time)));
+    }
+    let mut is_present = true;
+    if let Some(wanted) = &asked.boot {
+        let range = boots.find(wanted)?;
+        is_present = boots.is_present(range);
+        asked.since = asked.since.max(Some(range.since));
+        let untils = asked.until.into_iter().chain(range.until);
+        asked.until = untils.min();
+    }
+    let printer = Printer::new(&asked, boots);
     let log_unit =
         status.iter().flat_map(|status| &status.units).find(|unit| unit.unit == LOG_UNIT);
+    if asked.kernel && is_present && log_unit.is_none_or(|unit| unit.main_pid.is_none()) {
+        // All these messages are of this boot, also if the clock was set meanwhile.
+        return show_kernel(typed, last, &printer);
+    }
     let mut selected = status.as_ref().map(|status| chosen(&asked, status)).unwrap_or_default();
     if selected.is_empty() && !asked.units.is_empty() {
         // Unknown units, or no init to ask: use the requested names.
@@ -82,23 +118,28 @@ fn run(asked: &Asked) -> Result<(), Error> {
     }
     let mut names = selected.clone();
     // The messages of syslog(3) of all units, and those of the kernel, are in one log.
-    if log_unit.is_some() && !selected.is_empty() && !selected.iter().any(|unit| unit == LOG_UNIT) {
+    if asked.kernel {
+        names = vec![LOG_UNIT.to_string()];
+    } else if log_unit.is_some()
+        && !selected.is_empty()
+        && !selected.iter().any(|unit| unit == LOG_UNIT)
+    {
         names.push(LOG_UNIT.to_string());
     } else if selected.is_empty() && !asked.follow {
-        // Without names, the logger reads the files of a limited number of units.
+        // The logger does not know units that have not run in this boot, and without names it reads
+        // the files of a limited number of units.
         let stored = units_in(dir);
-        if stored.len() > UNITS {
+        if !is_present || stored.len() > UNITS {
             names = stored.iter().map(ToString::to_string).collect();
         }
     }
     let filter = |line| of_units(line, &selected).filter(|line| asked.fits(line));
     let lines = Lines {
-        session: &session,
-        dir: Some(dir),
         names: &names,
         since: asked.since,
         filter: &filter,
         is_filtered: asked.has_filters() || names.len() != selected.len(),
+        ..everything
     };
     show(&asked, last, &lines, &printer)
 }
@@ -150,6 +191,39 @@ fn say_no_entries(asked: &Asked) -> Result<(), Error> {
     match asked.follow || asked.quiet || asked.is_for_programs() {
         true => Ok(()),
         false => session::print("-- No entries --\n"),
+    }
+}
+
+/// Prints the messages that the kernel has in memory.
+fn show_kernel(asked: &Asked, last: Option<u64>, printer: &Printer) -> Result<(), Error> {
+    let print = |line: &ShownLine| session::print(&printer.render(line));
+    let mut messages = Messages::open()?;
+    let last = last.and_then(|last| usize::try_from(last).ok()).unwrap_or(usize::MAX);
+    // The kernel limits its memory.
+    let mut found = VecDeque::new();
+    while let Some(line) = messages.next()? {
+        if asked.fits(&line) {
+            found.push_back(line);
+            found.drain(..found.len().saturating_sub(last));
+        }
+    }
+    if asked.reverse {
+        found.make_contiguous().reverse();
+    }
+    if found.is_empty() {
+        say_no_entries(asked)?;
+    }
+    found.iter().try_for_each(print)?;
+    if !asked.follow {
+        return Ok(());
+    }
+    loop {
+        messages.wait()?;
+        while let Some(line) = messages.next()? {
+            if asked.fits(&line) {
+                print(&line)?;
+            }
+        }
     }
 }
 

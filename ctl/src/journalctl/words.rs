@@ -2,14 +2,17 @@
 
 use super::fields::Fields;
 use super::when;
+use crate::log_source::{KERNEL, KMSG};
+use crate::machine::boot_mark::is_id;
 use groundstate_units::control::log_line::ShownLine;
 use groundstate_units::text::log_level;
 use groundstate_units::text::wall_clock::WallTime;
 
 /// `--help`.
 pub(super) const HELP: &str = "journalctl [OPTIONS…]: the logs of Groundstate's units.\n\n\
-    -u UNIT  -t IDENTIFIER  -f  -n LINES  -o short|short-iso|short-precise|cat|json|json-pretty|json-sse|verbose\n\
-    --since WHEN  --until WHEN  --grep TEXT  -p LEVEL  -r  -b  -e  -q  --no-pager  --no-hostname  --utc\n\n\
+    -u UNIT  -t IDENTIFIER  -k  -b [BOOT]  --list-boots  -f  -n LINES  -r  -e  -q\n\
+    --since WHEN  --until WHEN  --grep TEXT  -p LEVEL  --no-pager  --no-hostname  --utc\n\
+    -o short|short-iso|short-precise|cat|json|json-pretty|json-sse|verbose\n\n\
     `initctl logs` is the native command.\n";
 
 /// The format of a line.
@@ -36,13 +39,20 @@ pub(super) enum Form {
     Verbose,
 }
 
+/// `-b`: a boot, and a number of boots after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Boot {
+    /// The id; `None` for the present boot.
+    pub(super) id: Option<String>,
+    /// Counts from the id. Without an id, 1 is the first boot of the log.
+    pub(super) offset: i64,
+}
+
 /// The parsed command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Asked {
     /// `-u`, and `_SYSTEMD_UNIT=`.
     pub(super) units: Vec<String>,
-    /// `-t`, and `SYSLOG_IDENTIFIER=`.
-    pub(super) identifiers: Vec<String>,
     /// `-n`.
     pub(super) lines: Option<u64>,
     /// `-f`.
@@ -51,8 +61,16 @@ pub(super) struct Asked {
     pub(super) end: bool,
     /// `-r`.
     pub(super) reverse: bool,
+    /// `-t`, and `SYSLOG_IDENTIFIER=`.
+    pub(super) identifiers: Vec<String>,
+    /// `-k`.
+    pub(super) kernel: bool,
     /// `-b`.
-    pub(super) boot: bool,
+    pub(super) boot: Option<Boot>,
+    /// `-b all`.
+    pub(super) all_boots: bool,
+    /// `--list-boots`.
+    pub(super) list_boots: bool,
     /// `-q`.
     pub(super) quiet: bool,
     /// `--no-hostname`.
@@ -148,6 +166,7 @@ impl Asked {
                 let value = match given {
                     None if wants => words.next().cloned(),
                     None if flag == "--lines" => words.next_if(|next| is_count(next)).cloned(),
+                    None if flag == "--boot" => words.next_if(|next| is_boot(next)).cloned(),
                     other => other,
                 };
                 asked.flag(flag, value, wants, now)?;
@@ -164,6 +183,7 @@ impl Asked {
                     let optional = matches!(*flag, "--lines" | "--boot");
                     let value = match rest.is_empty() {
                         false => Some(rest.to_string()),
+                        true if *flag == "--boot" => words.next_if(|next| is_boot(next)).cloned(),
                         true if optional => words.next_if(|next| is_count(next)).cloned(),
                         true => words.next().cloned(),
                     };
@@ -177,6 +197,10 @@ impl Asked {
             } else {
                 asked.ignored.push(word.clone());
             }
+        }
+        // As in systemd, the kernel's messages are those of one boot.
+        if asked.kernel && asked.boot.is_none() && !asked.all_boots {
+            asked.boot = Some(Boot { id: None, offset: 0 });
         }
         Ok(asked)
     }
@@ -205,7 +229,12 @@ impl Asked {
             "--follow" => self.follow = true,
             "--pager-end" => self.end = true,
             "--reverse" => self.reverse = true,
-            "--boot" => self.boot = true,
+            "--boot" => {
+                self.boot = boot(value.as_deref())?;
+                self.all_boots = self.boot.is_none();
+            }
+            "--dmesg" => self.kernel = true,
+            "--list-boots" => self.list_boots = true,
             "--quiet" => self.quiet = true,
             "--no-hostname" => self.no_hostname = true,
             "--utc" => self.utc = true,
@@ -223,7 +252,6 @@ impl Asked {
             | "--verify" => self.is_maintenance = true,
             "--priority" => self.priorities = Some(priorities(&text)?),
             "--facility" => self.ignored.push(format!("{flag}={text}")),
-            "--dmesg" => self.ignored.push(flag.to_string()),
             // Options about paging and merging.
             "--no-pager" | "--all" | "--catalog" | "--full" | "--no-full" | "--merge"
             | "--no-tail" | "--system" | "--user" | "--output-fields" | "--namespace"
@@ -238,6 +266,7 @@ impl Asked {
         self.grep.is_some()
             || self.until.is_some()
             || self.priorities.is_some()
+            || self.kernel
             || !self.identifiers.is_empty()
     }
 
@@ -247,14 +276,18 @@ impl Asked {
             true => line.line.contains(text),
             false => line.line.to_lowercase().contains(text),
         };
-        let early = |until: WallTime| WallTime::parse(&line.time).is_none_or(|time| time <= until);
+        let time = WallTime::parse(&line.time);
+        let early = |until: WallTime| time.is_none_or(|time| time <= until);
+        let late = |since: WallTime| time.is_none_or(|time| time >= since);
         let level = line.priority();
         let is_of = |(least, most): (u8, u8)| (least..=most).contains(&level);
         self.grep.as_ref().is_none_or(found)
             && self.until.is_none_or(early)
-            && self.priorities.is_none_or(is_of)
+            && self.since.is_none_or(late)
+            && (!self.kernel || [KERNEL, KMSG].contains(&&*line.stream))
             && (self.identifiers.is_empty()
                 || self.identifiers.iter().any(|it| it == Fields::of(line).identifier))
+            && self.priorities.is_none_or(is_of)
     }
 
     /// Returns true for formats that programs read: they contain only lines.
@@ -282,8 +315,36 @@ fn flag_of(field: &str) -> Option<&'static str> {
     Some(match field {
         "_SYSTEMD_UNIT" | "UNIT" => "--unit",
         "SYSLOG_IDENTIFIER" => "--identifier",
+        "_BOOT_ID" => "--boot",
         _ => return None,
     })
+}
+
+/// Reads the value of `-b`. Returns `None` for `all`.
+fn boot(value: Option<&str>) -> Result<Option<Boot>, String> {
+    let Some(text) = value.filter(|text| !text.is_empty()) else {
+        return Ok(Some(Boot { id: None, offset: 0 }));
+    };
+    if text == "all" {
+        return Ok(None);
+    }
+    let failed = || format!("Failed to parse boot descriptor '{text}'");
+    let (id, offset) = match text.split_at_checked(32) {
+        Some((id, rest)) if is_id(id) => (Some(id.to_lowercase()), rest),
+        _ => (None, text),
+    };
+    let has_sign = offset.starts_with(['+', '-']);
+    let offset = match offset {
+        "" => 0,
+        // An id is followed by a sign.
+        _ if id.is_some() && !has_sign => return Err(failed()),
+        _ => offset.parse().map_err(|_| failed())?,
+    };
+    Ok(Some(Boot { id, offset }))
+}
+
+fn is_boot(word: &str) -> bool {
+    boot(Some(word)).is_ok()
 }
 
 fn is_count(word: &str) -> bool {
@@ -334,7 +395,7 @@ mod tests {
         );
         assert!(asked.follow);
         let asked = parse("-xeu nginx.service -b -n").unwrap();
-        assert!(asked.end && asked.boot && asked.lines == Some(10));
+        assert!(asked.end && asked.boot.is_some() && asked.lines == Some(10));
         assert_eq!(parse("-n all -b -1").unwrap().lines, Some(u64::MAX));
         assert_eq!(parse("-t sshd SYSLOG_IDENTIFIER=su").unwrap().identifiers, ["sshd", "su"]);
         assert_eq!(parse("_SYSTEMD_UNIT=a.service").unwrap().units, ["a.service"]);
@@ -344,9 +405,43 @@ mod tests {
 
     #[test]
     fn unsupported_filter_option_is_reported() {
-        let asked = parse("-p err -k _PID=1 -u a").unwrap();
-        assert_eq!(asked.ignored, ["--dmesg", "_PID=1"]);
+        let asked = parse("-p err -k _PID=1 -u a --facility=kern").unwrap();
+        assert_eq!(asked.ignored, ["_PID=1", "--facility=kern"]);
         assert_eq!(parse("-p debug -u a --no-pager -x").unwrap().ignored, [""; 0]);
+    }
+
+    #[test]
+    fn boot_is_selected_by_number_or_id() {
+        let id = "0123456789abcdef0123456789ABCDEF";
+        let lower = id.to_lowercase();
+        for (words, id, offset) in [
+            ("-b", None, 0),
+            ("-b -u ssh", None, 0),
+            ("-b -1 -u ssh", None, -1),
+            ("-b-1", None, -1),
+            ("-b 2", None, 2),
+            ("-b +2", None, 2),
+            ("--boot", None, 0),
+            ("--boot=-3", None, -3),
+            ("--boot -3", None, -3),
+            ("-k", None, 0),
+            ("-k -b -1", None, -1),
+            (&format!("-b {id}"), Some(&lower), 0),
+            (&format!("--boot={id}-1"), Some(&lower), -1),
+            (&format!("_BOOT_ID={id}"), Some(&lower), 0),
+        ] {
+            let want = Boot { id: id.cloned(), offset };
+            assert_eq!(parse(words).unwrap().boot, Some(want), "{words}");
+        }
+        for all in ["-b all", "--boot=all -k", ""] {
+            assert_eq!(parse(all).unwrap().boot, None, "{all}");
+        }
+        assert!(parse("-b -1 -u ssh").unwrap().units == ["ssh"]);
+        for bad in ["--boot=x", "-b12x", "--boot=9999999999999999999999", &format!("-b{id}1")] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+        let asked = parse("--list-boots -k --dmesg").unwrap();
+        assert!(asked.list_boots && asked.kernel);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Programs that the boot of a machine needs and that no Debian package has. The units of
 //! contrib/debian.d run them through links to `systemctl` and `machine-daemon`.
 
+pub(crate) mod boot_mark;
 pub(crate) mod kmsg;
 pub(crate) mod planned_shutdown;
 mod power_button;

@@ -1,4 +1,4 @@
-//! `journalctl` and `initctl logs` with messages of syslog(3) and the kernel.
+//! `journalctl` and `initctl logs` with messages of syslog(3) and the kernel, and with earlier boots.
 
 use super::systemctl_shim::{program_path, shim};
 use groundstate_tests::boot::{Boot, Init};
@@ -62,6 +62,8 @@ fn messages_of_syslog_are_merged_into_the_log_of_their_unit() {
         short(&["-b", "-n", "5", "-r"]),
         all.map(str::to_owned).into_iter().rev().collect::<Vec<_>>()
     );
+    assert_eq!(short(&["-k"]), ["kernel: usb: three"]);
+    assert_eq!(short(&["-k", "-p", "err"]), [""; 0]);
     assert_eq!(short(&["-t", "cron", "-t", "kernel"]), all[2..4]);
     // The log of the unit itself.
     assert_eq!(
@@ -71,6 +73,7 @@ fn messages_of_syslog_are_merged_into_the_log_of_their_unit() {
 
     let json = journal(&init, &["-u", "web", "-o", "json", "-p", "err"]).join("\n");
     let line: serde_json::Value = serde_json::from_str(&json).expect("one object");
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     for (name, value) in [
         ("_TRANSPORT", "syslog"),
         ("_SYSTEMD_UNIT", "web.service"),
@@ -78,6 +81,7 @@ fn messages_of_syslog_are_merged_into_the_log_of_their_unit() {
         ("SYSLOG_IDENTIFIER", "webd"),
         ("PRIORITY", "3"),
         ("MESSAGE", "two"),
+        ("_BOOT_ID", &boot.trim().replace('-', "")),
     ] {
         assert_eq!(line[name], value, "{name}: {json}");
     }
@@ -131,5 +135,58 @@ fn follower_sees_messages_of_syslog_once_and_in_order() {
         child.kill().expect("the follower runs");
         child.wait().expect("the follower exits");
     }
+    init.finish();
+}
+
+#[test]
+fn earlier_boot_is_listed_and_selected() {
+    let files = machine();
+    let id = |digit: &str| digit.repeat(32);
+    files.put(
+        "log/boot-record.log",
+        &format!(
+            "2020-01-01T00:00:05.000Z 7 boot {} started 2020-01-01T00:00:00.000Z\n\
+             2020-01-01T09:00:00.000Z 7 shutdown {}\n\
+             2020-01-02T00:00:05.000Z 7 boot {} started 2020-01-02T00:00:00.000Z\n",
+            id("1"),
+            id("1"),
+            id("2")
+        ),
+    );
+    files.put(
+        "log/web.service.log",
+        "2020-01-01T00:00:09.000Z 3 first\n2020-01-02T00:00:09.000Z 3 second\n",
+    );
+    // The unit does not exist any more.
+    files.put("log/old.log", "2020-01-02T00:00:07.000Z 4 old\n");
+    files.put("log/dev-log.log", "2020-01-02T00:00:08.000Z 2<4> - kernel: [    3.000000] usb\n");
+    let init = Boot::new(files).start("multi-user");
+    init.when_state("web.service", "running");
+    let cat = |words: &[&str]| journal(&init, &[words, &["-o", "cat", "-q"]].concat());
+    assert_eq!(cat(&["-b", "-1", "-u", "web"]), ["second"]);
+    assert_eq!(cat(&["-b", "1", "-u", "web"]), ["first"]);
+    assert_eq!(cat(&["-b", &id("1"), "-u", "web"]), ["first"]);
+    assert_eq!(cat(&["-b", "-1"])[1..], ["old", "usb", "second"]);
+    assert_eq!(cat(&["-b", "-1", "-n", "1"]), ["second"]);
+    assert_eq!(cat(&["-k", "-b", "-1"]), ["usb"]);
+    assert!(!cat(&["-b", "-u", "web"]).contains(&"second".to_owned()));
+    let list = journal(&init, &["--list-boots", "--utc"]);
+    let first = "Wed 2020-01-01 00:00:00 UTC";
+    assert_eq!(list[1], format!(" -2 {} {first} Wed 2020-01-01 09:00:00 UTC", id("1")));
+    assert_eq!(list[2], format!(" -1 {} Thu 2020-01-02 00:00:00 UTC no shutdown", id("2")));
+    assert!(list.len() == 4 && list[3].starts_with("  0 "), "{list:?}");
+    let json = journal(&init, &["--list-boots", "-o", "json"]).join("\n");
+    let json: serde_json::Value = serde_json::from_str(&json).expect("an array");
+    assert_eq!((&json[0]["boot_id"], &json[0]["index"]), (&id("1").into(), &(-2).into()));
+    let json = journal(&init, &["-b", "-1", "-u", "web", "-o", "json"]).join("\n");
+    let json: serde_json::Value = serde_json::from_str(&json).expect("an object");
+    assert_eq!(json["_BOOT_ID"], id("2"));
+    let missing = shim(&init, "journalctl", &["-b", "-9"]);
+    let said = String::from_utf8_lossy(&missing.stderr).into_owned();
+    assert_eq!(
+        (said.contains("the log has no boot -9"), missing.status.code()),
+        (true, Some(1)),
+        "{said}"
+    );
     init.finish();
 }

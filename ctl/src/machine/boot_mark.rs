@@ -1,0 +1,99 @@
+//! Lines that the unit [`UNIT`] writes at each boot and shutdown. The log has no other record of boots.
+//!
+//! ```text
+//! boot ID started 2026-11-21T05:12:26.123Z
+//! shutdown ID
+//! ```
+//!
+//! The id is that of the kernel, without dashes, as in systemd's journal.
+
+use groundstate_units::text::wall_clock::WallTime;
+use nix::time::{ClockId, clock_gettime};
+use std::fs;
+use std::io::{self, Write};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The unit whose log has the lines. It writes nothing else, except errors.
+pub(crate) const UNIT: &str = "boot-record";
+
+/// A line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BootMark<'a> {
+    /// The kernel with this id started at this time.
+    Boot(&'a str, WallTime),
+    /// The machine shuts down.
+    Shutdown(&'a str),
+}
+
+impl BootMark<'_> {
+    /// Reads a line; `None` for another text.
+    pub(crate) fn parse(line: &str) -> Option<BootMark<'_>> {
+        let mut words = line.split(' ');
+        let (kind, id) = (words.next()?, words.next().filter(|id| is_id(id))?);
+        let mark = match (kind, words.next()) {
+            ("boot", Some("started")) => BootMark::Boot(id, WallTime::parse(words.next()?)?),
+            ("shutdown", None) => BootMark::Shutdown(id),
+            _ => return None,
+        };
+        words.next().is_none().then_some(mark)
+    }
+}
+
+/// Returns true for 32 hexadecimal digits.
+pub(crate) fn is_id(text: &str) -> bool {
+    text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// The id of this boot. A container has that of its machine.
+pub(crate) fn boot_id() -> io::Result<String> {
+    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().replace('-', ""))
+}
+
+/// Prints the line of a boot or shutdown of this machine.
+///
+/// # Errors
+///
+/// The kernel does not tell its id, or stdout is closed.
+pub(crate) fn print(is_boot: bool) -> io::Result<()> {
+    let id = boot_id()?;
+    let mut out = io::stdout();
+    match is_boot {
+        true => writeln!(out, "boot {id} started {}", zero_of(ClockId::CLOCK_BOOTTIME)),
+        false => writeln!(out, "shutdown {id}"),
+    }
+}
+
+/// Returns the wall-clock time at which a clock of the kernel was zero, if the wall clock was right
+/// since then.
+pub(crate) fn zero_of(clock: ClockId) -> WallTime {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = clock_gettime(clock).map(Duration::from).unwrap_or_default();
+    let zero = now.saturating_sub(since).as_millis();
+    WallTime::from_millis(u64::try_from(zero).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_of_a_boot_or_shutdown_is_read() {
+        let id = "0123456789abcdef0123456789abcdef";
+        let at = "2026-11-21T05:12:26.123Z";
+        let boot = BootMark::Boot(id, WallTime::parse(at).unwrap());
+        assert_eq!(BootMark::parse(&format!("boot {id} started {at}")), Some(boot));
+        assert_eq!(BootMark::parse(&format!("shutdown {id}")), Some(BootMark::Shutdown(id)));
+        for other in [
+            String::new(),
+            "/var/log/wtmp: No space left on device".to_string(),
+            format!("boot {id}"),
+            format!("boot {id} started soon"),
+            format!("boot {id} started {at} more"),
+            format!("shutdown {id} {at}"),
+            "shutdown 0123".to_string(),
+        ] {
+            assert_eq!(BootMark::parse(&other), None, "{other}");
+        }
+        assert!(is_id(&boot_id().unwrap()));
+    }
+}
