@@ -91,6 +91,8 @@ pub fn machine_daemon() -> ExitCode {
             machine::print_messages(&socket, &mut std::io::stdout())
         }),
         "session" => Err(machine::count_session()),
+        "prepare-machine" => machine::prepare(),
+        "mount-kernel-filesystems" => machine::mount_kernel_filesystems(),
         _ => Err(std::io::Error::other("no program has this name")),
     };
     let Err(error) = ended else { return ExitCode::SUCCESS };

@@ -17,9 +17,8 @@ impl Drop for Tree {
 }
 
 /// Programs of Debian packages that the boot set needs.
-const PROGRAMS: [&str; 14] = [
+const PROGRAMS: [&str; 13] = [
     "/bin/mount",
-    "/bin/mkdir",
     "/bin/sh",
     "/bin/login",
     "/bin/udevadm",
@@ -73,9 +72,9 @@ impl Tree {
         let scripts = scripts.filter(|entry| entry.path().extension().is_none());
         let mut names: Vec<_> =
             scripts.map(|entry| entry.file_name().into_string().unwrap()).collect();
-        names.extend(
-            ["init", "record-boot", "record-shutdown", "power-button", "syslog"].map(String::from),
-        );
+        let binaries = ["init", "record-boot", "record-shutdown", "power-button", "syslog"];
+        names.extend(binaries.map(String::from));
+        names.extend(["prepare-machine", "mount-kernel-filesystems"].map(String::from));
         for name in names {
             tree.program(&format!("/usr/lib/groundstate/{name}"));
         }
@@ -218,12 +217,17 @@ fn device_of_fstab_is_missed_only_on_the_running_machine() {
 #[test]
 fn missing_program_is_named_with_its_unit_and_package() {
     let tree = Tree::good();
-    for path in ["/lib/systemd/systemd-udevd", "/sbin/sulogin", "/sbin/modprobe", "/bin/mkdir"] {
+    for path in [
+        "/lib/systemd/systemd-udevd",
+        "/sbin/sulogin",
+        "/sbin/modprobe",
+        "/usr/lib/groundstate/remount-root",
+    ] {
         tree.remove(path);
     }
     let lines = tree.lines();
     for line in [
-        "error    systemd-mark: there is no program /bin/mkdir",
+        "error    root-rw: there is no program /usr/lib/groundstate/remount-root",
         "warning  udevd: there is no program /lib/systemd/systemd-udevd: install udev",
         "warning  emergency: there is no program /sbin/sulogin: install util-linux",
         "warning  modprobe: the boot set runs this program, which is not installed: install kmod",
