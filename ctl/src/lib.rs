@@ -92,6 +92,7 @@ pub fn machine_daemon() -> ExitCode {
         }),
         "session" => Err(machine::count_session()),
         "prepare-machine" => machine::prepare(),
+        "read-ahead" => machine::read_ahead(Path::new("/usr/lib/groundstate/read-ahead.list")),
         "mount-kernel-filesystems" => machine::mount_kernel_filesystems(),
         _ => Err(std::io::Error::other("no program has this name")),
     };

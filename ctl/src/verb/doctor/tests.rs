@@ -74,7 +74,9 @@ impl Tree {
             scripts.map(|entry| entry.file_name().into_string().unwrap()).collect();
         let binaries = ["init", "record-boot", "record-shutdown", "power-button", "syslog"];
         names.extend(binaries.map(String::from));
-        names.extend(["prepare-machine", "mount-kernel-filesystems"].map(String::from));
+        names.extend(
+            ["prepare-machine", "read-ahead", "mount-kernel-filesystems"].map(String::from),
+        );
         for name in names {
             tree.program(&format!("/usr/lib/groundstate/{name}"));
         }
