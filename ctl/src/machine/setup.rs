@@ -29,11 +29,14 @@ pub(crate) fn prepare() -> io::Result<()> {
     };
     let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
     let modules = PathBuf::from(format!("/lib/modules/{}/modules.devname", release.trim()));
-    let nodes = match fs::read_to_string(&modules) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-        Ok(text) => text.lines().filter_map(Node::read).map(|node| node.make()).collect(),
+    let (text, mut nodes) = match fs::read_to_string(&modules) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => (String::new(), Ok(())),
+        Err(error) => (String::new(), Err(error)),
+        Ok(text) => (text, Ok(())),
     };
+    for node in text.lines().filter_map(Node::read) {
+        nodes = nodes.and(node.make());
+    }
     set_permissions();
     shared.map_err(io::Error::from).and(mark).and(nodes)
 }
