@@ -227,6 +227,8 @@ impl Tracker {
             group::remove_leaf(hierarchy.as_fd(), &unused);
         }
         self.next = group::make_for(hierarchy.as_fd(), "", unit.as_str(), run).ok();
+        // The first open of a directory takes longer than a second one.
+        let _ = self.next.as_ref().map(|name| group::open(hierarchy.as_fd(), name));
     }
 
     /// Notes that the run's cgroup does not exist any more.

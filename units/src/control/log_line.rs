@@ -162,7 +162,8 @@ pub struct ShownLine {
     pub unit: String,
     /// The run; null for a note of the logger.
     pub run: Option<RunId>,
-    /// `output` (stdout and stderr share one pipe, so their order is kept), or `logger`.
+    /// `output` (stdout and stderr share one pipe, so their order is kept), or `logger`. With
+    /// messages of the unit `dev-log`, a client writes `syslog`, `kernel` or `kmsg`.
     pub stream: Cow<'static, str>,
     /// The syslog(3) level, 0 to 7, if the unit sets one. Absent means info, or notice for a note
     /// of the logger.
