@@ -66,17 +66,10 @@ impl OwnLimits {
         self.given.push((SCORE, above, 0));
     }
 
-    /// The limits for children, as the spawner takes them. They are at most init's present hard
-    /// limits, which another process may have lowered.
+    /// The limits for children, as the spawner takes them.
     pub(crate) fn child_limits(&self) -> Vec<Limit> {
-        let own = |number: u32| {
-            let (resource, _) =
-                WANTED.into_iter().find(|(resource, _)| *resource as u32 == number)?;
-            Some(getrlimit(resource).map_or(u64::MAX, |(_, hard)| hard))
-        };
         let back = |(resource, soft, hard): &Given| {
-            let most = own(*resource)?;
-            Some(Limit { resource: *resource, soft: (*soft).min(most), hard: (*hard).min(most) })
+            (*resource != SCORE).then_some(Limit { resource: *resource, soft: *soft, hard: *hard })
         };
         self.given.iter().filter_map(back).collect()
     }
