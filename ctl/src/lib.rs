@@ -90,6 +90,7 @@ pub fn machine_daemon() -> ExitCode {
             sd_notify::notify(&[sd_notify::NotifyState::Ready])?;
             machine::print_messages(&socket, &mut std::io::stdout())
         }),
+        machine::kmsg::UNIT => machine::kmsg::print_messages(&mut std::io::stdout()),
         "session" => Err(machine::count_session()),
         "prepare-machine" => machine::prepare(),
         "read-ahead" => machine::read_ahead(Path::new("/usr/lib/groundstate/read-ahead.list")),

@@ -1,20 +1,18 @@
 //! The boots of the machine, for `-b`, `--list-boots` and `_BOOT_ID`. The unit `boot-record` writes a
 //! line at each boot. A line of the log belongs to the last boot that started before it.
 
-use super::words::{Asked, Boot as Wanted};
+use super::words::Asked;
 use crate::exit::Error;
 use crate::log_source::lines::{Last, Lines};
-use crate::machine::boot_mark::{BootMark, UNIT, boot_id, zero_of};
+use crate::machine::boot_mark::{BootMark, UNIT, boot_id, boot_start};
 use crate::session::Session;
 use groundstate_units::control::log_line::ShownLine;
 use groundstate_units::text::wall_clock::WallTime;
-use nix::time::ClockId;
 use serde_json::json;
 
-/// The most boots that are known. Each boot has two lines.
+/// The most boots that journalctl reads. Each boot has two lines.
 const MOST: u64 = 1000;
 
-/// A boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Boot {
     id: String,
@@ -23,11 +21,11 @@ pub(super) struct Boot {
     end: Option<WallTime>,
 }
 
-/// All boots that are known, in their order. The last one is the present boot.
+/// The boots of the log in their order. The last one is the present boot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Boots(Vec<Boot>);
 
-/// The times of a boot, both inclusive.
+/// The first and last time of a boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Range {
     pub(super) since: WallTime,
@@ -35,93 +33,77 @@ pub(super) struct Range {
 }
 
 impl Boots {
-    /// Reads the boots. `booted` is the start of init, if it answers.
-    pub(super) fn read(
-        session: &Session,
-        dir: &str,
-        booted: Option<WallTime>,
-    ) -> Result<Boots, Error> {
+    /// Reads the boots.
+    ///
+    /// # Errors
+    /// The log of [`UNIT`] cannot be read.
+    pub(super) fn read(session: &Session, dir: &str) -> Result<Boots, Error> {
         let names = [UNIT.to_string()];
         let filter = Some;
         let lines = Lines {
             session,
-            dir: Some(dir),
+            dir,
             names: &names,
             since: None,
             filter: &filter,
             is_filtered: false,
+            on_files: &|| {},
         };
         let answer = lines.last(Last::OfAll(2 * MOST), false)?;
-        answer.ended?;
-        let mut boots = Boots::of(&answer.lines);
-        if let Ok(id) = boot_id()
-            && boots.0.last().is_none_or(|last| last.id != id)
-        {
-            let start = booted.unwrap_or_else(|| zero_of(ClockId::CLOCK_BOOTTIME));
-            boots.0.push(Boot { id, start, end: None });
+        let Boots(mut boots) = Boots::of(&answer.lines);
+        if let Ok(id) = boot_id() {
+            // The log has the start as it was before the clock was set.
+            boots.retain(|boot| boot.id != id);
+            boots.push(Boot { id, start: boot_start(), end: None });
         }
-        Ok(boots)
+        Ok(Boots(boots))
     }
 
     fn of(lines: &[ShownLine]) -> Boots {
         let mut boots: Vec<Boot> = Vec::new();
         for line in lines {
-            let known = |id: &str| boots.iter().position(|boot| boot.id == id);
-            match BootMark::parse(&line.line) {
-                Some(BootMark::Boot(id, start)) if known(id).is_none() => {
-                    boots.push(Boot { id: id.to_string(), start, end: None });
-                }
-                Some(BootMark::Shutdown(id)) => {
-                    let at = known(id);
-                    if let Some(boot) = at.and_then(|at| boots.get_mut(at)) {
-                        boot.end = WallTime::parse(&line.time);
-                    }
-                }
-                _ => {}
+            let (id, start, end) = match BootMark::parse(&line.line) {
+                Some(BootMark::Boot(id, start)) => (id, start, None),
+                Some(BootMark::Shutdown(id, start)) => (id, start, WallTime::parse(&line.time)),
+                None => continue,
+            };
+            match boots.iter_mut().find(|boot| boot.id == id) {
+                // The later start is right: the clock may have been set.
+                Some(boot) => (boot.start, boot.end) = (start, end),
+                None => boots.push(Boot { id: id.to_string(), start, end }),
             }
         }
         Boots(boots)
     }
 
-    /// Returns the times of a boot.
+    /// Returns the times of the boot that is `offset` boots after the boot with this id. Without an id, a
+    /// positive offset counts from the first boot of the log, and another one from the present boot.
     ///
     /// # Errors
     /// The log has no such boot.
-    pub(super) fn find(&self, wanted: &Wanted) -> Result<Range, Error> {
+    pub(super) fn find(&self, id: Option<&str>, offset: i64) -> Result<Range, Error> {
         let Boots(boots) = self;
-        let present = boots.len().checked_sub(1);
-        let from = match &wanted.id {
-            Some(id) => boots.iter().position(|boot| boot.id == *id),
-            None if wanted.offset > 0 => Some(0),
-            None => present,
-        };
-        let steps = if wanted.id.is_none() && wanted.offset > 0 {
-            wanted.offset - 1
-        } else {
-            wanted.offset
+        let (from, steps) = match id {
+            Some(id) => (boots.iter().position(|boot| boot.id == id), offset),
+            None if offset > 0 => (Some(0), offset - 1),
+            None => (boots.len().checked_sub(1), offset),
         };
         let at = from
             .and_then(|from| i64::try_from(from).ok()?.checked_add(steps))
             .and_then(|at| usize::try_from(at).ok());
         let Some((at, boot)) = at.and_then(|at| Some((at, boots.get(at)?))) else {
-            let id = wanted.id.clone().unwrap_or_default();
-            let offset = match wanted.offset {
-                0 if wanted.id.is_some() => String::new(),
-                offset if wanted.id.is_some() => format!("{offset:+}"),
-                offset => offset.to_string(),
+            let name = match id {
+                Some(id) if offset == 0 => id.to_string(),
+                Some(id) => format!("{id}{offset:+}"),
+                None => offset.to_string(),
             };
             let hint = "`journalctl --list-boots` lists the boots";
-            return Err(Error::local(format!("the log has no boot {id}{offset}: {hint}"), ""));
+            return Err(Error::local(format!("the log has no boot {name}: {hint}"), ""));
         };
-        // A clock that was set back between two boots leaves the end of the first one open.
+        // If the clock was set back between two boots, the range of the first one has no end.
         let next = boots.get(at + 1).map(|next| next.start).filter(|next| *next > boot.start);
         let until = next.map(|next| WallTime::from_millis(next.as_millis().saturating_sub(1)));
         Ok(Range { since: boot.start, until })
-    }
-
-    /// Returns true if the boot is the last one.
-    pub(super) fn is_present(&self, range: Range) -> bool {
-        self.0.last().is_none_or(|boot| boot.start == range.since)
     }
 
     /// Returns the id of the boot at this time.
@@ -214,15 +196,20 @@ mod tests {
         (hour, format!("boot {id} started {}", at(hour)))
     }
 
+    fn shutdown(id: &str, start: u32, end: u32) -> (u32, String) {
+        (end, format!("shutdown {id} started {}", at(start)))
+    }
+
     /// The second boot ends by a crash.
     fn three() -> Boots {
         boots(&[
             boot(IDS[0], 1),
             (2, "/var/log/wtmp: No space left on device".to_string()),
-            (2, format!("shutdown {}", IDS[0])),
+            shutdown(IDS[0], 1, 2),
             boot(IDS[1], 3),
             // The unit was restarted.
-            (4, format!("boot {} started {}", IDS[1], at(4))),
+            shutdown(IDS[1], 3, 4),
+            boot(IDS[1], 3),
             boot(IDS[2], 5),
         ])
     }
@@ -230,9 +217,7 @@ mod tests {
     #[test]
     fn boot_is_found_by_its_number_from_either_end_or_its_id() {
         let boots = three();
-        let found = |id: Option<&str>, offset| {
-            boots.find(&Wanted { id: id.map(str::to_string), offset }).ok()
-        };
+        let found = |id: Option<&str>, offset| boots.find(id, offset).ok();
         let before = |hour| WallTime::from_millis(at(hour).as_millis() - 1);
         let first = Range { since: at(1), until: Some(before(3)) };
         let second = Range { since: at(3), until: Some(before(5)) };
@@ -254,14 +239,11 @@ mod tests {
         ] {
             assert_eq!(found(id, offset), want, "{id:?} {offset}");
         }
-        assert!(boots.is_present(third) && !boots.is_present(second));
         assert_eq!(boots.at(at(0)), None);
         assert_eq!(boots.at(at(2)), Some(IDS[0]));
         assert_eq!(boots.at(at(9)), Some(IDS[2]));
-        assert_eq!(Boots::default().find(&Wanted { id: None, offset: 0 }).ok(), None);
-        let Err(Error::Failed(_, failure)) = boots.find(&Wanted { id: None, offset: -9 }) else {
-            panic!()
-        };
+        assert_eq!(Boots::default().find(None, 0).ok(), None);
+        let Err(Error::Failed(_, failure)) = boots.find(None, -9) else { panic!() };
         assert_eq!(
             failure.message,
             "the log has no boot -9: `journalctl --list-boots` lists the boots"
@@ -271,7 +253,7 @@ mod tests {
     #[test]
     fn boot_is_without_an_end_after_the_clock_was_set_back() {
         let boots = boots(&[boot(IDS[0], 5), boot(IDS[1], 1)]);
-        let found = boots.find(&Wanted { id: None, offset: -1 }).unwrap();
+        let found = boots.find(None, -1).unwrap();
         assert_eq!(found, Range { since: at(5), until: None });
     }
 
@@ -298,5 +280,12 @@ mod tests {
     fn shutdown_is_the_end_of_a_boot_and_a_crash_has_none() {
         let ends: Vec<_> = three().0.into_iter().map(|boot| boot.end).collect();
         assert_eq!(ends, [Some(at(2)), None, None]);
+    }
+
+    #[test]
+    fn start_at_the_shutdown_replaces_the_start_before_the_clock_was_set() {
+        let boots = boots(&[boot(IDS[0], 1), shutdown(IDS[0], 7, 8), boot(IDS[1], 9)]);
+        assert_eq!(boots.find(Some(IDS[0]), 0).unwrap().since, at(7));
+        assert_eq!((boots.at(at(6)), boots.at(at(8))), (None, Some(IDS[0])));
     }
 }

@@ -1,19 +1,18 @@
 //! The fields of a line that journalctl(1) shows.
 
-use crate::log_source::{KERNEL, KMSG, SYSLOG};
 use crate::machine::kmsg::without_stamp;
-use crate::machine::{LOG_UNIT, parts, tag_of};
+use crate::machine::{LOG_UNIT, Origin, parts, tag_of};
 use crate::systemctl::SUFFIXES;
 use groundstate_units::control::log_line::ShownLine;
 
-/// What is known of a line after [`crate::log_source::attribute`].
+/// The fields of a line after [`crate::log_source::attribute`].
 pub(super) struct Fields<'a> {
     pub(super) identifier: &'a str,
-    /// The sender, as the kernel names it.
+    /// The sender, as the kernel names it; 0 if the kernel did not know it.
     pub(super) pid: Option<u32>,
     pub(super) message: &'a str,
     pub(super) unit: Option<String>,
-    /// The run of the unit. A message of syslog(3) does not say its run.
+    /// The run of the unit. `None` for a message: only the run of its reader is known.
     pub(super) run: Option<u64>,
     pub(super) transport: &'static str,
     /// Microseconds since the boot.
@@ -31,39 +30,26 @@ impl Fields<'_> {
             transport: if line.run.is_some() { "stdout" } else { "driver" },
             monotonic: None,
         };
-        if line.stream == SYSLOG {
-            let Some((identifier, pid, message)) = parts(&line.line) else { return own };
-            let pid = Some(pid).filter(|pid| *pid != 0);
-            let unit = own.unit.filter(|_| line.unit != LOG_UNIT);
-            return Fields {
-                identifier,
-                pid,
-                message,
-                unit,
-                run: None,
-                transport: "syslog",
-                ..own
-            };
+        match Origin::of(line) {
+            None => own,
+            Some(Origin::Syslog) => {
+                let Some((identifier, pid, message)) = parts(&line.line) else { return own };
+                let unit = own.unit.filter(|_| line.unit != LOG_UNIT);
+                Fields { identifier, pid: Some(pid), message, unit, transport: "syslog", ..own }
+            }
+            Some(origin) => {
+                let text = Origin::split(&line.line).map_or(line.line.as_str(), |(_, text)| text);
+                let (monotonic, text) =
+                    without_stamp(text).map_or((None, text), |(micros, text)| (Some(micros), text));
+                // A process chooses the tag of its message. It must not pretend to be the kernel.
+                let tagged = match origin {
+                    Origin::Kernel => Some((Origin::Kernel.name(), text)),
+                    _ => tag_of(text).filter(|(tag, _)| *tag != Origin::Kernel.name()),
+                };
+                let (identifier, message) = tagged.unwrap_or((Origin::Kmsg.name(), text));
+                Fields { identifier, message, unit: None, transport: "kernel", monotonic, ..own }
+            }
         }
-        if [KERNEL, KMSG].contains(&&*line.stream) {
-            let stamped = without_stamp(&line.line);
-            let (monotonic, message) =
-                stamped.map_or((None, line.line.as_str()), |(micros, text)| (Some(micros), text));
-            let (identifier, message) = match line.stream == KERNEL {
-                true => ("kernel", message),
-                false => tag_of(message),
-            };
-            return Fields {
-                identifier,
-                message,
-                unit: None,
-                run: None,
-                transport: "kernel",
-                monotonic,
-                ..own
-            };
-        }
-        own
     }
 }
 

@@ -3,7 +3,7 @@
 use super::boots::Boots;
 use super::fields::Fields;
 use super::words::{Asked, Form};
-use crate::log_source::KERNEL;
+use crate::machine::Origin;
 use crate::session;
 use groundstate_units::control::log_line::{ShownLine, printable};
 use groundstate_units::text::encoding::visible_json;
@@ -94,9 +94,12 @@ impl Printer {
             ("_TRANSPORT", Some(fields.transport.to_string())),
             ("_SYSTEMD_UNIT", fields.unit),
             ("_SYSTEMD_INVOCATION_ID", fields.run.map(|run| format!("{run:032x}"))),
-            ("_PID", fields.pid.map(|pid| pid.to_string())),
+            ("_PID", fields.pid.filter(|pid| *pid != 0).map(|pid| pid.to_string())),
             ("SYSLOG_IDENTIFIER", Some(fields.identifier.to_string())),
-            ("SYSLOG_FACILITY", (line.stream == KERNEL).then(|| "0".to_string())),
+            (
+                "SYSLOG_FACILITY",
+                (Origin::of(line) == Some(Origin::Kernel)).then(|| "0".to_string()),
+            ),
             ("PRIORITY", Some(line.priority().to_string())),
             ("MESSAGE", Some(fields.message.to_string())),
         ];
@@ -109,6 +112,8 @@ impl Printer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log_source::attribute;
+    use crate::machine::{LOG_UNIT, kmsg};
     use groundstate_units::machine::event::RunId;
 
     #[test]
@@ -167,20 +172,63 @@ mod tests {
             "MESSAGE=lost SYSLOG_IDENTIFIER=web _SYSTEMD_UNIT=web.socket _TRANSPORT=driver"
         );
         assert_eq!(
-            json("ssh.service", Some(17), "syslog", "sshd[7]: a: b"),
+            json("ssh.service", None, "syslog", "sshd[7]: a: b"),
             "MESSAGE=a: b SYSLOG_IDENTIFIER=sshd _PID=7 _SYSTEMD_UNIT=ssh.service _TRANSPORT=syslog"
         );
         assert_eq!(
-            json("dev-log", Some(17), "syslog", "su[0]: a"),
+            json("dev-log", None, "syslog", "su[0]: a"),
             "MESSAGE=a SYSLOG_IDENTIFIER=su _TRANSPORT=syslog"
         );
         assert_eq!(
-            json("kernel", Some(17), "kernel", "[    1.234567] usb: a"),
+            json("kernel-log", None, "kernel", "kernel: [    1.234567] usb: a"),
             "MESSAGE=usb: a SYSLOG_FACILITY=0 SYSLOG_IDENTIFIER=kernel _SOURCE_MONOTONIC_TIMESTAMP=1234567 _TRANSPORT=kernel"
         );
-        assert_eq!(
-            json("kernel", Some(17), "kmsg", "[    1.234567] init: a"),
-            "MESSAGE=a SYSLOG_IDENTIFIER=init _SOURCE_MONOTONIC_TIMESTAMP=1234567 _TRANSPORT=kernel"
-        );
+        for (text, want) in [
+            ("init: a", "MESSAGE=a SYSLOG_IDENTIFIER=init"),
+            ("hello", "MESSAGE=hello SYSLOG_IDENTIFIER=kmsg"),
+            // The text of a process does not become an identifier that pretends to be the kernel.
+            ("kernel: a", "MESSAGE=kernel: a SYSLOG_IDENTIFIER=kmsg"),
+            ("kernel[1]: a", "MESSAGE=kernel[1]: a SYSLOG_IDENTIFIER=kmsg"),
+        ] {
+            assert_eq!(
+                json("kernel-log", None, "kmsg", &format!("kmsg: [    1.234567] {text}")),
+                format!("{want} _SOURCE_MONOTONIC_TIMESTAMP=1234567 _TRANSPORT=kernel")
+            );
+        }
+    }
+
+    #[test]
+    fn printed_message_of_a_process_cannot_be_taken_for_one_of_the_kernel() {
+        let short = |stored: &str, unit: &str| {
+            let mut line = ShownLine {
+                time: "2026-11-21T05:12:26.123Z".to_string(),
+                unit: unit.to_string(),
+                run: Some(RunId(1)),
+                stream: "output".into(),
+                level: Some(3),
+                line: stored.to_string(),
+                continued: false,
+            };
+            attribute(&mut line);
+            let asked = Asked { utc: true, no_hostname: true, ..Asked::default() };
+            let text = Printer::new(&asked, Boots::default()).render(&line);
+            text.strip_prefix("Nov 21 05:12:26 ").unwrap().trim_end().to_string()
+        };
+        assert_eq!(short("kernel: [    1.000000] a", kmsg::UNIT), "kernel: a");
+        for (unit, stored, printed) in [
+            (kmsg::UNIT, "kmsg: [    1.000000] kernel: a", "kmsg: kernel: a"),
+            (kmsg::UNIT, "kmsg: [    1.000000] kernel[0]: a", "kmsg: kernel[0]: a"),
+            (
+                kmsg::UNIT,
+                "kmsg: [    1.000000] [    1.000000] kernel: a",
+                "kmsg: [    1.000000] kernel: a",
+            ),
+            (LOG_UNIT, "- kernel[7]: a", "kernel[7]: a"),
+            (LOG_UNIT, "- kernel[0]: a", "kernel[0]: a"),
+            // Output of a unit.
+            ("web", "kernel: [    1.000000] a", "web: kernel: [    1.000000] a"),
+        ] {
+            assert_eq!(short(stored, unit), printed);
+        }
     }
 }

@@ -3,7 +3,6 @@
 
 mod boots;
 mod fields;
-mod kernel;
 mod line;
 mod when;
 mod words;
@@ -11,7 +10,7 @@ mod words;
 use crate::exit::Error;
 use crate::log_source::lines::{Answer, Last, Lines, of_units};
 use crate::log_source::units_in;
-use crate::machine::LOG_UNIT;
+use crate::machine::{LOG_UNIT, kmsg};
 use crate::session;
 use crate::systemctl::SUFFIXES;
 use boots::Boots;
@@ -20,13 +19,8 @@ use groundstate_units::control::log_line::ShownLine;
 use groundstate_units::control::request::Verb;
 use groundstate_units::text::glob;
 use groundstate_units::text::wall_clock::WallTime;
-use kernel::Messages;
 use line::Printer;
-use std::collections::VecDeque;
-use words::{Asked, Form};
-
-/// The most units that the logger reads files for in one request without names.
-const UNITS: usize = 64;
+use words::{Asked, Boot, Form};
 
 /// Runs the command.
 pub(crate) fn main(words: &[String]) -> u8 {
@@ -61,8 +55,7 @@ fn run(asked: &Asked) -> Result<(), Error> {
     }
     if !asked.quiet {
         for what in &asked.ignored {
-            let why = "the logger does not store that field";
-            complain(&format!("journalctl: {what} filters no lines: {why}"));
+            complain(&format!("journalctl: {what} is ignored: journalctl cannot filter by it"));
         }
     }
     let session = crate::systemctl::session();
@@ -73,22 +66,26 @@ fn run(asked: &Asked) -> Result<(), Error> {
     };
     let dir = init.as_ref().map_or(&session.places.log_dir, |init| &init.paths.log_dir);
     let last = count(asked);
-    let typed = asked;
-    let mut asked = asked.clone();
     let shows_boots =
         matches!(asked.form, Form::Json | Form::JsonPretty | Form::JsonSse | Form::Verbose);
     let mut boots = Boots::default();
     if asked.boot.is_some() || asked.list_boots || shows_boots {
-        let booted = status.as_ref().and_then(|status| WallTime::parse(&status.booted));
-        boots = Boots::read(&session, dir, booted)?;
+        boots = Boots::read(&session, dir)?;
     }
+    let on_files = || {
+        if init.is_some() && !asked.quiet {
+            let said = "the logger does not answer; reading its files in";
+            complain(&format!("journalctl: {said} {dir}"));
+        }
+    };
     let everything = Lines {
         session: &session,
-        dir: Some(dir),
+        dir,
         names: &[],
         since: None,
         filter: &Some,
         is_filtered: false,
+        on_files: &on_files,
     };
     if asked.list_boots {
         let newest = everything.last(Last::OfAll(1), false)?.lines.pop();
@@ -96,42 +93,31 @@ fn run(asked: &Asked) -> Result<(), Error> {
         let printer = Printer::new(&asked, Boots::default());
         return session::print(&boots.table(&asked, newest, |time| printer.date(time)));
     }
-    let mut is_present = true;
-    if let Some(wanted) = &asked.boot {
-        let range = boots.find(wanted)?;
-        is_present = boots.is_present(range);
-        asked.since = asked.since.max(Some(range.since));
-        let untils = asked.until.into_iter().chain(range.until);
-        asked.until = untils.min();
+    let (mut since, mut until) = (asked.since, asked.until);
+    if let Some(Boot::Of { id, offset }) = &asked.boot {
+        let range = boots.find(id.as_deref(), *offset)?;
+        since = since.max(Some(range.since));
+        until = until.into_iter().chain(range.until).min();
     }
+    let asked = Asked { since, until, ..asked.clone() };
     let printer = Printer::new(&asked, boots);
-    let log_unit =
-        status.iter().flat_map(|status| &status.units).find(|unit| unit.unit == LOG_UNIT);
-    if asked.kernel && is_present && log_unit.is_none_or(|unit| unit.main_pid.is_none()) {
-        // All these messages are of this boot, also if the clock was set meanwhile.
-        return show_kernel(typed, last, &printer);
-    }
     let mut selected = status.as_ref().map(|status| chosen(&asked, status)).unwrap_or_default();
     if selected.is_empty() && !asked.units.is_empty() {
         // Unknown units, or no init to ask: use the requested names.
         selected = asked.units.iter().map(|unit| full_name(unit, init.as_ref())).collect();
     }
     let mut names = selected.clone();
-    // The messages of syslog(3) of all units, and those of the kernel, are in one log.
+    // The messages of syslog(3) of all units are in one log, and those of the kernel in another.
+    let has_messages =
+        status.as_ref().is_none_or(|status| status.units.iter().any(|unit| unit.unit == LOG_UNIT));
     if asked.kernel {
-        names = vec![LOG_UNIT.to_string()];
-    } else if log_unit.is_some()
-        && !selected.is_empty()
-        && !selected.iter().any(|unit| unit == LOG_UNIT)
-    {
-        names.push(LOG_UNIT.to_string());
-    } else if selected.is_empty() && !asked.follow {
-        // The logger does not know units that have not run in this boot, and without names it reads
-        // the files of a limited number of units.
-        let stored = units_in(dir);
-        if !is_present || stored.len() > UNITS {
-            names = stored.iter().map(ToString::to_string).collect();
+        names = vec![kmsg::UNIT.to_string()];
+        if !asked.quiet && !units_in(dir).iter().any(|unit| unit.as_str() == kmsg::UNIT) {
+            let hint = "`dmesg` shows the messages that the kernel has in memory";
+            complain(&format!("journalctl: the unit {} has no log: {hint}", kmsg::UNIT));
         }
+    } else if has_messages && !selected.is_empty() && !selected.iter().any(|it| it == LOG_UNIT) {
+        names.push(LOG_UNIT.to_string());
     }
     let filter = |line| of_units(line, &selected).filter(|line| asked.fits(line));
     let lines = Lines {
@@ -144,7 +130,7 @@ fn run(asked: &Asked) -> Result<(), Error> {
     show(&asked, last, &lines, &printer)
 }
 
-/// The number of last lines to show; `None` for all. `-f` and `-e` have a default.
+/// Returns the number of last lines to show; `None` for all. `-f` and `-e` have a default.
 fn count(asked: &Asked) -> Option<u64> {
     match (asked.lines, asked.follow, asked.end) {
         (Some(lines), ..) => Some(lines),
@@ -165,65 +151,36 @@ fn show(
     let print = |line: ShownLine| session::print(&printer.render(&line));
     if last.is_none() && !asked.reverse {
         let mut has_printed = false;
-        lines.all(|line| {
+        let is_cut = lines.all(|line| {
             has_printed = true;
             print(line)
         })?;
+        warn_of_cut(asked, is_cut);
         return if has_printed { Ok(()) } else { say_no_entries(asked) };
     }
     let answer = lines.last(Last::OfAll(last.unwrap_or(u64::MAX)), asked.follow)?;
-    let Answer { lines: mut found, is_cut, position, ended } = answer;
-    if is_cut && !asked.quiet {
-        complain("journalctl: the oldest of these lines do not fit into memory and are left out");
-    }
+    let Answer { lines: mut found, is_cut, is_of_files, position } = answer;
+    warn_of_cut(asked, is_cut);
     if asked.reverse {
         found.reverse();
     }
-    if found.is_empty() && ended.is_ok() {
+    if found.is_empty() {
         say_no_entries(asked)?;
     }
     found.into_iter().try_for_each(print)?;
-    ended?;
-    if asked.follow { lines.follow(position, print) } else { Ok(()) }
+    if asked.follow && !is_of_files { lines.follow(position, print) } else { Ok(()) }
+}
+
+fn warn_of_cut(asked: &Asked, is_cut: bool) {
+    if is_cut && !asked.quiet {
+        complain("journalctl: the oldest of these lines do not fit into memory and are left out");
+    }
 }
 
 fn say_no_entries(asked: &Asked) -> Result<(), Error> {
     match asked.follow || asked.quiet || asked.is_for_programs() {
         true => Ok(()),
         false => session::print("-- No entries --\n"),
-    }
-}
-
-/// Prints the messages that the kernel has in memory.
-fn show_kernel(asked: &Asked, last: Option<u64>, printer: &Printer) -> Result<(), Error> {
-    let print = |line: &ShownLine| session::print(&printer.render(line));
-    let mut messages = Messages::open()?;
-    let last = last.and_then(|last| usize::try_from(last).ok()).unwrap_or(usize::MAX);
-    // The kernel limits its memory.
-    let mut found = VecDeque::new();
-    while let Some(line) = messages.next()? {
-        if asked.fits(&line) {
-            found.push_back(line);
-            found.drain(..found.len().saturating_sub(last));
-        }
-    }
-    if asked.reverse {
-        found.make_contiguous().reverse();
-    }
-    if found.is_empty() {
-        say_no_entries(asked)?;
-    }
-    found.iter().try_for_each(print)?;
-    if !asked.follow {
-        return Ok(());
-    }
-    loop {
-        messages.wait()?;
-        while let Some(line) = messages.next()? {
-            if asked.fits(&line) {
-                print(&line)?;
-            }
-        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::fields::Fields;
 use super::when;
-use crate::log_source::{KERNEL, KMSG};
+use crate::machine::Origin;
 use crate::machine::boot_mark::is_id;
 use groundstate_units::control::log_line::ShownLine;
 use groundstate_units::text::log_level;
@@ -39,13 +39,14 @@ pub(super) enum Form {
     Verbose,
 }
 
-/// `-b`: a boot, and a number of boots after it.
+/// The value of `-b`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Boot {
-    /// The id; `None` for the present boot.
-    pub(super) id: Option<String>,
-    /// Counts from the id. Without an id, 1 is the first boot of the log.
-    pub(super) offset: i64,
+pub(super) enum Boot {
+    /// All boots.
+    All,
+    /// A boot by its distance from the boot with this id. Without an id, 1 is the first boot of the log,
+    /// and 0 is the present one.
+    Of { id: Option<String>, offset: i64 },
 }
 
 /// The parsed command line.
@@ -67,8 +68,6 @@ pub(super) struct Asked {
     pub(super) kernel: bool,
     /// `-b`.
     pub(super) boot: Option<Boot>,
-    /// `-b all`.
-    pub(super) all_boots: bool,
     /// `--list-boots`.
     pub(super) list_boots: bool,
     /// `-q`.
@@ -193,14 +192,17 @@ impl Asked {
             } else if let Some((field, value)) = word.split_once('=')
                 && let Some(flag) = flag_of(field)
             {
+                if flag == "--boot" && !is_id(value) {
+                    return Err(format!("Failed to parse boot id '{value}'"));
+                }
                 asked.flag(flag, Some(value.to_string()), true, now)?;
             } else {
                 asked.ignored.push(word.clone());
             }
         }
         // As in systemd, the kernel's messages are those of one boot.
-        if asked.kernel && asked.boot.is_none() && !asked.all_boots {
-            asked.boot = Some(Boot { id: None, offset: 0 });
+        if asked.kernel && asked.boot.is_none() {
+            asked.boot = Some(Boot::Of { id: None, offset: 0 });
         }
         Ok(asked)
     }
@@ -229,10 +231,7 @@ impl Asked {
             "--follow" => self.follow = true,
             "--pager-end" => self.end = true,
             "--reverse" => self.reverse = true,
-            "--boot" => {
-                self.boot = boot(value.as_deref())?;
-                self.all_boots = self.boot.is_none();
-            }
+            "--boot" => self.boot = Some(boot(value.as_deref())?),
             "--dmesg" => self.kernel = true,
             "--list-boots" => self.list_boots = true,
             "--quiet" => self.quiet = true,
@@ -272,9 +271,10 @@ impl Asked {
 
     /// Returns true if the line passes the filters.
     pub(super) fn fits(&self, line: &ShownLine) -> bool {
+        let fields = Fields::of(line);
         let found = |text: &String| match text.chars().any(char::is_uppercase) {
-            true => line.line.contains(text),
-            false => line.line.to_lowercase().contains(text),
+            true => fields.message.contains(text),
+            false => fields.message.to_lowercase().contains(text),
         };
         let time = WallTime::parse(&line.time);
         let early = |until: WallTime| time.is_none_or(|time| time <= until);
@@ -284,9 +284,9 @@ impl Asked {
         self.grep.as_ref().is_none_or(found)
             && self.until.is_none_or(early)
             && self.since.is_none_or(late)
-            && (!self.kernel || [KERNEL, KMSG].contains(&&*line.stream))
+            && (!self.kernel || matches!(Origin::of(line), Some(Origin::Kernel | Origin::Kmsg)))
             && (self.identifiers.is_empty()
-                || self.identifiers.iter().any(|it| it == Fields::of(line).identifier))
+                || self.identifiers.iter().any(|it| it == fields.identifier))
             && self.priorities.is_none_or(is_of)
     }
 
@@ -320,13 +320,10 @@ fn flag_of(field: &str) -> Option<&'static str> {
     })
 }
 
-/// Reads the value of `-b`. Returns `None` for `all`.
-fn boot(value: Option<&str>) -> Result<Option<Boot>, String> {
-    let Some(text) = value.filter(|text| !text.is_empty()) else {
-        return Ok(Some(Boot { id: None, offset: 0 }));
-    };
+fn boot(value: Option<&str>) -> Result<Boot, String> {
+    let text = value.unwrap_or_default();
     if text == "all" {
-        return Ok(None);
+        return Ok(Boot::All);
     }
     let failed = || format!("Failed to parse boot descriptor '{text}'");
     let (id, offset) = match text.split_at_checked(32) {
@@ -340,7 +337,7 @@ fn boot(value: Option<&str>) -> Result<Option<Boot>, String> {
         _ if id.is_some() && !has_sign => return Err(failed()),
         _ => offset.parse().map_err(|_| failed())?,
     };
-    Ok(Some(Boot { id, offset }))
+    Ok(Boot::Of { id, offset })
 }
 
 fn is_boot(word: &str) -> bool {
@@ -421,6 +418,8 @@ mod tests {
             ("-b-1", None, -1),
             ("-b 2", None, 2),
             ("-b +2", None, 2),
+            ("-b +1", None, 1),
+            ("-b -0", None, 0),
             ("--boot", None, 0),
             ("--boot=-3", None, -3),
             ("--boot -3", None, -3),
@@ -430,14 +429,18 @@ mod tests {
             (&format!("--boot={id}-1"), Some(&lower), -1),
             (&format!("_BOOT_ID={id}"), Some(&lower), 0),
         ] {
-            let want = Boot { id: id.cloned(), offset };
+            let want = Boot::Of { id: id.cloned(), offset };
             assert_eq!(parse(words).unwrap().boot, Some(want), "{words}");
         }
-        for all in ["-b all", "--boot=all -k", ""] {
-            assert_eq!(parse(all).unwrap().boot, None, "{all}");
+        for all in ["-b all", "--boot=all -k"] {
+            assert_eq!(parse(all).unwrap().boot, Some(Boot::All), "{all}");
         }
+        assert_eq!(parse("").unwrap().boot, None);
         assert!(parse("-b -1 -u ssh").unwrap().units == ["ssh"]);
-        for bad in ["--boot=x", "-b12x", "--boot=9999999999999999999999", &format!("-b{id}1")] {
+        for bad in ["--boot=x", "-b12x", "--boot=9999999999999999999999", &format!("-b{id}1")]
+            .into_iter()
+            .chain(["_BOOT_ID=-1", "_BOOT_ID=all", "_BOOT_ID=", "_BOOT_ID=0"])
+        {
             assert!(parse(bad).is_err(), "{bad}");
         }
         let asked = parse("--list-boots -k --dmesg").unwrap();

@@ -2,6 +2,9 @@
 //!
 //! The logger selects lines by unit, number and time; this module applies all other filters. To find
 //! the last lines that pass a filter, [`Lines::last`] asks for more and more lines.
+//!
+//! The logger reads files for [`UNITS`] units of a request. [`Lines::last`] asks for one part of the units
+//! after the other. [`Lines::all`] asks for at most [`REQUESTS`] parts at once, and merges them.
 
 use super::{Piece, Query, ask, attribute, is_down};
 use crate::connection::Connection;
@@ -12,17 +15,17 @@ use groundstate_units::control::answer::Failure;
 use groundstate_units::control::log_line::{LogLine, ShownLine, file_name};
 use groundstate_units::text::name::Name;
 use groundstate_units::text::wall_clock::WallTime;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
 use std::path::Path;
 
 /// The most bytes of lines in memory. A request for more last lines gets fewer.
 const KEPT: usize = 64 * 1024 * 1024;
 /// The logger reads files only for a request of at most this number of units.
-const UNITS_OF_A_QUERY: usize = 64;
-/// The logger reads files for at most this number of requests of a user.
-const QUERIES: usize = 2;
+const UNITS: usize = 64;
+/// The logger reads files for at most this number of requests of a user at once.
+const REQUESTS: usize = 2;
 /// The number of lines of each unit that the first request with a filter asks for.
 const FIRST: u64 = 1000;
 /// The next request asks for this many times more lines.
@@ -37,8 +40,8 @@ pub(crate) type Filter<'a> = &'a dyn Fn(ShownLine) -> Option<ShownLine>;
 pub(crate) struct Lines<'a> {
     /// The session.
     pub(crate) session: &'a Session,
-    /// The directory of the files that are read if the logger is down. With `None`, a request fails.
-    pub(crate) dir: Option<&'a str>,
+    /// The directory of the files.
+    pub(crate) dir: &'a str,
     /// The units whose logs are read; empty for all.
     pub(crate) names: &'a [String],
     /// The earliest time.
@@ -47,6 +50,8 @@ pub(crate) struct Lines<'a> {
     pub(crate) filter: Filter<'a>,
     /// The filter drops lines.
     pub(crate) is_filtered: bool,
+    /// Called before the files are read because the logger is down.
+    pub(crate) on_files: &'a dyn Fn(),
 }
 
 /// The number of last lines.
@@ -59,61 +64,155 @@ pub(crate) enum Last<'a> {
 }
 
 /// The answer to [`Lines::last`].
+#[derive(Debug)]
 pub(crate) struct Answer {
     /// The lines in the order of time.
     pub(crate) lines: Vec<ShownLine>,
-    /// Lines were dropped because of [`KEPT`].
+    /// True if [`KEPT`] is too small for the requested lines.
     pub(crate) is_cut: bool,
+    /// The logger is down, and its files have the lines.
+    pub(crate) is_of_files: bool,
     /// The end of the logs at the time of the request.
     pub(crate) position: Position,
-    /// The error that ended the answer early.
-    pub(crate) ended: Result<(), Error>,
 }
 
-/// The latest time of the lines of an answer, and how many lines of each unit have this time.
-#[derive(Debug, Default)]
+/// The place in the logs at which a follower continues: the time of a request, and the number of lines of
+/// each unit that the answer has from this time on.
+#[derive(Debug)]
 pub(crate) struct Position {
-    time: String,
+    since: WallTime,
+    /// `since` as text.
+    start: String,
     counts: BTreeMap<String, usize>,
+    latest: String,
 }
 
 impl Position {
+    fn at(since: WallTime) -> Position {
+        let (counts, latest) = (BTreeMap::new(), String::new());
+        Position { since, start: since.to_string(), counts, latest }
+    }
+
     fn record(&mut self, line: &ShownLine) {
-        if line.time > self.time {
-            self.time.clone_from(&line.time);
-            self.counts.clear();
-        }
-        if line.time == self.time {
+        if line.time >= self.start {
             *self.counts.entry(line.unit.clone()).or_default() += 1;
+        }
+        if line.time > self.latest {
+            self.latest.clone_from(&line.time);
         }
     }
 
     /// Returns true if the line was in the answer. A unit's lines keep their order.
     fn skips(&mut self, line: &ShownLine) -> bool {
-        if line.time != self.time {
-            return false;
-        }
         let left = self.counts.get_mut(&line.unit).filter(|left| **left > 0);
         left.map(|left| *left -= 1).is_some()
     }
+
+    /// Returns number and earliest time of the stored lines that a follower asks for.
+    fn query(&mut self, now: WallTime) -> (Option<u64>, Option<WallTime>) {
+        if self.latest > now.to_string() {
+            // The clock was set back: the answer has lines that are later than new ones.
+            self.counts.clear();
+            return (Some(0), None);
+        }
+        (None, Some(self.since))
+    }
+}
+
+/// For each unit, the time of the last line that was read, and the number of lines in a row with it.
+#[derive(Debug, Default)]
+struct Seen(BTreeMap<String, (String, usize)>);
+
+impl Seen {
+    fn record(&mut self, line: &ShownLine) {
+        let Seen(seen) = self;
+        match seen.get_mut(&line.unit) {
+            Some((time, count)) if *time == line.time => *count += 1,
+            Some(last) => *last = (line.time.clone(), 1),
+            None => drop(seen.insert(line.unit.clone(), (line.time.clone(), 1))),
+        }
+    }
+
+    /// Moves the file of a unit behind the last line that was read.
+    fn skip(&self, unit: &Name, file: &mut BufReader<File>) -> io::Result<()> {
+        let Some((time, count)) = self.0.get(unit.as_str()) else { return Ok(()) };
+        let (mut left, mut at, mut behind, mut later) = (*count, 0, None, None);
+        let mut line = Vec::new();
+        while left > 0 && file.read_until(b'\n', &mut line)? > 0 {
+            let start = at;
+            at += line.len() as u64;
+            let parsed = LogLine::parse(&line).map(|line| line.time.to_string());
+            line.clear();
+            match parsed {
+                Some(parsed) if parsed == *time => {
+                    left -= 1;
+                    behind = Some(at);
+                }
+                Some(_) if behind.is_some() => break,
+                Some(parsed) if parsed > *time => later = later.or(Some(start)),
+                _ => {}
+            }
+        }
+        // Without a line of this time, the last one came from the memory of the logger.
+        file.seek(SeekFrom::Start(behind.or(later).unwrap_or(at)))?;
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum From {
+    Logger,
+    Files,
 }
 
 impl Lines<'_> {
-    /// Passes all lines to `put` as they arrive.
+    /// Passes all lines to `put` as they arrive. Returns true if lines are missing because [`KEPT`] is too
+    /// small; that happens only if there are more than [`REQUESTS`] parts.
     ///
     /// # Errors
     /// The logs cannot be read; lines that were read before the error were passed on. Errors of `put`.
     pub(crate) fn all(
         &self,
         mut put: impl FnMut(ShownLine) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let mut merged = self.open(MOST)?;
-        while let Some(line) = merged.next()? {
-            if let Some(line) = (self.filter)(line) {
-                put(line)?;
+    ) -> Result<bool, Error> {
+        let mut seen = Seen::default();
+        for from in [From::Logger, From::Files] {
+            if from == From::Files {
+                (self.on_files)();
+            }
+            let units = match self.units(from) {
+                Err(error) if from == From::Logger && is_down(&error) => continue,
+                units => units?,
+            };
+            if units.len() > REQUESTS * UNITS {
+                let answer = match self.last_from(from, Last::OfAll(u64::MAX), false) {
+                    Err(error) if from == From::Logger && is_down(&error) => continue,
+                    answer => answer?,
+                };
+                answer.lines.into_iter().try_for_each(put)?;
+                return Ok(answer.is_cut);
+            }
+            let mut parts = Vec::new();
+            let opened = units.chunks(UNITS).try_for_each(|names| {
+                parts.append(&mut self.open(from, names, MOST, &seen)?);
+                Ok(())
+            });
+            let mut merged = Merged { parts, error: opened.err() };
+            loop {
+                match merged.next() {
+                    Ok(None) => return Ok(false),
+                    Ok(Some(line)) => {
+                        seen.record(&line);
+                        if let Some(line) = (self.filter)(line) {
+                            put(line)?;
+                        }
+                    }
+                    Err(error) if from == From::Logger && is_down(&error) => break,
+                    Err(error) => return Err(error),
+                }
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Returns the last lines.
@@ -121,30 +220,40 @@ impl Lines<'_> {
     /// # Errors
     /// The logs cannot be read.
     pub(crate) fn last(&self, last: Last<'_>, follows: bool) -> Result<Answer, Error> {
+        match self.last_from(From::Logger, last, follows) {
+            Err(error) if is_down(&error) => {
+                (self.on_files)();
+                self.last_from(From::Files, last, follows)
+            }
+            answer => answer,
+        }
+    }
+
+    fn last_from(&self, from: From, last: Last<'_>, follows: bool) -> Result<Answer, Error> {
         let (Last::OfAll(wanted) | Last::OfEach(wanted, _)) = last;
         let mut count =
             if self.is_filtered || follows { wanted.max(FIRST) } else { wanted }.min(MOST);
+        let units = self.units(from)?;
+        let start = session::now();
         loop {
             let mut tails = Tails::new(last);
-            let mut position = Position::default();
-            let mut merged = self.open(count)?;
-            let ended = loop {
-                match merged.next() {
-                    Ok(None) => break Ok(()),
-                    Err(error) => break Err(error),
-                    Ok(Some(line)) => {
-                        position.record(&line);
-                        tails.note(&line);
-                        if let Some(line) = (self.filter)(line) {
-                            tails.keep(line);
-                        }
+            let mut position = Position::at(start);
+            for (part, names) in units.chunks(UNITS).enumerate() {
+                let parts = self.open(from, names, count, &Seen::default())?;
+                let mut merged = Merged { parts, error: None };
+                while let Some(line) = merged.next()? {
+                    position.record(&line);
+                    tails.note(&line);
+                    if let Some(line) = (self.filter)(line) {
+                        tails.keep(part, line);
                     }
                 }
-            };
-            let until = if follows { position.time.as_str() } else { "" };
-            if ended.is_err() || count >= MOST || tails.is_complete(count, until) {
+            }
+            let until = follows.then_some(position.start.as_str());
+            let is_of_files = from == From::Files;
+            if is_of_files || count >= MOST || tails.is_complete(count, until) {
                 let (lines, is_cut) = tails.into_lines();
-                return Ok(Answer { lines, is_cut, position, ended });
+                return Ok(Answer { lines, is_cut, is_of_files, position });
             }
             count = count.saturating_mul(GROWTH).min(MOST);
         }
@@ -159,13 +268,9 @@ impl Lines<'_> {
         mut position: Position,
         mut put: impl FnMut(ShownLine) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let mut since = WallTime::parse(&position.time);
-        if since.is_some_and(|since| since > session::now()) {
-            // The clock was set back. Later lines have earlier times.
-            since = Some(session::now());
-        }
-        let lines = if since.is_some() { None } else { Some(MOST) };
-        let query = Query { names: self.names, lines, follow: true, since: since.or(self.since) };
+        let (lines, since) = position.query(session::now());
+        let since = since.map(|since| since.max(self.since.unwrap_or(since)));
+        let query = Query { names: self.names, lines, follow: true, since };
         let mut connection = ask(self.session, &query)?;
         while let Some(Piece::Line(line)) = connection.next::<Piece>()? {
             if !position.skips(&line)
@@ -177,24 +282,36 @@ impl Lines<'_> {
         Ok(())
     }
 
-    /// Asks for the last `count` lines of each unit.
-    fn open(&self, count: u64) -> Result<Merged, Error> {
-        let is_split = self.names.len() <= QUERIES * UNITS_OF_A_QUERY;
-        let size = if is_split { UNITS_OF_A_QUERY } else { self.names.len() };
-        let mut parts = Vec::new();
-        let chunks = if self.names.is_empty() {
-            vec![self.names]
-        } else {
-            self.names.chunks(size).collect()
-        };
-        for names in chunks {
-            match self.ask(names, count) {
-                Ok(part) => parts.push(part),
-                Err(error) if is_down(&error) && self.dir.is_some() => return self.files(),
-                Err(error) => return Err(error),
+    /// Returns the units whose logs are read.
+    fn units(&self, from: From) -> Result<Vec<String>, Error> {
+        if !self.names.is_empty() {
+            return Ok(self.names.to_vec());
+        }
+        let stored = super::units_in(self.dir);
+        let mut units: BTreeSet<String> = stored.iter().map(ToString::to_string).collect();
+        if from == From::Logger {
+            // Units that have no file yet.
+            let query = Query { names: &[], lines: Some(1), follow: false, since: None };
+            let mut source = Source::Logger(ask(self.session, &query)?);
+            while let Some(line) = source.next()? {
+                units.insert(line.unit);
             }
         }
-        Ok(Merged { parts, error: None })
+        Ok(units.into_iter().collect())
+    }
+
+    /// Asks for the last `count` lines of each unit, or opens the files of the units.
+    fn open(
+        &self,
+        from: From,
+        names: &[String],
+        count: u64,
+        seen: &Seen,
+    ) -> Result<Vec<Part>, Error> {
+        match from {
+            From::Logger => Ok(vec![self.ask(names, count)?]),
+            From::Files => self.files(names, seen),
+        }
     }
 
     fn ask(&self, names: &[String], count: u64) -> Result<Part, Error> {
@@ -223,29 +340,24 @@ impl Lines<'_> {
         Ok(part)
     }
 
-    /// Reads the present file of each unit.
-    fn files(&self) -> Result<Merged, Error> {
-        let dir = self.dir.unwrap_or_default();
-        let names = match self.names.is_empty() {
-            true => super::units_in(dir),
-            false => self.names.iter().filter_map(|name| Name::new(name).ok()).collect(),
-        };
+    /// Opens the present file of each unit, behind the lines that were read before.
+    fn files(&self, names: &[String], seen: &Seen) -> Result<Vec<Part>, Error> {
         let mut parts = Vec::new();
-        for unit in names {
-            let path = Path::new(dir).join(file_name(&unit));
-            match File::open(&path) {
-                Ok(file) => {
-                    let path = path.to_string_lossy().into_owned();
-                    let file = BufReader::new(file);
-                    let mut part = Part::new(Source::File { file, unit, path, since: self.since });
-                    part.advance();
-                    parts.push(part);
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(error) => return Err(Error::file(&path.to_string_lossy(), &error)),
-            }
+        for unit in names.iter().filter_map(|name| Name::new(name).ok()) {
+            let path = Path::new(self.dir).join(file_name(&unit));
+            let failed = |error| Error::file(&path.to_string_lossy(), &error);
+            let mut file = match File::open(&path) {
+                Ok(file) => BufReader::new(file),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(failed(error)),
+            };
+            seen.skip(&unit, &mut file).map_err(failed)?;
+            let path = path.to_string_lossy().into_owned();
+            let mut part = Part::new(Source::File { file, unit, path, since: self.since });
+            part.advance();
+            parts.push(part);
         }
-        Ok(Merged { parts, error: None })
+        Ok(parts)
     }
 }
 
@@ -341,79 +453,128 @@ fn time(line: Option<&ShownLine>) -> &str {
 /// The last lines so far.
 struct Tails<'a> {
     last: Last<'a>,
-    /// One for all units, or one for each.
-    by_unit: BTreeMap<String, VecDeque<ShownLine>>,
+    /// Each part of the units has one tail, or one for each unit.
+    tails: BTreeMap<(usize, String), Tail>,
     bytes: usize,
-    is_cut: bool,
-    /// The number of lines that the logger sent for a unit, and the time of the first one.
-    sent: BTreeMap<String, (u64, String)>,
+    /// Lines were dropped because of [`KEPT`].
+    is_full: bool,
+    /// The number of lines that were read of a unit, and the time of the first one.
+    read: BTreeMap<String, (u64, String)>,
+}
+
+#[derive(Default)]
+struct Tail {
+    lines: VecDeque<ShownLine>,
+    bytes: usize,
+}
+
+impl Tail {
+    fn drop_first(&mut self) -> usize {
+        let bytes = self.lines.pop_front().map_or(0, |line| size(&line));
+        self.bytes -= bytes;
+        bytes
+    }
 }
 
 impl<'a> Tails<'a> {
     fn new(last: Last<'a>) -> Tails<'a> {
-        let (by_unit, sent) = (BTreeMap::new(), BTreeMap::new());
-        Tails { last, by_unit, bytes: 0, is_cut: false, sent }
+        let (tails, read) = (BTreeMap::new(), BTreeMap::new());
+        Tails { last, tails, bytes: 0, is_full: false, read }
     }
 
     fn note(&mut self, line: &ShownLine) {
-        match self.sent.get_mut(&line.unit) {
+        match self.read.get_mut(&line.unit) {
             Some((count, _)) => *count += 1,
-            None => drop(self.sent.insert(line.unit.clone(), (1, line.time.clone()))),
+            None => drop(self.read.insert(line.unit.clone(), (1, line.time.clone()))),
         }
     }
 
-    fn keep(&mut self, line: ShownLine) {
+    /// Keeps a line of the answer to the request for this part of the units.
+    fn keep(&mut self, part: usize, line: ShownLine) {
         let (key, most) = match self.last {
-            Last::OfAll(most) => ("", most),
-            Last::OfEach(most, _) => (line.unit.as_str(), most),
+            Last::OfAll(most) => (String::new(), most),
+            Last::OfEach(most, _) => (line.unit.clone(), most),
         };
-        if most == 0 {
-            return;
+        let tail = self.tails.entry((part, key)).or_default();
+        let bytes = size(&line);
+        tail.bytes += bytes;
+        self.bytes += bytes;
+        tail.lines.push_back(line);
+        if tail.lines.len() as u64 > most {
+            self.bytes -= tail.drop_first();
         }
-        self.bytes += size(&line);
-        let tail = match self.by_unit.get_mut(key) {
-            Some(tail) => tail,
-            None => self.by_unit.entry(key.to_string()).or_default(),
-        };
-        tail.push_back(line);
-        loop {
-            let is_too_large = self.bytes > KEPT && tail.len() > 1;
-            if !is_too_large && (tail.len() as u64) <= most {
-                break;
-            }
-            self.is_cut |= is_too_large && (tail.len() as u64) <= most;
-            self.bytes -= tail.pop_front().map_or(0, |line| size(&line));
+        while self.bytes > KEPT {
+            let filled = self.tails.values_mut().filter(|tail| !tail.lines.is_empty());
+            let victim = match self.last {
+                Last::OfAll(_) => {
+                    filled.min_by(|a, b| time(a.lines.front()).cmp(time(b.lines.front())))
+                }
+                // A unit with few lines keeps them.
+                Last::OfEach(..) => filled.max_by_key(|tail| tail.bytes),
+            };
+            let Some(victim) = victim else { break };
+            self.bytes -= victim.drop_first();
+            self.is_full = true;
         }
+    }
+
+    /// Returns the time of the last line but `most - 1`, of a unit or of all. `None` if there are fewer.
+    fn first_of(&self, unit: &str, most: u64) -> Option<&str> {
+        let tails = self.tails.iter().filter(|((_, key), _)| key == unit);
+        let mut times: Vec<&str> =
+            tails.flat_map(|(_, tail)| tail.lines.iter().map(|line| line.time.as_str())).collect();
+        times.sort_unstable();
+        times.len().checked_sub(usize::try_from(most).ok()?).and_then(|at| times.get(at).copied())
     }
 
     /// Returns true if no earlier line belongs to the result. `count` is the number of lines that were
-    /// requested of each unit. No unit's answer may consist only of lines of the time `until`: the
-    /// position must know all of them.
-    fn is_complete(&self, count: u64, until: &str) -> bool {
-        let fits = |tail: Option<&VecDeque<ShownLine>>, most: u64, first: &str| {
-            most == 0
-                || tail.is_some_and(|tail| tail.len() as u64 >= most && time(tail.front()) >= first)
+    /// requested of each unit. `until` is the start of [`Position`]: a position must know all later lines.
+    fn is_complete(&self, count: u64, until: Option<&str>) -> bool {
+        let fits = |unit: &str, most: u64, first: &str| {
+            most == 0 || self.first_of(unit, most).is_some_and(|time| time >= first)
         };
-        self.is_cut
-            || self.sent.iter().filter(|(_, (sent, _))| *sent >= count).all(|(unit, (_, first))| {
+        self.is_full
+            || self.read.iter().filter(|(_, (read, _))| *read >= count).all(|(unit, (_, first))| {
                 let has_all = match self.last {
-                    Last::OfAll(most) => fits(self.by_unit.get(""), most, first),
+                    Last::OfAll(most) => fits("", most, first),
+                    // An earlier message may be of any unit.
+                    Last::OfEach(most, []) if unit == LOG_UNIT => most == 0,
                     Last::OfEach(most, units) if unit == LOG_UNIT => {
-                        units.iter().all(|unit| fits(self.by_unit.get(unit), most, first))
+                        units.iter().all(|unit| fits(unit, most, first))
                     }
-                    Last::OfEach(most, _) => fits(self.by_unit.get(unit), most, first),
+                    Last::OfEach(most, _) => fits(unit, most, first),
                 };
-                has_all && first != until
+                has_all && until.is_none_or(|until| first.as_str() < until)
             })
     }
 
+    /// Returns the lines in the order of time, and true if lines are missing because of [`KEPT`].
     fn into_lines(self) -> (Vec<ShownLine>, bool) {
-        let is_sorted = self.by_unit.len() <= 1;
-        let mut lines: Vec<ShownLine> = self.by_unit.into_values().flatten().collect();
+        let is_sorted = self.tails.len() <= 1;
+        let mut lines: Vec<ShownLine> =
+            self.tails.into_values().flat_map(|tail| tail.lines).collect();
         if !is_sorted {
             lines.sort_by(|a, b| a.time.cmp(&b.time));
         }
-        (lines, self.is_cut)
+        match self.last {
+            Last::OfAll(most) => {
+                let most = usize::try_from(most).unwrap_or(usize::MAX);
+                let is_cut = self.is_full && lines.len() < most;
+                (lines.split_off(lines.len().saturating_sub(most)), is_cut)
+            }
+            Last::OfEach(most, _) => {
+                let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+                let mut is_last = |line: &ShownLine| {
+                    let count = counts.entry(line.unit.clone()).or_default();
+                    *count += 1;
+                    *count <= most
+                };
+                let mut kept: Vec<ShownLine> =
+                    lines.into_iter().rev().filter(|line| is_last(line)).collect();
+                kept.reverse();
+                (kept, self.is_full)
+            }
+        }
     }
 }
 
@@ -422,9 +583,9 @@ fn size(line: &ShownLine) -> usize {
 }
 
 /// Returns a line of one of these units, with messages assigned to the unit of their sender; all
-/// lines if there are no units. The log of [`LOG_UNIT`] itself is shown as it is stored.
+/// lines if there are no units. [`LOG_UNIT`] alone selects its log as it is stored.
 pub(crate) fn of_units(mut line: ShownLine, units: &[String]) -> Option<ShownLine> {
-    if !units.iter().any(|unit| unit == LOG_UNIT) {
+    if !matches!(units, [unit] if unit == LOG_UNIT) {
         attribute(&mut line);
     }
     (units.is_empty() || units.contains(&line.unit)).then_some(line)
@@ -452,7 +613,7 @@ mod tests {
         for line in lines {
             tails.note(line);
             if let Some(line) = of_units(line.clone(), units) {
-                tails.keep(line);
+                tails.keep(0, line);
             }
         }
         tails
@@ -488,6 +649,7 @@ mod tests {
         let other = |second| line(LOG_UNIT, second, "cron.service cron[2]: c");
         let own = |second| line("ssh.service", second, "own");
         let is_complete = |lines: &[ShownLine], count, until: &str| {
+            let until = Some(until).filter(|until| !until.is_empty());
             let each = tails(Last::OfEach(2, &units), &units, lines).is_complete(count, until);
             assert_eq!(tails(Last::OfAll(2), &units, lines).is_complete(count, until), each);
             each
@@ -499,31 +661,90 @@ mod tests {
         assert!(!is_complete(&[other(3), other(4)], 2, ""));
         // Both logs are complete.
         assert!(is_complete(&[own(1), own(2), other(3), other(4)], 3, ""));
-        // A follower must know all lines of the last moment.
+        // A follower must know all lines since the request.
         let latest = &other(4).time.clone();
         assert!(!is_complete(&[own(4), own(4), other(4), other(4)], 2, latest));
         assert!(is_complete(&[other(1), own(2), own(3), other(4)], 2, latest));
+        // An earlier message may be of a unit that has no other line.
+        let all = |lines: &[ShownLine], count| {
+            tails(Last::OfEach(1, &[]), &[], lines).is_complete(count, None)
+        };
+        assert!(!all(&[own(1), other(2), other(3)], 2));
+        assert!(all(&[own(1), own(2), other(3)], 2));
     }
 
     #[test]
-    fn lines_beyond_the_limit_of_memory_are_dropped() {
-        let long = "x".repeat(KEPT / 3);
-        let lines = ["a", "b", "c", "d"].map(|end| line("web", 1, &format!("{long}{end}")));
-        let (kept, is_cut) = tails(Last::OfAll(9), &[], &lines).into_lines();
-        assert!(is_cut && kept.len() == 2 && kept.iter().any(|line| line.line.ends_with('d')));
-        assert!(!tails(Last::OfAll(1), &[], &lines).into_lines().1, "none of the last is missing");
+    fn oldest_lines_beyond_the_limit_of_memory_are_dropped() {
+        let long = "x".repeat(KEPT / 4);
+        let kept = |last, lines: &[(usize, &str, u32, &str)]| {
+            let mut tails = Tails::new(last);
+            for (part, unit, second, end) in lines {
+                let text = if *end == "small" { String::new() } else { long.clone() };
+                tails.keep(*part, line(unit, *second, &format!("{text}{end}")));
+            }
+            let (lines, is_cut) = tails.into_lines();
+            let end = |line: &ShownLine| line.line.trim_start_matches('x').to_string();
+            (lines.iter().map(end).collect::<Vec<_>>().join(" "), is_cut)
+        };
+        let web = [(0, "web", 1, "a"), (0, "web", 2, "b"), (0, "web", 3, "c"), (0, "web", 4, "d")];
+        assert_eq!(kept(Last::OfAll(9), &web), ("b c d".to_string(), true));
+        assert_eq!(kept(Last::OfAll(1), &web), ("d".to_string(), false));
+        assert_eq!(kept(Last::OfAll(3), &web), ("b c d".to_string(), false));
+        // The lines of the second part are older.
+        let parts = [web[1], web[2], web[3], (1, "old", 1, "e"), (1, "old", 5, "f")];
+        assert_eq!(kept(Last::OfAll(9), &parts), ("c d f".to_string(), true));
+        // A unit with few lines keeps them.
+        let units = [(0, "few", 1, "small"), web[0], web[1], web[2], web[3]];
+        assert_eq!(kept(Last::OfEach(9, &[]), &units), ("small b c d".to_string(), true));
     }
 
     #[test]
     fn follower_skips_the_lines_of_the_answer_and_no_later_one() {
-        let mut position = Position::default();
-        for line in [line("a", 1, "x"), line("a", 2, "x"), line("b", 2, "x"), line("a", 1, "x")] {
-            position.record(&line);
+        let at = |second| WallTime::parse(&line("a", second, "").time).unwrap();
+        let position = |lines: &[ShownLine]| {
+            let mut position = Position::at(at(2));
+            lines.iter().for_each(|line| position.record(line));
+            position
+        };
+        let told = [line("a", 1, "x"), line("a", 2, "x"), line("b", 2, "x"), line("a", 3, "x")];
+        let mut here = position(&told);
+        assert_eq!(here.query(at(3)), (None, Some(at(2))));
+        let seen = [line("a", 2, "x"), line("b", 2, "x"), line("a", 3, "x")];
+        assert!(seen.iter().all(|line| here.skips(line)));
+        let later = [line("a", 3, "x"), line("b", 3, "x"), line("c", 2, "x")];
+        assert!(later.iter().all(|line| !here.skips(line)));
+        // The clock was set back: a request for lines since then would repeat all that are later.
+        let mut ahead = position(&[line("a", 9, "x")]);
+        assert_eq!(ahead.query(at(3)), (Some(0), None));
+        assert!(!ahead.skips(&line("a", 3, "new")));
+    }
+
+    #[test]
+    fn files_continue_behind_the_lines_that_the_logger_has_sent() {
+        let dir = std::env::temp_dir().join(format!("groundstate-behind-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let all = [(1, "a"), (5, "x"), (3, "set back"), (3, "a"), (3, "b"), (3, "a"), (4, "a")];
+        let path = dir.join("web.log");
+        let stored = |(second, text)| format!("2026-11-21T05:12:0{second}.000Z 7 {text}\n");
+        std::fs::write(&path, all.map(stored).concat()).unwrap();
+        let rest = |seen: &Seen| {
+            let mut file = BufReader::new(File::open(&path).unwrap());
+            seen.skip(&"web".parse().unwrap(), &mut file).unwrap();
+            io::read_to_string(file).unwrap()
+        };
+        for told in 0..=all.len() {
+            let mut seen = Seen::default();
+            for (second, text) in all.into_iter().take(told) {
+                seen.record(&line("web", second, text));
+            }
+            seen.record(&line("other", 9, "a"));
+            assert_eq!(rest(&seen), all.map(stored)[told..].concat(), "{told} were sent");
         }
-        let seen = [line("a", 2, "x"), line("b", 2, "x")];
-        assert!(seen.iter().all(|line| position.skips(line)));
-        let later = [line("a", 2, "x"), line("b", 3, "x"), line("c", 2, "x")];
-        assert!(later.iter().all(|line| !position.skips(line)));
+        // The last line that was sent is in no file.
+        let mut seen = Seen::default();
+        seen.record(&line("web", 2, "y"));
+        assert_eq!(rest(&seen), all.map(stored)[1..].concat());
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]
@@ -539,7 +760,7 @@ mod tests {
         // The clock was set back in `b`.
         file("a", &[(1, "a1"), (4, "a4")]);
         file("b", &[(2, "b2"), (5, "b5"), (3, "b3")]);
-        file(LOG_UNIT, &[(2, "a sshd[7]: s2"), (6, "- kernel: [    1.000000] k6")]);
+        file(LOG_UNIT, &[(2, "a sshd[7]: s2"), (6, "- su[8]: s6")]);
         let path = dir.to_string_lossy().into_owned();
         let socket = dir.join("control.sock");
         let common = Common { socket: Some(socket), json: false, color: Colour::Never };
@@ -549,11 +770,12 @@ mod tests {
             let since = since.and_then(WallTime::parse);
             let lines = Lines {
                 session: &session,
-                dir: Some(&path),
+                dir: &path,
                 names,
                 since,
                 filter: &filter,
                 is_filtered: true,
+                on_files: &|| {},
             };
             let mut all = Vec::new();
             lines
@@ -563,14 +785,17 @@ mod tests {
                 })
                 .unwrap();
             let last = lines.last(Last::OfAll(2), false).unwrap();
-            assert!(last.ended.is_ok());
+            assert!(last.is_of_files);
             let last: Vec<String> = last.lines.into_iter().map(|line| line.line).collect();
             assert!(all.ends_with(&last), "{all:?} {last:?}");
             all.join(" ")
         };
-        assert_eq!(lines(&[], None), "a1 b2 sshd[7]: s2 a4 b5 b3 [    1.000000] k6");
+        assert_eq!(lines(&[], None), "a1 b2 sshd[7]: s2 a4 b5 b3 su[8]: s6");
         assert_eq!(lines(&["a".to_string(), "no".to_string()], None), "a1 a4");
         assert_eq!(lines(&["b".to_string()], Some("2026-11-21T05:12:05.000Z")), "b5");
+        // More files than parts that are merged at once.
+        (0..150).for_each(|number| file(&format!("many-{number}"), &[(7, "m")]));
+        assert_eq!(lines(&[], None).matches('m').count(), 150);
         std::fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -5,27 +5,17 @@ pub(crate) mod lines;
 
 use crate::connection::{self, Connection};
 use crate::exit::Error;
-use crate::machine::{LOG_UNIT, Origin, split_line};
+use crate::machine::{LOG_UNIT, Origin, kmsg, split_line};
 use crate::session::Session;
 use groundstate_units::control::answer::{End, Failure, PROTOCOL};
-use groundstate_units::control::log_line::{LogLine, ShownLine, file_name, printable};
+use groundstate_units::control::log_line::{ShownLine, file_name, printable};
 use groundstate_units::control::log_query::{LogQuery, LogVerb};
 use groundstate_units::control::place::log_socket;
 use groundstate_units::text::name::Name;
 use groundstate_units::text::wall_clock::WallTime;
 use serde::Deserialize;
 use std::borrow::Cow;
-use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-
-/// The unit that lines of the kernel are shown with.
-pub(crate) const KERNEL_UNIT: &str = "kernel";
-/// Values of [`ShownLine::stream`] after [`attribute`]: a message of syslog(3), of the kernel, and of a
-/// process that wrote to /dev/kmsg.
-pub(crate) const SYSLOG: &str = "syslog";
-pub(crate) const KERNEL: &str = "kernel";
-pub(crate) const KMSG: &str = "kmsg";
 
 /// How long a failed command waits for the log lines that it shows.
 const TAIL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);
@@ -104,41 +94,6 @@ pub(crate) fn tail(session: &Session, unit: &str, lines: u64) -> Vec<String> {
     shown
 }
 
-/// Reads lines from the log files while the logger does not answer. `units` are unit names.
-/// `choose` may drop lines. It is called once per unit, with the lines in the order of the file.
-///
-/// # Errors
-/// [`Exit::Denied`](crate::exit::Exit::Denied) if the files may not be read; a unit without a file
-/// has no lines.
-pub(crate) fn from_files(
-    dir: &str,
-    units: &[Name],
-    query: &Query<'_>,
-    choose: impl Fn(&Name, &mut Vec<ShownLine>),
-) -> Result<Vec<ShownLine>, Error> {
-    let mut lines = Vec::new();
-    for unit in units {
-        let path = Path::new(dir).join(file_name(unit));
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(Error::file(&path.to_string_lossy(), &error)),
-        };
-        let mut of_unit = stored(BufReader::new(file), unit, query.since)
-            .map_err(|error| Error::file(&path.to_string_lossy(), &error))?;
-        let wanted = match (query.lines, query.since) {
-            (Some(lines), _) => usize::try_from(lines).unwrap_or(usize::MAX),
-            (None, Some(_)) => usize::MAX,
-            (None, None) => 10,
-        };
-        let mut of_unit = of_unit.split_off(of_unit.len().saturating_sub(wanted));
-        choose(unit, &mut of_unit);
-        lines.append(&mut of_unit);
-    }
-    lines.sort_by(|a, b| a.time.cmp(&b.time));
-    Ok(lines)
-}
-
 /// Returns the units that have a log file.
 pub(crate) fn units_in(dir: &str) -> Vec<Name> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
@@ -152,38 +107,28 @@ pub(crate) fn units_in(dir: &str) -> Vec<Name> {
     units
 }
 
-fn stored(
-    mut file: impl BufRead,
-    unit: &Name,
-    since: Option<WallTime>,
-) -> Result<Vec<ShownLine>, std::io::Error> {
-    let mut lines = Vec::new();
-    let mut line = Vec::new();
-    while file.read_until(b'\n', &mut line)? > 0 {
-        if let Some(parsed) = LogLine::parse(&line)
-            && since.is_none_or(|since| parsed.time >= since)
-        {
-            lines.push(ShownLine::new(unit.as_str(), &parsed));
-        }
-        line.clear();
-    }
-    Ok(lines)
-}
-
-/// Assigns a message of syslog(3) to the unit of its sender, and a message of the kernel to
-/// [`KERNEL_UNIT`]. A message whose sender is in no unit stays a line of [`LOG_UNIT`].
+/// Assigns a message of syslog(3) to the unit of its sender, and sets the stream of a message to its
+/// [`Origin`]. A message whose sender is in no unit stays a line of [`LOG_UNIT`].
 pub(crate) fn attribute(line: &mut ShownLine) {
-    if line.unit != LOG_UNIT || line.continued {
+    if line.continued {
         return;
     }
-    let Some((origin, message)) = split_line(&line.line) else { return };
-    let (unit, stream) = match origin {
-        Origin::Syslog(unit) => (unit.unwrap_or(LOG_UNIT), SYSLOG),
-        Origin::Kernel => (KERNEL_UNIT, KERNEL),
-        Origin::Kmsg => (KERNEL_UNIT, KMSG),
+    let origin = match line.unit.as_str() {
+        LOG_UNIT => {
+            let Some((unit, message)) = split_line(&line.line) else { return };
+            let (unit, message) = (unit.unwrap_or(LOG_UNIT).to_string(), message.to_string());
+            (line.unit, line.line) = (unit, message);
+            Origin::Syslog
+        }
+        kmsg::UNIT => {
+            let Some((origin, _)) = Origin::split(&line.line) else { return };
+            origin
+        }
+        _ => return,
     };
-    (line.unit, line.line) = (unit.to_string(), message.to_string());
-    line.stream = Cow::Borrowed(stream);
+    // The run is that of the reader, not of the sender.
+    line.run = None;
+    line.stream = Cow::Borrowed(origin.name());
 }
 
 /// Returns true if the logger is down, so that its files may be read instead.
@@ -195,31 +140,40 @@ pub(crate) fn is_down(error: &Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use groundstate_units::machine::event::RunId;
 
     #[test]
-    fn message_of_syslog_or_of_the_kernel_is_a_line_of_its_unit() {
-        let attributed = |text: &str| {
-            let mut line = ShownLine {
+    fn message_of_syslog_or_of_the_kernel_has_its_unit_and_origin_and_no_run() {
+        for (of, text, unit, line, stream) in [
+            (
+                LOG_UNIT,
+                "ssh.service sshd[7]: Accepted",
+                "ssh.service",
+                "sshd[7]: Accepted",
+                "syslog",
+            ),
+            (LOG_UNIT, "- logger[9]: hello", LOG_UNIT, "logger[9]: hello", "syslog"),
+            (LOG_UNIT, "/dev/log: Broken pipe", LOG_UNIT, "/dev/log: Broken pipe", "output"),
+            (kmsg::UNIT, "kernel: [    1.0] usb", kmsg::UNIT, "kernel: [    1.0] usb", "kernel"),
+            (kmsg::UNIT, "kmsg: [    1.0] a", kmsg::UNIT, "kmsg: [    1.0] a", "kmsg"),
+            (kmsg::UNIT, "dropped 3 messages", kmsg::UNIT, "dropped 3 messages", "output"),
+            ("web", "kernel: [    1.0] usb", "web", "kernel: [    1.0] usb", "output"),
+        ] {
+            let mut shown = ShownLine {
                 time: String::new(),
-                unit: LOG_UNIT.to_string(),
-                run: None,
+                unit: of.to_string(),
+                run: Some(RunId(7)),
                 stream: "output".into(),
                 level: Some(6),
                 line: text.to_string(),
                 continued: false,
             };
-            attribute(&mut line);
-            (line.unit, line.line, line.stream.into_owned())
-        };
-        for (text, unit, line, stream) in [
-            ("ssh.service sshd[7]: Accepted", "ssh.service", "sshd[7]: Accepted", SYSLOG),
-            ("- logger[9]: hello", LOG_UNIT, "logger[9]: hello", SYSLOG),
-            ("- kernel: [    1.000000] usb", KERNEL_UNIT, "[    1.000000] usb", KERNEL),
-            ("- kmsg: [    1.000000] init: a", KERNEL_UNIT, "[    1.000000] init: a", KMSG),
-            ("syslog: Broken pipe", LOG_UNIT, "syslog: Broken pipe", "output"),
-        ] {
-            let want = (unit.to_string(), line.to_string(), stream.to_string());
-            assert_eq!(attributed(text), want, "{text}");
+            attribute(&mut shown);
+            let run = (stream == "output").then_some(RunId(7));
+            assert_eq!(
+                (&*shown.unit, &*shown.line, &*shown.stream, shown.run),
+                (unit, line, stream, run)
+            );
         }
     }
 }

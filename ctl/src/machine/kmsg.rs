@@ -1,35 +1,90 @@
-//! Messages of the kernel, from /dev/kmsg. Each read(2) returns one record:
-//! `PRIORITY,SEQUENCE,MICROSECONDS,FLAGS;TEXT`, a newline, and lines with fields. The kernel's
-//! sources describe it in `Documentation/ABI/testing/dev-kmsg`.
+//! Messages of the kernel. The unit [`UNIT`] reads them from /dev/kmsg and prints each as a line, which
+//! init's logger keeps:
+//!
+//! ```text
+//! <LEVEL>kernel: [SECONDS] TEXT   a message of the kernel
+//! <LEVEL>kmsg: [SECONDS] TEXT     a message that a process wrote to /dev/kmsg
+//! ```
+//!
+//! Each read(2) of the file returns one record: `PRIORITY,SEQUENCE,MICROSECONDS,FLAGS;TEXT`, a newline,
+//! and lines with fields. The kernel's sources describe it in `Documentation/ABI/testing/dev-kmsg`.
 
+use super::boot_mark::boot_id;
+use super::syslog::{Budget, wait};
+use groundstate_units::control::log_line::ShownLine;
 use nix::errno::Errno;
+use nix::sys::stat::{SFlag, fstat, major, minor};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
+/// The unit whose log has the messages.
+pub(crate) const UNIT: &str = "kernel-log";
 /// The file of the messages.
-pub(crate) const FILE: &str = "/dev/kmsg";
+const FILE: &str = "/dev/kmsg";
+/// Major and minor number of [`FILE`].
+const DEVICE: (u64, u64) = (1, 11);
 /// The size limit of a record: `CONSOLE_EXT_LOG_MAX` of the kernel.
 const RECORD: usize = 8 * 1024;
-/// Records that are read in a row, before other sources have their turn.
+/// The most records that are printed before their position is stored.
 const IN_A_ROW: usize = 64;
+/// The most messages in the first span of the [`Budget`]. The messages that the kernel keeps from before
+/// the start of this program fit.
+const FIRST_MESSAGES: u32 = 10_000;
+
+/// The origin of a line that is not output of its unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A message of syslog(3).
+    Syslog,
+    /// A message of the kernel.
+    Kernel,
+    /// A message that a process wrote to /dev/kmsg.
+    Kmsg,
+}
+
+impl Origin {
+    /// The value of [`ShownLine::stream`]. A line of [`UNIT`] begins with it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Origin::Syslog => "syslog",
+            Origin::Kernel => "kernel",
+            Origin::Kmsg => "kmsg",
+        }
+    }
+
+    /// Returns the origin of a line, or `None` for output of a unit.
+    pub(crate) fn of(line: &ShownLine) -> Option<Origin> {
+        let all = [Origin::Syslog, Origin::Kernel, Origin::Kmsg];
+        all.into_iter().find(|origin| origin.name() == line.stream)
+    }
+
+    /// Splits a line of [`UNIT`] into the origin and the text of [`Record::stamped`]. Returns `None` for a
+    /// line of another form, such as an error of the program.
+    pub(crate) fn split(line: &str) -> Option<(Origin, &str)> {
+        let (name, text) = line.split_once(": ")?;
+        let origin = [Origin::Kernel, Origin::Kmsg].into_iter().find(|it| it.name() == name)?;
+        Some((origin, text))
+    }
+}
 
 /// A message.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Record {
+struct Record {
     /// The number of the message since the boot.
-    pub(crate) sequence: u64,
+    sequence: u64,
     /// The syslog(3) level.
-    pub(crate) level: u8,
-    /// The kernel wrote the message. Otherwise a process wrote it to /dev/kmsg; the kernel gives such
-    /// a message another facility than its own.
-    pub(crate) is_of_kernel: bool,
+    level: u8,
+    /// True if the kernel wrote the message. A process can write messages to /dev/kmsg, but not with the
+    /// kernel's facility.
+    is_of_kernel: bool,
     /// The time since the boot, without the time of suspends.
-    pub(crate) micros: u64,
+    micros: u64,
     /// The text on one line.
-    pub(crate) text: String,
+    text: String,
 }
 
 impl Record {
@@ -47,10 +102,15 @@ impl Record {
         })
     }
 
-    /// The text with the time in the form of dmesg(1), for example `[    1.234567] text`.
-    pub(crate) fn stamped(&self) -> String {
+    /// Returns the text with the time in the form of dmesg(1), for example `[    1.234567] text`.
+    fn stamped(&self) -> String {
         let (seconds, micros) = (self.micros / 1_000_000, self.micros % 1_000_000);
         format!("[{seconds:5}.{micros:06}] {}", self.text)
+    }
+
+    fn line(&self) -> String {
+        let origin = if self.is_of_kernel { Origin::Kernel } else { Origin::Kmsg };
+        format!("<{}>{}: {}\n", self.level, origin.name(), self.stamped())
     }
 }
 
@@ -81,34 +141,46 @@ fn unescaped(text: &[u8]) -> String {
 
 /// The result of [`Kernel::next`].
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+enum Next {
     /// A message.
     Record(Record),
-    /// The kernel has overwritten messages before they were read.
+    /// The kernel has overwritten messages before this program read them.
     Lost,
-    /// There is no further message at present.
+    /// The kernel has no further message at present.
     End,
 }
 
 /// The open file. Its first message is the oldest that the kernel has.
 #[derive(Debug)]
-pub(crate) struct Kernel {
-    file: File,
+struct Kernel<R = File> {
+    file: R,
     record: Vec<u8>,
 }
 
 impl Kernel {
-    /// Opens the file.
-    ///
-    /// # Errors
-    ///
-    /// The file does not exist, as in a container, or this user may not read it (`kernel.dmesg_restrict`).
-    pub(crate) fn open() -> io::Result<Kernel> {
+    /// Opens the file. Returns `None` if the kernel's messages cannot be read here. That is the case in a
+    /// container that has no such file, has another file in its place, or may not read the messages.
+    fn open(path: &Path) -> io::Result<Option<Kernel>> {
         let flags = nix::fcntl::OFlag::O_NONBLOCK.bits();
-        Ok(Kernel::of(OpenOptions::new().read(true).custom_flags(flags).open(FILE)?))
+        let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+            Ok(file) => file,
+            Err(error) => {
+                let kinds = [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied];
+                let is_absent = kinds.contains(&error.kind())
+                    || error.raw_os_error() == Some(Errno::ENXIO as i32);
+                return if is_absent { Ok(None) } else { Err(error) };
+            }
+        };
+        let found = fstat(&file)?;
+        let is_device = SFlag::from_bits_truncate(found.st_mode & SFlag::S_IFMT.bits())
+            == SFlag::S_IFCHR
+            && (major(found.st_rdev), minor(found.st_rdev)) == DEVICE;
+        Ok(is_device.then(|| Kernel::of(file)))
     }
+}
 
-    fn of(file: File) -> Kernel {
+impl<R: Read> Kernel<R> {
+    fn of(file: R) -> Kernel<R> {
         Kernel { file, record: vec![0; RECORD] }
     }
 
@@ -116,11 +188,11 @@ impl Kernel {
     ///
     /// # Errors
     ///
-    /// The file cannot be read.
-    pub(crate) fn next(&mut self) -> io::Result<Next> {
+    /// The file cannot be read, or has an end, which the kernel's file never has.
+    fn next(&mut self) -> io::Result<Next> {
         loop {
             let read = match self.file.read(&mut self.record) {
-                Ok(0) => return Ok(Next::End),
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(read) => read,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Next::End),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -136,76 +208,118 @@ impl Kernel {
     }
 }
 
-impl AsFd for Kernel {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
-    }
-}
-
 /// Reads each message of a boot once, although the reading program may be restarted.
 #[derive(Debug)]
-pub(super) struct Intake {
-    pub(super) kernel: Kernel,
+struct Intake<R = File> {
+    kernel: Kernel<R>,
+    boot: String,
     /// The number of the next message.
     next: u64,
-    /// Stores `next`. `None` if there is no place for it: then a restarted program reads all messages
-    /// again.
+    /// Stores the boot and `next`. `None` if the file cannot be opened: then a restarted program reads all
+    /// messages again.
     saved: Option<File>,
     is_saved: bool,
 }
 
-impl Intake {
-    /// `saved` is a file that exists for one boot.
-    pub(super) fn new(kernel: Kernel, saved: Option<PathBuf>) -> Intake {
+/// The result of [`Intake::read`].
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Batch {
+    records: Vec<Record>,
+    /// The number of messages that the kernel has overwritten before this program read them.
+    lost: u64,
+}
+
+impl<R: Read> Intake<R> {
+    /// `saved` is the file with the position. A position of another boot does not count.
+    fn new(kernel: Kernel<R>, boot: String, saved: Option<PathBuf>) -> Intake<R> {
         let text = saved.as_ref().and_then(|path| fs::read_to_string(path).ok());
-        let next = text.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+        let number = |text: &String| text.strip_prefix(&boot)?.trim().parse().ok();
+        let next = text.as_ref().and_then(number).unwrap_or(0);
         let open = |path| OpenOptions::new().write(true).create(true).truncate(false).open(path);
-        Intake { kernel, next, saved: saved.and_then(|path| open(path).ok()), is_saved: true }
+        let saved = saved.and_then(|path| open(path).ok());
+        Intake { kernel, boot, next, saved, is_saved: true }
     }
 
-    /// Returns the messages that this program has not seen, at most [`IN_A_ROW`], and true if messages
-    /// were lost.
+    /// Returns the messages that this program has not seen, at most [`IN_A_ROW`].
     ///
     /// # Errors
     ///
     /// The file cannot be read.
-    pub(super) fn read(&mut self) -> io::Result<(Vec<Record>, bool)> {
-        let (mut records, mut has_lost) = (Vec::new(), false);
+    fn read(&mut self) -> io::Result<Batch> {
+        let mut batch = Batch::default();
         for _ in 0..IN_A_ROW {
             match self.kernel.next()? {
                 Next::End => break,
-                Next::Lost => has_lost = true,
+                // The number of the next message tells how many were lost.
+                Next::Lost => {}
                 Next::Record(record) if record.sequence >= self.next => {
+                    batch.lost = batch.lost.saturating_add(record.sequence - self.next);
                     self.next = record.sequence.saturating_add(1);
                     self.is_saved = false;
-                    records.push(record);
+                    batch.records.push(record);
                 }
                 Next::Record(_) => {}
             }
         }
-        Ok((records, has_lost))
+        Ok(batch)
     }
 
     /// Stores the position, once the messages of [`Self::read`] are in the log. A failure only means
     /// that a restarted program repeats messages.
-    pub(super) fn save(&mut self) {
+    fn save(&mut self) {
         if !std::mem::replace(&mut self.is_saved, true)
             && let Some(file) = &self.saved
         {
-            // All numbers have the same length, so one write(2) replaces the old one.
-            let _ = file.write_all_at(format!("{:020}\n", self.next).as_bytes(), 0);
+            // All positions have the same length, so one write(2) replaces the old one.
+            let _ = file.write_all_at(format!("{} {:020}\n", self.boot, self.next).as_bytes(), 0);
         }
     }
 }
 
+/// Prints the messages of the kernel. Returns only with an error, or if they cannot be read here.
+///
+/// # Errors
+///
+/// The file cannot be read, or the log cannot be written.
+pub(crate) fn print_messages(log: &mut impl Write) -> io::Result<()> {
+    let Some(kernel) = Kernel::open(Path::new(FILE))? else {
+        return writeln!(
+            log,
+            "<5>the messages of the kernel cannot be read here: no readable {FILE}"
+        );
+    };
+    let saved =
+        std::env::var_os("RUNTIME_DIRECTORY").map(|dir| PathBuf::from(dir).join("position"));
+    print_all(Intake::new(kernel, boot_id()?, saved), log)
+}
+
+fn print_all(mut intake: Intake<impl Read + AsFd>, log: &mut impl Write) -> io::Result<()> {
+    let mut budget = Budget::new("the kernel", FIRST_MESSAGES);
+    loop {
+        let batch = intake.read()?;
+        if batch.lost > 0 {
+            let lost = batch.lost;
+            writeln!(log, "<4>{lost} kernel messages lost: overwritten before they were read")?;
+        }
+        for record in &batch.records {
+            if budget.allows(Instant::now(), log)? {
+                log.write_all(record.line().as_bytes())?;
+            }
+        }
+        log.flush()?;
+        intake.save();
+        wait(intake.kernel.file.as_fd(), &mut budget, log)?;
+    }
+}
+
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixDatagram;
 
     /// A stand-in for the file: a read returns one record, or fails if there is none.
-    pub(crate) fn stand_in(records: &[&str]) -> (UnixDatagram, Kernel) {
+    fn stand_in(records: &[&str]) -> (UnixDatagram, Kernel) {
         let (there, here) = UnixDatagram::pair().unwrap();
         here.set_nonblocking(true).unwrap();
         for record in records {
@@ -245,23 +359,96 @@ pub(super) mod tests {
     fn restarted_intake_continues_behind_the_last_saved_message() {
         let saved = std::env::temp_dir().join(format!("groundstate-kmsg-{}", std::process::id()));
         let records = ["6,0,1,-;a\n", "broken", "6,1,2,-;b\n"];
-        let intake = |records: &[&str]| {
+        let intake = |boot: &str, records: &[&str]| {
             let (there, kernel) = stand_in(records);
-            let mut intake = Intake::new(kernel, Some(saved.clone()));
-            let texts: Vec<String> =
-                intake.read().unwrap().0.into_iter().map(|record| record.text).collect();
+            let mut intake = Intake::new(kernel, boot.repeat(32), Some(saved.clone()));
+            let batch = intake.read().unwrap();
+            let texts: Vec<String> = batch.records.into_iter().map(|record| record.text).collect();
             drop(there);
             (intake, texts)
         };
         // A program that is killed before it saves repeats its messages.
-        assert_eq!(intake(&records).1, ["a", "b"]);
-        let (mut first, texts) = intake(&records);
+        assert_eq!(intake("1", &records).1, ["a", "b"]);
+        let (mut first, texts) = intake("1", &records);
         first.save();
         assert_eq!(texts, ["a", "b"]);
         let later = [&records[..], &["6,2,3,-;c\n"]].concat();
-        assert_eq!(intake(&later).1, ["c"]);
+        assert_eq!(intake("1", &later).1, ["c"]);
+        // A directory that outlives the boot drops no messages.
+        assert_eq!(intake("2", &records).1, ["a", "b"]);
         fs::write(&saved, "not a number").unwrap();
-        assert_eq!(intake(&records).1, ["a", "b"]);
+        assert_eq!(intake("1", &records).1, ["a", "b"]);
         fs::remove_file(&saved).unwrap();
+    }
+
+    /// Returns the results in their order.
+    struct Reads(Vec<io::Result<&'static str>>);
+
+    impl Read for Reads {
+        fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+            let text = self.0.remove(0)?;
+            text.as_bytes().read(to)
+        }
+    }
+
+    #[test]
+    fn overwritten_messages_are_counted_and_the_reader_continues() {
+        let overwritten = || Err(Errno::EPIPE.into());
+        let reads =
+            vec![Ok("6,0,1,-;a\n"), overwritten(), Ok("6,8,9,-;b\n"), Err(Errno::EAGAIN.into())];
+        let mut intake = Intake::new(Kernel::of(Reads(reads)), String::new(), None);
+        let batch = intake.read().unwrap();
+        assert_eq!((batch.lost, batch.records.len()), (7, 2));
+        assert_eq!(Kernel::of(Reads(vec![overwritten()])).next().unwrap(), Next::Lost);
+    }
+
+    #[test]
+    fn end_of_the_file_is_an_error() {
+        let ended = Kernel::of(Reads(vec![Ok("")])).next();
+        assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn file_that_is_not_the_device_of_the_kernel_is_not_read() {
+        for path in ["/dev/null", "/proc/self/status", "/no/such/file"] {
+            assert!(Kernel::open(Path::new(path)).unwrap().is_none(), "{path}");
+        }
+    }
+
+    #[test]
+    fn messages_of_the_kernel_are_printed_with_their_level_and_time() {
+        let (kernel, source) = stand_in(&["4,7,1234567,-;usb 1-1: reset\n SUBSYSTEM=usb\n"]);
+        kernel.send(b"12,8,1234568,-;init: hello\n").unwrap();
+        // The end of the log ends the program.
+        let (mut read, mut log) = io::pipe().unwrap();
+        let program = std::thread::spawn(move || {
+            print_all(Intake::new(source, String::new(), None), &mut log)
+        });
+        let mut lines = String::new();
+        while lines.lines().count() < 3 {
+            let mut bytes = [0; 999];
+            let count = read.read(&mut bytes).unwrap();
+            lines.push_str(std::str::from_utf8(&bytes[..count]).unwrap());
+        }
+        drop(read);
+        kernel.send(b"6,9,1234569,-;end\n").unwrap();
+        assert_eq!(program.join().unwrap().unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        let want = "<4>7 kernel messages lost: overwritten before they were read\n\
+                    <4>kernel: [    1.234567] usb 1-1: reset\n<4>kmsg: [    1.234568] init: hello\n";
+        assert_eq!(lines, want);
+    }
+
+    #[test]
+    fn process_cannot_write_a_line_of_the_kernel() {
+        for text in ["kernel: a", "[    1.000000] kernel: a", "\\x0akernel: [    1.000000] a"] {
+            let record = Record::parse(format!("8,1,1,-;{text}\n").as_bytes()).unwrap();
+            let line = record.line();
+            let line = line.strip_prefix("<0>").unwrap().strip_suffix('\n').unwrap();
+            assert!(!line.contains('\n'), "{line}");
+            assert!(matches!(Origin::split(line), Some((Origin::Kmsg, _))), "{line}");
+        }
+        for other in ["dropped 3 messages of the kernel", "kernel-log: a: b", "", "kernel:"] {
+            assert_eq!(Origin::split(other), None, "{other}");
+        }
     }
 }

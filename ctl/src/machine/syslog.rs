@@ -1,16 +1,9 @@
-//! Messages of syslog(3) and of the kernel, for a machine without a syslog daemon. Each becomes a line
-//! on stdout, which init's logger keeps.
+//! Messages of syslog(3), for a machine without a syslog daemon. Each becomes a line on stdout, which
+//! init's logger keeps: `<LEVEL>UNIT TAG[PID]: TEXT`.
 //!
-//! ```text
-//! <LEVEL>UNIT TAG[PID]: TEXT        a message of syslog(3)
-//! <LEVEL>- kernel: [SECONDS] TEXT   a message of the kernel
-//! <LEVEL>- kmsg: [SECONDS] TEXT     a message that a process wrote to /dev/kmsg
-//! ```
-//!
-//! The unit is that of the process that the kernel names as the sender; the tag is what the process
-//! calls itself. No process can write a line in the kernel's name, because its tag has a pid.
+//! The kernel names the sender, and the unit is that of the sender. The sender chooses the tag and the
+//! text.
 
-use super::kmsg::{self, Intake, Kernel, Record};
 use nix::cmsg_space;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -18,10 +11,10 @@ use nix::sys::socket::sockopt::PassCred;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg, setsockopt};
 use std::fs::{self, Permissions};
 use std::io::{self, IoSliceMut, Write};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The unit whose log has the messages.
@@ -32,16 +25,10 @@ const MESSAGE: usize = 8 * 1024;
 const TAG: usize = 64;
 /// The unit of a sender that has exited, belongs to a login, or is in no cgroup of a unit.
 const NO_UNIT: &str = "-";
-/// The tags of lines from /dev/kmsg.
-const KERNEL_TAG: &str = "kernel";
-const KMSG_TAG: &str = "kmsg";
 /// The most messages of all users except root in a [`SPAN`]. Without a limit, one user could push the
 /// messages of all others out of the log.
-const MESSAGES: u32 = 1000;
-/// The most messages of the kernel in the first [`SPAN`]. The messages that the kernel keeps from before
-/// this program fit. Later, [`MESSAGES`] is the limit.
-const FIRST_KERNEL_MESSAGES: u32 = 10_000;
-const SPAN: Duration = Duration::from_secs(10);
+pub(super) const MESSAGES: u32 = 1000;
+pub(super) const SPAN: Duration = Duration::from_secs(10);
 /// /proc/PID/loginuid of a process that no login has started: proc_pid_loginuid(5).
 const NO_LOGIN: &str = "4294967295";
 
@@ -61,70 +48,32 @@ pub(crate) fn listen(path: &Path) -> io::Result<UnixDatagram> {
     Ok(socket)
 }
 
-/// Opens the messages of the kernel. A container has none. The file in `$RUNTIME_DIRECTORY` says which
-/// ones an earlier run of the program has printed in this boot.
-fn kernel(log: &mut impl Write) -> io::Result<Option<Intake>> {
-    let saved = std::env::var_os("RUNTIME_DIRECTORY").map(|dir| PathBuf::from(dir).join("kernel"));
-    match Kernel::open() {
-        Ok(kernel) => return Ok(Some(Intake::new(kernel, saved))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => warn(log, &format!("{}: {error}", kmsg::FILE))?,
-    }
-    Ok(None)
-}
-
-/// Prints the messages that arrive at the socket of [`listen`], and those of the kernel. Returns only
-/// with an error.
+/// Prints the messages that arrive at the socket of [`listen`]. Returns only with an error.
 ///
 /// # Errors
 ///
 /// The socket cannot be read, or the log cannot be written.
 pub(crate) fn print_messages(socket: &UnixDatagram, log: &mut impl Write) -> io::Result<()> {
-    let kernel = kernel(log)?;
-    print_all(socket, kernel, log)
-}
-
-fn print_all(
-    socket: &UnixDatagram,
-    mut kernel: Option<Intake>,
-    log: &mut impl Write,
-) -> io::Result<()> {
-    let mut of_users = Budget::new("users", MESSAGES);
-    let mut of_kernel = Budget::new("the kernel", FIRST_KERNEL_MESSAGES);
+    let mut budget = Budget::new("users", MESSAGES);
     let mut bytes = vec![0; MESSAGE];
     loop {
-        if let Some(intake) = &mut kernel {
-            let read = intake.read();
-            let is_read = match &read {
-                Ok((records, has_lost)) => {
-                    if *has_lost {
-                        warn(log, "the kernel has overwritten messages before they were read")?;
-                    }
-                    for record in records {
-                        if of_kernel.allows(Instant::now(), log)? {
-                            log.write_all(line_of_kernel(record).as_bytes())?;
-                        }
-                    }
-                    log.flush()?;
-                    true
-                }
-                Err(error) => {
-                    warn(log, &format!("{}: {error}", kmsg::FILE))?;
-                    false
-                }
-            };
-            intake.save();
-            kernel = kernel.filter(|_| is_read);
-        }
-        print_message(socket, &mut bytes, &mut of_users, log)?;
-        let mut sources = vec![PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
-        if let Some(intake) = &kernel {
-            sources.push(PollFd::new(intake.kernel.as_fd(), PollFlags::POLLIN));
-        }
-        match poll(&mut sources, PollTimeout::NONE) {
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(error) => return Err(error.into()),
-        }
+        print_message(socket, &mut bytes, &mut budget, log)?;
+        wait(socket.as_fd(), &mut budget, log)?;
+    }
+}
+
+/// Waits until the source is readable. At the end of a storm, writes the number of dropped messages.
+pub(super) fn wait(
+    source: BorrowedFd<'_>,
+    budget: &mut Budget,
+    log: &mut impl Write,
+) -> io::Result<()> {
+    let rest = budget.rest(Instant::now()).map(|rest| rest.as_millis().saturating_add(1));
+    let timeout = rest
+        .map_or(PollTimeout::NONE, |rest| PollTimeout::try_from(rest).unwrap_or(PollTimeout::MAX));
+    match poll(&mut [PollFd::new(source, PollFlags::POLLIN)], timeout) {
+        Ok(_) | Err(Errno::EINTR) => budget.renew(Instant::now(), log),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -165,18 +114,8 @@ fn print_message(
     log.flush()
 }
 
-/// Writes a warning of this program to the log.
-fn warn(log: &mut impl Write, text: &str) -> io::Result<()> {
-    writeln!(log, "<4>syslog: {text}")
-}
-
-fn line_of_kernel(record: &Record) -> String {
-    let tag = if record.is_of_kernel { KERNEL_TAG } else { KMSG_TAG };
-    format!("<{}>{NO_UNIT} {tag}: {}\n", record.level, record.stamped())
-}
-
-/// The messages of some senders in the present [`SPAN`].
-struct Budget {
+/// A limit for the messages of some senders in a [`SPAN`].
+pub(super) struct Budget {
     senders: &'static str,
     most: u32,
     since: Instant,
@@ -184,22 +123,43 @@ struct Budget {
 }
 
 impl Budget {
-    fn new(senders: &'static str, most: u32) -> Budget {
+    /// `most` is the limit of the first span; later [`MESSAGES`] is the limit.
+    pub(super) fn new(senders: &'static str, most: u32) -> Budget {
         Budget { senders, most, since: Instant::now(), used: 0 }
     }
 
-    /// Counts a message. Returns false if it has to be dropped. The first message of the next span writes
-    /// the number of the dropped ones to the log.
-    fn allows(&mut self, now: Instant, log: &mut impl Write) -> io::Result<bool> {
-        if now.duration_since(self.since) >= SPAN {
-            let dropped = self.used.saturating_sub(self.most);
-            (self.since, self.used, self.most) = (now, 0, MESSAGES);
-            if dropped > 0 {
-                warn(log, &format!("dropped {dropped} messages of {}", self.senders))?;
-            }
-        }
+    /// Counts a message. Returns false if the caller has to drop it.
+    ///
+    /// # Errors
+    ///
+    /// The log cannot be written.
+    pub(super) fn allows(&mut self, now: Instant, log: &mut impl Write) -> io::Result<bool> {
+        self.renew(now, log)?;
         self.used = self.used.saturating_add(1);
         Ok(self.used <= self.most)
+    }
+
+    fn dropped(&self) -> u32 {
+        self.used.saturating_sub(self.most)
+    }
+
+    /// Returns the rest of the span if messages were dropped in it.
+    fn rest(&self, now: Instant) -> Option<Duration> {
+        (self.dropped() > 0).then(|| SPAN.saturating_sub(now.duration_since(self.since)))
+    }
+
+    /// Starts the next span if this one is over, and writes the number of dropped messages to the log.
+    fn renew(&mut self, now: Instant, log: &mut impl Write) -> io::Result<()> {
+        if now.duration_since(self.since) < SPAN {
+            return Ok(());
+        }
+        let dropped = self.dropped();
+        (self.since, self.used, self.most) = (now, 0, MESSAGES);
+        if dropped > 0 {
+            writeln!(log, "<4>dropped {dropped} messages of {}", self.senders)?;
+            log.flush()?;
+        }
+        Ok(())
     }
 }
 
@@ -216,39 +176,23 @@ fn unit_in(cgroup: &str) -> &str {
 }
 
 /// Returns the line of a message in the form of syslog(3): `<PRIORITY>Mmm dd hh:mm:ss TAG[PID]: TEXT`.
-/// Priority, time and tag may be missing. A newline becomes `#012`, as in the files of rsyslog. `end`
+/// Priority, time and tag may be missing. A text without a tag gets the tag `message`. A newline becomes `#012`, as in the files of rsyslog. `end`
 /// follows the text.
 fn line(message: &str, unit: &str, pid: i32, end: &str) -> String {
     let message = message.trim_end_matches(['\0', '\n']);
     let (priority, rest) = priority_of(message).unwrap_or((6, message));
-    let (tag, text) = tag_of(without_time(rest));
+    let rest = without_time(rest);
+    let (tag, text) = tag_of(rest).unwrap_or(("message", rest));
     let text = text.replace('\n', "#012");
     format!("<{}>{unit} {tag}[{pid}]: {text}{end}\n", priority & 7)
 }
 
-/// The origin of a line of [`LOG_UNIT`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin<'a> {
-    /// A message of syslog(3) of this unit; `None` if the sender has exited, belongs to a login, or is
-    /// in no cgroup of a unit.
-    Syslog(Option<&'a str>),
-    /// A message of the kernel.
-    Kernel,
-    /// A message that a process wrote to /dev/kmsg.
-    Kmsg,
-}
-
-/// Splits a line of [`LOG_UNIT`] into the origin and `TAG[PID]: TEXT`, or the text of
-/// [`Record::stamped`]. Returns `None` for a line of another form, such as an error of the program.
-pub(crate) fn split_line(line: &str) -> Option<(Origin<'_>, &str)> {
+/// Splits a line of [`LOG_UNIT`] into the unit and `TAG[PID]: TEXT`. The unit is `None` if the sender has
+/// exited, belongs to a login, or is in no cgroup of a unit. Returns `None` for a line of another form,
+/// such as an error of the program.
+pub(crate) fn split_line(line: &str) -> Option<(Option<&str>, &str)> {
     let (unit, message) = line.split_once(' ')?;
-    let unit = Some(unit).filter(|unit| *unit != NO_UNIT);
-    let (tag, text) = message.split_once(": ")?;
-    match (unit, tag) {
-        (None, KERNEL_TAG) => Some((Origin::Kernel, text)),
-        (None, KMSG_TAG) => Some((Origin::Kmsg, text)),
-        _ => tag.ends_with(']').then_some((Origin::Syslog(unit), message)),
-    }
+    parts(message).map(|_| (Some(unit).filter(|unit| *unit != NO_UNIT), message))
 }
 
 /// Splits `TAG[PID]: TEXT` into its parts. Pid 0 means that the kernel does not know the sender.
@@ -279,19 +223,16 @@ fn without_time(text: &str) -> &str {
     }
 }
 
-/// Splits `TAG[PID]: TEXT` or `TAG: TEXT`. A text without a tag gets the tag `message`.
-pub(crate) fn tag_of(text: &str) -> (&str, &str) {
-    let Some((head, rest)) = text.split_once(':') else { return ("message", text) };
+/// Splits `TAG[PID]: TEXT` or `TAG: TEXT`. Returns `None` for a text without a tag.
+pub(crate) fn tag_of(text: &str) -> Option<(&str, &str)> {
+    let (head, rest) = text.split_once(':')?;
     let tag = head.split('[').next().unwrap_or(head);
-    match !tag.is_empty() && head.len() <= TAG && !head.contains([' ', '\n']) {
-        true => (tag, rest.strip_prefix(' ').unwrap_or(rest)),
-        false => ("message", text),
-    }
+    let is_tag = !tag.is_empty() && head.len() <= TAG && !head.contains([' ', '\n']);
+    is_tag.then(|| (tag, rest.strip_prefix(' ').unwrap_or(rest)))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::kmsg::tests::stand_in;
     use super::*;
 
     #[test]
@@ -314,36 +255,19 @@ mod tests {
     }
 
     #[test]
-    fn line_is_split_into_origin_and_message() {
-        let sshd = (Origin::Syslog(Some("ssh.service")), "sshd[7]: a: b");
-        assert_eq!(split_line("ssh.service sshd[7]: a: b"), Some(sshd));
-        assert_eq!(split_line("- su[7]: a"), Some((Origin::Syslog(None), "su[7]: a")));
+    fn line_is_split_into_unit_and_message() {
         assert_eq!(
-            split_line("- kernel: [    1.000000] a: b"),
-            Some((Origin::Kernel, "[    1.000000] a: b"))
+            split_line("ssh.service sshd[7]: a: b"),
+            Some((Some("ssh.service"), "sshd[7]: a: b"))
         );
-        assert_eq!(
-            split_line("- kmsg: [    1.000000] a"),
-            Some((Origin::Kmsg, "[    1.000000] a"))
-        );
-        for other in ["syslog: Broken pipe", "", "a b: c", "kernel kernel: a", "kernel: a"] {
+        assert_eq!(split_line("- su[7]: a"), Some((None, "su[7]: a")));
+        for other in ["/dev/log: Broken pipe", "dropped 3 messages of users", "", "a b: c"] {
             assert_eq!(split_line(other), None, "{other}");
         }
         assert_eq!(parts("sshd[7]: a: b"), Some(("sshd", 7, "a: b")));
         assert_eq!(parts("a[b][7]: "), Some(("a[b]", 7, "")));
         for other in ["", "a: b", "a[]: b", "a[x]: b", "[7] a"] {
             assert_eq!(parts(other), None, "{other}");
-        }
-    }
-
-    #[test]
-    fn process_cannot_write_a_line_of_the_kernel() {
-        for message in
-            ["kernel: a", "<0>kernel: [    1.000000] a", "kernel", "- kernel: a", "kernel[]: a"]
-        {
-            let line = line(message, NO_UNIT, 7, "");
-            let (_, line) = line.trim_end().split_once('>').unwrap();
-            assert!(matches!(split_line(line), Some((Origin::Syslog(None), _))), "{line}");
         }
     }
 
@@ -357,14 +281,21 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_users_above_the_limit_are_dropped_and_counted() {
+    fn messages_above_the_limit_are_dropped_and_counted_at_the_end_of_the_span() {
         let now = Instant::now();
         let mut budget = Budget { since: now, ..Budget::new("users", MESSAGES) };
         let mut log = Vec::new();
+        assert_eq!(budget.rest(now), None);
         let allowed = (0..MESSAGES + 3).filter(|_| budget.allows(now, &mut log).unwrap()).count();
         assert_eq!((allowed, log.as_slice()), (MESSAGES as usize, &b""[..]));
+        // The count does not wait for another message.
+        assert_eq!(budget.rest(now + SPAN / 2), Some(SPAN / 2));
+        budget.renew(now + SPAN / 2, &mut log).unwrap();
+        assert_eq!(log, b"");
+        budget.renew(now + SPAN, &mut log).unwrap();
+        assert_eq!(log, b"<4>dropped 3 messages of users\n");
+        assert_eq!(budget.rest(now + SPAN), None);
         assert!(budget.allows(now + SPAN, &mut log).unwrap());
-        assert_eq!(log, b"<4>syslog: dropped 3 messages of users\n");
     }
 
     #[test]
@@ -384,7 +315,6 @@ mod tests {
             }
         }
         let path = std::env::temp_dir().join(format!("groundstate-syslog-{}", std::process::id()));
-        let (_kernel, source) = stand_in(&[]);
         fs::write(&path, "the socket of an earlier run").unwrap();
         let here = listen(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o666);
@@ -393,35 +323,10 @@ mod tests {
         there.send_to(b"<30>tag: second", &path).unwrap();
         fs::remove_file(&path).unwrap();
         let mut log = One(Vec::new());
-        let ended = print_all(&here, Some(Intake::new(source, None)), &mut log);
+        let ended = print_messages(&here, &mut log);
         assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
         let text = String::from_utf8(log.0).unwrap();
         assert!(text.contains(&format!(" tag[{}]: xxx", std::process::id())), "{text:.99}");
         assert!(text.ends_with("x (cut off)\n"));
-    }
-    #[test]
-    fn messages_of_the_kernel_are_printed_with_their_level_and_time() {
-        let path = std::env::temp_dir().join(format!("groundstate-kernel-{}", std::process::id()));
-        let socket = listen(&path).unwrap();
-        let (kernel, source) = stand_in(&["4,7,1234567,-;usb 1-1: reset\n SUBSYSTEM=usb\n"]);
-        kernel.send(b"12,8,1234568,-;init: hello\n").unwrap();
-        // The end of the log ends the program.
-        let (mut read, mut log) = std::io::pipe().unwrap();
-        let program = std::thread::spawn(move || {
-            print_all(&socket, Some(Intake::new(source, None)), &mut log)
-        });
-        let mut lines = String::new();
-        while lines.lines().count() < 2 {
-            let mut bytes = [0; 999];
-            let count = std::io::Read::read(&mut read, &mut bytes).unwrap();
-            lines.push_str(std::str::from_utf8(&bytes[..count]).unwrap());
-        }
-        drop(read);
-        kernel.send(b"6,9,1234569,-;end\n").unwrap();
-        assert_eq!(program.join().unwrap().unwrap_err().kind(), io::ErrorKind::BrokenPipe);
-        fs::remove_file(&path).unwrap();
-        let want =
-            "<4>- kernel: [    1.234567] usb 1-1: reset\n<4>- kmsg: [    1.234568] init: hello\n";
-        assert_eq!(lines, want);
     }
 }

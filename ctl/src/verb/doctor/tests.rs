@@ -75,7 +75,8 @@ impl Tree {
         let binaries = ["init", "record-boot", "record-shutdown", "power-button", "syslog"];
         names.extend(binaries.map(String::from));
         names.extend(
-            ["prepare-machine", "read-ahead", "mount-kernel-filesystems"].map(String::from),
+            ["kernel-log", "prepare-machine", "read-ahead", "mount-kernel-filesystems"]
+                .map(String::from),
         );
         for name in names {
             tree.program(&format!("/usr/lib/groundstate/{name}"));
