@@ -17,7 +17,7 @@ const MOST: u64 = 1000;
 pub(super) struct Boot {
     id: String,
     start: WallTime,
-    /// The shutdown. `None` after a crash, and for the present boot.
+    /// The time of the shutdown. `None` after a crash, and for the present boot.
     end: Option<WallTime>,
 }
 

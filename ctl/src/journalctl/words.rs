@@ -15,7 +15,7 @@ pub(super) const HELP: &str = "journalctl [OPTIONS…]: the logs of Groundstate'
     -o short|short-iso|short-precise|cat|json|json-pretty|json-sse|verbose\n\n\
     `initctl logs` is the native command.\n";
 
-/// The format of a line.
+/// The value of `-o`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Form {
     /// `Nov 21 08:20:40 host ident: text`.
@@ -27,15 +27,15 @@ pub(super) enum Form {
     ShortPrecise,
     /// Seconds since 1970.
     ShortUnix,
-    /// The text alone.
+    /// The message without time and identifier.
     Cat,
-    /// One object a line.
+    /// A JSON object on a line.
     Json,
-    /// One object over several lines.
+    /// A JSON object on several lines.
     JsonPretty,
-    /// Objects as server-sent events.
+    /// JSON objects as server-sent events.
     JsonSse,
-    /// Each field on a line.
+    /// A line for each field.
     Verbose,
 }
 

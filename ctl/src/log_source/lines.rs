@@ -38,17 +38,15 @@ pub(crate) type Filter<'a> = &'a dyn Fn(ShownLine) -> Option<ShownLine>;
 
 /// A request.
 pub(crate) struct Lines<'a> {
-    /// The session.
     pub(crate) session: &'a Session,
-    /// The directory of the files.
+    /// The logger's directory. Without names, its files name the units.
     pub(crate) dir: &'a str,
     /// The units whose logs are read; empty for all.
     pub(crate) names: &'a [String],
-    /// The earliest time.
+    /// The earliest time; `None` for no limit.
     pub(crate) since: Option<WallTime>,
-    /// Selects the lines.
     pub(crate) filter: Filter<'a>,
-    /// The filter drops lines.
+    /// True if the filter can drop lines.
     pub(crate) is_filtered: bool,
     /// Called before the files are read because the logger is down.
     pub(crate) on_files: &'a dyn Fn(),
@@ -366,7 +364,7 @@ fn is_unknown(error: &Error) -> bool {
     matches!(error, Error::Failed(_, failure) if failure.kind == Failure::UNKNOWN_TARGET)
 }
 
-/// A sequence of lines.
+/// The lines of some units from the logger, or of one unit from its file.
 enum Source {
     Logger(Connection),
     File { file: BufReader<File>, unit: Name, path: String, since: Option<WallTime> },

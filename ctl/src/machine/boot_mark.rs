@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// The unit whose log has the lines. It writes nothing else, except errors.
 pub(crate) const UNIT: &str = "boot-record";
 
-/// A line.
+/// A line of the unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BootMark<'a> {
     /// The kernel with this id started at this time.
@@ -27,7 +27,7 @@ pub(crate) enum BootMark<'a> {
 }
 
 impl BootMark<'_> {
-    /// Reads a line; `None` for another text.
+    /// Parses a line. Returns `None` for another text.
     pub(crate) fn parse(line: &str) -> Option<BootMark<'_>> {
         let mut words = line.split(' ');
         let (kind, id) = (words.next()?, words.next().filter(|id| is_id(id))?);

@@ -71,7 +71,7 @@ impl Origin {
     }
 }
 
-/// A message.
+/// A message of the file.
 #[derive(Debug, PartialEq, Eq)]
 struct Record {
     /// The number of the message since the boot.
@@ -83,7 +83,7 @@ struct Record {
     is_of_kernel: bool,
     /// The time since the boot, without the time of suspends.
     micros: u64,
-    /// The text on one line.
+    /// The text, with `#012` for each newline.
     text: String,
 }
 
@@ -142,7 +142,6 @@ fn unescaped(text: &[u8]) -> String {
 /// The result of [`Kernel::next`].
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
-    /// A message.
     Record(Record),
     /// The kernel has overwritten messages before this program read them.
     Lost,
