@@ -1,5 +1,5 @@
-//! The boots of the machine, for `-b`, `--list-boots` and `_BOOT_ID`. The unit `boot-record` writes a
-//! line at each boot. A line of the log belongs to the last boot that started before it.
+//! The boots of the machine, for `-b`, `--list-boots` and `_BOOT_ID`. The unit `boot-record` writes
+//! a line at each boot. A line of the log belongs to the last boot that started before it.
 
 use super::words::Asked;
 use crate::exit::Error;
@@ -76,8 +76,9 @@ impl Boots {
         Boots(boots)
     }
 
-    /// Returns the times of the boot that is `offset` boots after the boot with this id. Without an id, a
-    /// positive offset counts from the first boot of the log, and another one from the present boot.
+    /// Returns the times of the boot that is `offset` boots after the boot with this id. Without an
+    /// id, a positive offset counts from the first boot of the log, and another one from the
+    /// present boot.
     ///
     /// # Errors
     /// The log has no such boot.

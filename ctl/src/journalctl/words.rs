@@ -44,8 +44,8 @@ pub(super) enum Form {
 pub(super) enum Boot {
     /// All boots.
     All,
-    /// A boot by its distance from the boot with this id. Without an id, 1 is the first boot of the log,
-    /// and 0 is the present one.
+    /// A boot by its distance from the boot with this id. Without an id, 1 is the first boot of the
+    /// log, and 0 is the present one.
     Of { id: Option<String>, offset: i64 },
 }
 
@@ -260,7 +260,8 @@ impl Asked {
         Ok(())
     }
 
-    /// Returns true if an option selects lines by something else than unit, number and earliest time.
+    /// Returns true if an option selects lines by something else than unit, number and earliest
+    /// time.
     pub(super) fn has_filters(&self) -> bool {
         self.grep.is_some()
             || self.until.is_some()

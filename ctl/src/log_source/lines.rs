@@ -1,10 +1,11 @@
 //! The lines of several units in the order of time, from the logger or from its files.
 //!
-//! The logger selects lines by unit, number and time; this module applies all other filters. To find
-//! the last lines that pass a filter, [`Lines::last`] asks for more and more lines.
+//! The logger selects lines by unit, number and time; this module applies all other filters. To
+//! find the last lines that pass a filter, [`Lines::last`] asks for more and more lines.
 //!
-//! The logger reads files for [`UNITS`] units of a request. [`Lines::last`] asks for one part of the units
-//! after the other. [`Lines::all`] asks for at most [`REQUESTS`] parts at once, and merges them.
+//! The logger reads files for [`UNITS`] units of a request. [`Lines::last`] asks for one part of
+//! the units after the other. [`Lines::all`] asks for at most [`REQUESTS`] parts at once, and
+//! merges them.
 
 use super::{Piece, Query, ask, attribute, is_down};
 use crate::connection::Connection;
@@ -74,8 +75,8 @@ pub(crate) struct Answer {
     pub(crate) position: Position,
 }
 
-/// The place in the logs at which a follower continues: the time of a request, and the number of lines of
-/// each unit that the answer has from this time on.
+/// The place in the logs at which a follower continues: the time of a request, and the number of
+/// lines of each unit that the answer has from this time on.
 #[derive(Debug)]
 pub(crate) struct Position {
     since: WallTime,
@@ -117,7 +118,8 @@ impl Position {
     }
 }
 
-/// For each unit, the time of the last line that was read, and the number of lines in a row with it.
+/// For each unit, the time of the last line that was read, and the number of lines in a row with
+/// it.
 #[derive(Debug, Default)]
 struct Seen(BTreeMap<String, (String, usize)>);
 
@@ -164,11 +166,12 @@ enum From {
 }
 
 impl Lines<'_> {
-    /// Passes all lines to `put` as they arrive. Returns true if lines are missing because [`KEPT`] is too
-    /// small; that happens only if there are more than [`REQUESTS`] parts.
+    /// Passes all lines to `put` as they arrive. Returns true if lines are missing because [`KEPT`]
+    /// is too small; that happens only if there are more than [`REQUESTS`] parts.
     ///
     /// # Errors
-    /// The logs cannot be read; lines that were read before the error were passed on. Errors of `put`.
+    /// The logs cannot be read; lines that were read before the error were passed on. Errors of
+    /// `put`.
     pub(crate) fn all(
         &self,
         mut put: impl FnMut(ShownLine) -> Result<(), Error>,
@@ -257,7 +260,8 @@ impl Lines<'_> {
         }
     }
 
-    /// Passes the lines behind `position` to `put` as they are written. Returns when the logger ends.
+    /// Passes the lines behind `position` to `put` as they are written. Returns when the logger
+    /// ends.
     ///
     /// # Errors
     /// The logs cannot be read. Errors of `put`.
@@ -516,7 +520,8 @@ impl<'a> Tails<'a> {
         }
     }
 
-    /// Returns the time of the last line but `most - 1`, of a unit or of all. `None` if there are fewer.
+    /// Returns the time of the last line but `most - 1`, of a unit or of all. `None` if there are
+    /// fewer.
     fn first_of(&self, unit: &str, most: u64) -> Option<&str> {
         let tails = self.tails.iter().filter(|((_, key), _)| key == unit);
         let mut times: Vec<&str> =
@@ -525,8 +530,9 @@ impl<'a> Tails<'a> {
         times.len().checked_sub(usize::try_from(most).ok()?).and_then(|at| times.get(at).copied())
     }
 
-    /// Returns true if no earlier line belongs to the result. `count` is the number of lines that were
-    /// requested of each unit. `until` is the start of [`Position`]: a position must know all later lines.
+    /// Returns true if no earlier line belongs to the result. `count` is the number of lines that
+    /// were requested of each unit. `until` is the start of [`Position`]: a position must know all
+    /// later lines.
     fn is_complete(&self, count: u64, until: Option<&str>) -> bool {
         let fits = |unit: &str, most: u64, first: &str| {
             most == 0 || self.first_of(unit, most).is_some_and(|time| time >= first)

@@ -1,5 +1,5 @@
-//! Reads logs from the logger, or from its files if the logger is down. [`lines`] has the requests of
-//! `logs` and journalctl(1), which combine the logs of several units.
+//! Reads logs from the logger, or from its files if the logger is down. [`lines`] has the requests
+//! of `logs` and journalctl(1), which combine the logs of several units.
 
 pub(crate) mod lines;
 
@@ -107,8 +107,8 @@ pub(crate) fn units_in(dir: &str) -> Vec<Name> {
     units
 }
 
-/// Assigns a message of syslog(3) to the unit of its sender, and sets the stream of a message to its
-/// [`Origin`]. A message whose sender is in no unit stays a line of [`LOG_UNIT`].
+/// Assigns a message of syslog(3) to the unit of its sender, and sets the stream of a message to
+/// its [`Origin`]. A message whose sender is in no unit stays a line of [`LOG_UNIT`].
 pub(crate) fn attribute(line: &mut ShownLine) {
     if line.continued {
         return;

@@ -1,12 +1,14 @@
-//! Lines that the unit [`UNIT`] writes at each boot and shutdown. The log has no other record of boots.
+//! Lines that the unit [`UNIT`] writes at each boot and shutdown. The log has no other record of
+//! boots.
 //!
 //! ```text
 //! boot ID started 2026-11-21T05:12:26.123Z
 //! shutdown ID started 2026-11-21T05:12:26.123Z
 //! ```
 //!
-//! The id is that of the kernel, without dashes, as in systemd's journal. Both lines have the start of
-//! the boot, computed from the clock of the moment. If the clock was set meanwhile, the second is right.
+//! The id is that of the kernel, without dashes, as in systemd's journal. Both lines have the start
+//! of the boot, computed from the clock of the moment. If the clock was set meanwhile, the second
+//! is right.
 
 use groundstate_units::text::wall_clock::WallTime;
 use nix::time::{ClockId, clock_gettime};
@@ -66,7 +68,8 @@ pub(crate) fn print(is_boot: bool) -> io::Result<()> {
     writeln!(io::stdout(), "{kind} {} started {}", boot_id()?, boot_start())
 }
 
-/// Returns the start of the kernel on the wall clock of this moment. A step of the clock changes it.
+/// Returns the start of the kernel on the wall clock of this moment. A step of the clock changes
+/// it.
 pub(crate) fn boot_start() -> WallTime {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let since = clock_gettime(ClockId::CLOCK_BOOTTIME).map(Duration::from).unwrap_or_default();

@@ -1,13 +1,14 @@
-//! Messages of the kernel. The unit [`UNIT`] reads them from /dev/kmsg and prints each as a line, which
-//! init's logger keeps:
+//! Messages of the kernel. The unit [`UNIT`] reads them from /dev/kmsg and prints each as a line,
+//! which init's logger keeps:
 //!
 //! ```text
 //! <LEVEL>kernel: [SECONDS] TEXT   a message of the kernel
 //! <LEVEL>kmsg: [SECONDS] TEXT     a message that a process wrote to /dev/kmsg
 //! ```
 //!
-//! Each read(2) of the file returns one record: `PRIORITY,SEQUENCE,MICROSECONDS,FLAGS;TEXT`, a newline,
-//! and lines with fields. The kernel's sources describe it in `Documentation/ABI/testing/dev-kmsg`.
+//! Each read(2) of the file returns one record: `PRIORITY,SEQUENCE,MICROSECONDS,FLAGS;TEXT`, a
+//! newline, and lines with fields. The kernel's sources describe it in
+//! `Documentation/ABI/testing/dev-kmsg`.
 
 use super::boot_mark::boot_id;
 use super::syslog::{Budget, wait};
@@ -31,8 +32,8 @@ const DEVICE: (u64, u64) = (1, 11);
 const RECORD: usize = 8 * 1024;
 /// The most records that are printed before their position is stored.
 const IN_A_ROW: usize = 64;
-/// The most messages in the first span of the [`Budget`]. The messages that the kernel keeps from before
-/// the start of this program fit.
+/// The most messages in the first span of the [`Budget`]. The messages that the kernel keeps from
+/// before the start of this program fit.
 const FIRST_MESSAGES: u32 = 10_000;
 
 /// The origin of a line that is not output of its unit.
@@ -62,8 +63,8 @@ impl Origin {
         all.into_iter().find(|origin| origin.name() == line.stream)
     }
 
-    /// Splits a line of [`UNIT`] into the origin and the text of [`Record::stamped`]. Returns `None` for a
-    /// line of another form, such as an error of the program.
+    /// Splits a line of [`UNIT`] into the origin and the text of [`Record::stamped`]. Returns
+    /// `None` for a line of another form, such as an error of the program.
     pub(crate) fn split(line: &str) -> Option<(Origin, &str)> {
         let (name, text) = line.split_once(": ")?;
         let origin = [Origin::Kernel, Origin::Kmsg].into_iter().find(|it| it.name() == name)?;
@@ -78,8 +79,8 @@ struct Record {
     sequence: u64,
     /// The syslog(3) level.
     level: u8,
-    /// True if the kernel wrote the message. A process can write messages to /dev/kmsg, but not with the
-    /// kernel's facility.
+    /// True if the kernel wrote the message. A process can write messages to /dev/kmsg, but not
+    /// with the kernel's facility.
     is_of_kernel: bool,
     /// The time since the boot, without the time of suspends.
     micros: u64,
@@ -123,8 +124,8 @@ pub(crate) fn without_stamp(text: &str) -> Option<(u64, &str)> {
     Some((seconds.checked_mul(1_000_000)?.checked_add(micros)?, rest))
 }
 
-/// Replaces `\xNN`, with which the kernel escapes a byte. A newline becomes `#012`, as in messages of
-/// syslog(3).
+/// Replaces `\xNN`, with which the kernel escapes a byte. A newline becomes `#012`, as in messages
+/// of syslog(3).
 fn unescaped(text: &[u8]) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -157,8 +158,9 @@ struct Kernel<R = File> {
 }
 
 impl Kernel {
-    /// Opens the file. Returns `None` if the kernel's messages cannot be read here. That is the case in a
-    /// container that has no such file, has another file in its place, or may not read the messages.
+    /// Opens the file. Returns `None` if the kernel's messages cannot be read here. That is the
+    /// case in a container that has no such file, has another file in its place, or may not read
+    /// the messages.
     fn open(path: &Path) -> io::Result<Option<Kernel>> {
         let flags = nix::fcntl::OFlag::O_NONBLOCK.bits();
         let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
@@ -214,8 +216,8 @@ struct Intake<R = File> {
     boot: String,
     /// The number of the next message.
     next: u64,
-    /// Stores the boot and `next`. `None` if the file cannot be opened: then a restarted program reads all
-    /// messages again.
+    /// Stores the boot and `next`. `None` if the file cannot be opened: then a restarted program
+    /// reads all messages again.
     saved: Option<File>,
     is_saved: bool,
 }
@@ -263,8 +265,8 @@ impl<R: Read> Intake<R> {
         Ok(batch)
     }
 
-    /// Stores the position, once the messages of [`Self::read`] are in the log. A failure only means
-    /// that a restarted program repeats messages.
+    /// Stores the position, once the messages of [`Self::read`] are in the log. A failure only
+    /// means that a restarted program repeats messages.
     fn save(&mut self) {
         if !std::mem::replace(&mut self.is_saved, true)
             && let Some(file) = &self.saved

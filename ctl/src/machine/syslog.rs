@@ -1,8 +1,8 @@
-//! Messages of syslog(3), for a machine without a syslog daemon. Each becomes a line on stdout, which
-//! init's logger keeps: `<LEVEL>UNIT TAG[PID]: TEXT`.
+//! Messages of syslog(3), for a machine without a syslog daemon. Each becomes a line on stdout,
+//! which init's logger keeps: `<LEVEL>UNIT TAG[PID]: TEXT`.
 //!
-//! The kernel names the sender, and the unit is that of the sender. The sender chooses the tag and the
-//! text.
+//! The kernel names the sender, and the unit is that of the sender. The sender chooses the tag and
+//! the text.
 
 use nix::cmsg_space;
 use nix::errno::Errno;
@@ -25,8 +25,8 @@ const MESSAGE: usize = 8 * 1024;
 const TAG: usize = 64;
 /// The unit of a sender that has exited, belongs to a login, or is in no cgroup of a unit.
 const NO_UNIT: &str = "-";
-/// The most messages of all users except root in a [`SPAN`]. Without a limit, one user could push the
-/// messages of all others out of the log.
+/// The most messages of all users except root in a [`SPAN`]. Without a limit, one user could push
+/// the messages of all others out of the log.
 pub(super) const MESSAGES: u32 = 1000;
 pub(super) const SPAN: Duration = Duration::from_secs(10);
 /// /proc/PID/loginuid of a process that no login has started: proc_pid_loginuid(5).
@@ -62,7 +62,8 @@ pub(crate) fn print_messages(socket: &UnixDatagram, log: &mut impl Write) -> io:
     }
 }
 
-/// Waits until the source is readable. At the end of a storm, writes the number of dropped messages.
+/// Waits until the source is readable. At the end of a storm, writes the number of dropped
+/// messages.
 pub(super) fn wait(
     source: BorrowedFd<'_>,
     budget: &mut Budget,
@@ -106,7 +107,8 @@ fn print_message(
     }
     let of_sender =
         |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
-    // The processes of a login are in the cgroup of sshd. A user must not write in the name of sshd.
+    // The processes of a login are in the cgroup of sshd. A user must not write in the name of
+    // sshd.
     let is_daemon = uid == 0 || of_sender("loginuid").trim() == NO_LOGIN;
     let cgroup = if is_daemon { of_sender("cgroup") } else { String::new() };
     let end = if is_cut { " (cut off)" } else { "" };
@@ -148,7 +150,8 @@ impl Budget {
         (self.dropped() > 0).then(|| SPAN.saturating_sub(now.duration_since(self.since)))
     }
 
-    /// Starts the next span if this one is over, and writes the number of dropped messages to the log.
+    /// Starts the next span if this one is over, and writes the number of dropped messages to the
+    /// log.
     fn renew(&mut self, now: Instant, log: &mut impl Write) -> io::Result<()> {
         if now.duration_since(self.since) < SPAN {
             return Ok(());
@@ -175,9 +178,9 @@ fn unit_in(cgroup: &str) -> &str {
     names.find_map(|name| name.get(..unit(name)?)).unwrap_or(NO_UNIT)
 }
 
-/// Returns the line of a message in the form of syslog(3): `<PRIORITY>Mmm dd hh:mm:ss TAG[PID]: TEXT`.
-/// Priority, time and tag may be missing. A text without a tag gets the tag `message`. A newline becomes `#012`, as in the files of rsyslog. `end`
-/// follows the text.
+/// Returns the line of a message in the form of syslog(3): `<PRIORITY>Mmm dd hh:mm:ss TAG[PID]:
+/// TEXT`. Priority, time and tag may be missing. A text without a tag gets the tag `message`. A
+/// newline becomes `#012`, as in the files of rsyslog. `end` follows the text.
 fn line(message: &str, unit: &str, pid: i32, end: &str) -> String {
     let message = message.trim_end_matches(['\0', '\n']);
     let (priority, rest) = priority_of(message).unwrap_or((6, message));
@@ -187,9 +190,9 @@ fn line(message: &str, unit: &str, pid: i32, end: &str) -> String {
     format!("<{}>{unit} {tag}[{pid}]: {text}{end}\n", priority & 7)
 }
 
-/// Splits a line of [`LOG_UNIT`] into the unit and `TAG[PID]: TEXT`. The unit is `None` if the sender has
-/// exited, belongs to a login, or is in no cgroup of a unit. Returns `None` for a line of another form,
-/// such as an error of the program.
+/// Splits a line of [`LOG_UNIT`] into the unit and `TAG[PID]: TEXT`. The unit is `None` if the
+/// sender has exited, belongs to a login, or is in no cgroup of a unit. Returns `None` for a line
+/// of another form, such as an error of the program.
 pub(crate) fn split_line(line: &str) -> Option<(Option<&str>, &str)> {
     let (unit, message) = line.split_once(' ')?;
     parts(message).map(|_| (Some(unit).filter(|unit| *unit != NO_UNIT), message))

@@ -1,5 +1,5 @@
-//! `logs`: the output of units and their messages of syslog(3), from the logger, or from its files if it
-//! is down.
+//! `logs`: the output of units and their messages of syslog(3), from the logger, or from its files
+//! if it is down.
 
 use crate::arguments;
 use crate::exit::{Error, Exit};
@@ -105,8 +105,8 @@ fn nothing(
     Ok(Exit::Done)
 }
 
-/// Checks that the names exist: following an unknown unit would wait forever. Without an init, every
-/// name is accepted.
+/// Checks that the names exist: following an unknown unit would wait forever. Without an init,
+/// every name is accepted.
 fn check_names(session: &Session, targets: &[Name]) -> Result<(), Error> {
     match session.ask(Verb::Status { targets: targets.to_vec() }) {
         Ok(_) | Err(Error::Failed(Exit::NoInit | Exit::TimedOut, _)) => Ok(()),
