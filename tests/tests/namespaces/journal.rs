@@ -15,14 +15,14 @@ fn journal(init: &Init, words: &[&str]) -> Vec<String> {
     String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
 }
 
-/// A stand-in for the unit of syslog(3), and a service.
+/// Stand-ins for the units of syslog(3) and the kernel, and a service.
 fn machine() -> Sandbox {
     let files = Sandbox::new();
-    files.unit("multi-user", "type: virtual\nwants: dev-log, web.service");
-    files.unit(
-        "dev-log",
-        "log-level-prefix: yes\nexec-start: DAEMON --name dev-log --control DIR/dev-log",
-    );
+    files.unit("multi-user", "type: virtual\nwants: dev-log, kernel-log, web.service");
+    for unit in ["dev-log", "kernel-log"] {
+        let command = format!("DAEMON --name {unit} --control DIR/{unit}");
+        files.unit(unit, &format!("log-level-prefix: yes\nexec-start: {command}"));
+    }
     files.unit("web.service", "exec-start: DAEMON --name web.service --control DIR/web.service");
     files
 }
@@ -41,11 +41,12 @@ fn say(init: &Init, unit: &str, text: &str) {
 fn messages_of_syslog_are_merged_into_the_log_of_their_unit() {
     let init = Boot::new(machine()).start("multi-user");
     init.when_state("dev-log", "running");
+    init.when_state("kernel-log", "running");
     init.when_state("web.service", "running");
     say(&init, "web.service", "one");
     say(&init, "dev-log", "<3>web.service webd[7]: two");
     say(&init, "dev-log", "<6>cron.service cron[8]: other");
-    say(&init, "dev-log", "<4>- kernel: [    1.234567] usb: three");
+    say(&init, "kernel-log", "<4>kernel: [    1.234567] usb: three");
     say(&init, "web.service", "four");
     let short = |words: &[&str]| {
         let words = [words, &["--no-hostname", "-q"]].concat();
@@ -66,10 +67,12 @@ fn messages_of_syslog_are_merged_into_the_log_of_their_unit() {
     assert_eq!(short(&["-k", "-p", "err"]), [""; 0]);
     assert_eq!(short(&["-t", "cron", "-t", "kernel"]), all[2..4]);
     // The log of the unit itself.
-    assert_eq!(
-        short(&["-u", "dev-log", "-n", "1"]),
-        ["dev-log: - kernel: [    1.234567] usb: three"]
-    );
+    assert_eq!(short(&["-u", "dev-log", "-n", "1"]), ["dev-log: cron.service cron[8]: other"]);
+    // A pattern that fits all units selects their messages, too.
+    let known = ["web: one", "webd[7]: two", "kernel: usb: three", "web: four"];
+    assert_eq!(short(&["-u", "*", "-n", "4"]), known);
+    assert_eq!(short(&["-g", "three", "-n", "5"]), all[3..4]);
+    assert_eq!(short(&["-g", "kernel", "-n", "5"]), [""; 0], "not part of the message");
 
     let json = journal(&init, &["-u", "web", "-o", "json", "-p", "err"]).join("\n");
     let line: serde_json::Value = serde_json::from_str(&json).expect("one object");
@@ -92,7 +95,11 @@ fn messages_of_syslog_are_merged_into_the_log_of_their_unit() {
     };
     assert_eq!(native(&["logs", "web.service", "-n", "3"]), ["one", "webd[7]: two", "four"]);
     assert_eq!(native(&["logs", "web.service", "-n", "0"]), [""; 0]);
-    assert_eq!(native(&["logs", "dev-log", "-n", "1"]), ["- kernel: [    1.234567] usb: three"]);
+    assert_eq!(native(&["logs", "dev-log", "-n", "1"]), ["cron.service cron[8]: other"]);
+    let usb = "kernel: [    1.234567] usb: three";
+    assert_eq!(native(&["logs", "kernel-log", "-n", "1"]), [usb]);
+    let runs = init.initctl_json_lines(&["logs", "web.service", "-n", "2"]);
+    assert!(runs[0]["run"].is_null() && runs[1]["run"].is_u64(), "{runs:?}");
     assert!(native(&["logs", "web.service", "--since", "1h"]).ends_with(&["four".to_owned()]));
     let unknown = init.initctl(&["logs", "no-such"]);
     assert!(!unknown.status.success(), "{unknown:?}");
@@ -146,7 +153,7 @@ fn earlier_boot_is_listed_and_selected() {
         "log/boot-record.log",
         &format!(
             "2020-01-01T00:00:05.000Z 7 boot {} started 2020-01-01T00:00:00.000Z\n\
-             2020-01-01T09:00:00.000Z 7 shutdown {}\n\
+             2020-01-01T09:00:00.000Z 7 shutdown {} started 2020-01-01T00:00:00.000Z\n\
              2020-01-02T00:00:05.000Z 7 boot {} started 2020-01-02T00:00:00.000Z\n",
             id("1"),
             id("1"),
@@ -159,7 +166,7 @@ fn earlier_boot_is_listed_and_selected() {
     );
     // The unit does not exist any more.
     files.put("log/old.log", "2020-01-02T00:00:07.000Z 4 old\n");
-    files.put("log/dev-log.log", "2020-01-02T00:00:08.000Z 2<4> - kernel: [    3.000000] usb\n");
+    files.put("log/kernel-log.log", "2020-01-02T00:00:08.000Z 2<4> kernel: [    3.000000] usb\n");
     let init = Boot::new(files).start("multi-user");
     init.when_state("web.service", "running");
     let cat = |words: &[&str]| journal(&init, &[words, &["-o", "cat", "-q"]].concat());
@@ -188,5 +195,61 @@ fn earlier_boot_is_listed_and_selected() {
         (true, Some(1)),
         "{said}"
     );
+    init.finish();
+}
+
+#[test]
+fn any_number_of_log_files_is_shown() {
+    for (count, name) in [(70, "a"), (150, "b")] {
+        let files = machine();
+        for number in 0..count {
+            let line = format!("2020-01-02T00:00:{:02}.000Z 4 {name}{number}\n", number % 60);
+            files.put(&format!("log/old-{number}.log"), &line);
+        }
+        let init = Boot::new(files).start("multi-user");
+        init.when_state("web.service", "running");
+        say(&init, "web.service", "new");
+        let until = ["-o", "cat", "-q", "--until", "2020-01-03"];
+        let shown = journal(&init, &until);
+        assert_eq!(shown.len(), count, "{shown:?}");
+        assert_eq!(shown[0], format!("{name}0"));
+        assert_eq!(
+            journal(&init, &[&until[..], &["-n", "99"]].concat()),
+            shown[shown.len().saturating_sub(99)..]
+        );
+        let all = journal(&init, &["-o", "cat", "-q", "-n", "999"]);
+        assert!(all.starts_with(&shown) && all.contains(&"new".to_owned()), "{all:?}");
+        init.finish();
+    }
+}
+
+#[test]
+fn follower_repeats_no_line_after_the_clock_was_set_back() {
+    let files = machine();
+    files.put(
+        "log/web.service.log",
+        "2099-01-01T00:00:00.000Z 3 ahead\n2099-01-01T00:00:01.000Z 3 last\n",
+    );
+    let init = Boot::new(files).start("multi-user");
+    init.when_state("web.service", "running");
+    let mut command = Command::new(program_path());
+    command.arg0("journalctl").args(["-fu", "web", "-o", "cat", "-n", "1"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    command.env("GROUNDSTATE_SOCKET", init.sandbox.at("run/control.sock"));
+    let mut follower = command.spawn().expect("the program runs");
+    let lines = BufReader::new(follower.stdout.take().expect("a pipe")).lines();
+    let (to, from) = std::sync::mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        lines.map_while(Result::ok).try_for_each(|line| to.send(line)).ok();
+    });
+    from.recv().expect("the last line");
+    let next = until("a new line", || {
+        init.sandbox.order("web.service", "say new");
+        from.try_recv().ok()
+    });
+    assert_eq!(next, "new");
+    follower.kill().expect("the follower runs");
+    follower.wait().expect("the follower exits");
+    reader.join().expect("the reader ends");
     init.finish();
 }
