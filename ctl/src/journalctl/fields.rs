@@ -44,7 +44,9 @@ impl Fields<'_> {
                 // A process chooses the tag of its message. It must not pretend to be the kernel.
                 let tagged = match origin {
                     Origin::Kernel => Some((Origin::Kernel.name(), text)),
-                    _ => tag_of(text).filter(|(tag, _)| *tag != Origin::Kernel.name()),
+                    Origin::Syslog | Origin::Kmsg => {
+                        tag_of(text).filter(|(tag, _)| *tag != Origin::Kernel.name())
+                    }
                 };
                 let (identifier, message) = tagged.unwrap_or((Origin::Kmsg.name(), text));
                 Fields { identifier, message, unit: None, transport: "kernel", monotonic, ..own }

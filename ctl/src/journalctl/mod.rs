@@ -90,8 +90,8 @@ fn run(asked: &Asked) -> Result<(), Error> {
     if asked.list_boots {
         let newest = everything.last(Last::OfAll(1), false)?.lines.pop();
         let newest = newest.and_then(|line| WallTime::parse(&line.time));
-        let printer = Printer::new(&asked, Boots::default());
-        return session::print(&boots.table(&asked, newest, |time| printer.date(time)));
+        let printer = Printer::new(asked, Boots::default());
+        return session::print(&boots.table(asked, newest, |time| printer.date(time)));
     }
     let (mut since, mut until) = (asked.since, asked.until);
     if let Some(Boot::Of { id, offset }) = &asked.boot {
