@@ -259,6 +259,7 @@ need_binaries() { # for a stage that needs them if `build` does not run
 packages_of() { # STAGE: prints lines "PACKAGE proof-that-it-is-installed"
   printf '%s\n' "gcc cc" "python3 python3" "protobuf-compiler protoc" \
     "libprotobuf-dev /usr/include/google/protobuf/descriptor.proto"
+  case $1:${SUITE:-bookworm} in *:bookworm) ;; vm-*) echo "mmdebstrap mmdebstrap" ;; esac
   case $1 in
     core | cluster | crowd | schema) printf '%s\n' "etcd-server etcd" "etcd-client etcdctl" \
       "strace strace" "chromium chromium" "openssl openssl" "iproute2 ip" "procps pkill" "hostname hostname" \

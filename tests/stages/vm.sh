@@ -21,11 +21,19 @@ until_it() { # SECONDS COMMAND…: repeats it until it succeeds or the machine i
 
 tree() { # [PACKAGE…]: the system, made once, with these packages downloaded
   [ "$(cat "$TREE/.made" 2>/dev/null)" = "$PACKAGES $*" ] && return 0
-  rm -rf "$TREE" && mkdir -p "$DIR" &&
-    debootstrap --variant=minbase --include="$PACKAGES" "$SUITE" "$TREE" >"$DIR/debootstrap.log" 2>&1 &&
+  rm -rf "$TREE" && mkdir -p "$DIR" && minimal_system >"$DIR/debootstrap.log" 2>&1 &&
     printf 'APT::Install-Recommends "false";\n' >"$TREE/etc/apt/apt.conf.d/90tests" &&
     chroot "$TREE" apt-get install -y -q --download-only "$@" >>"$DIR/debootstrap.log" 2>&1 &&
     echo "$PACKAGES $*" >"$TREE/.made"
+}
+minimal_system() {
+  if [ "$SUITE" = bookworm ]; then
+    debootstrap --variant=minbase --include="$PACKAGES" "$SUITE" "$TREE"
+  else
+    # From Debian 13 on, debootstrap fails: it takes the first of alternative dependencies, systemd.
+    mmdebstrap --variant=minbase --include="$PACKAGES" "$SUITE" "$TREE" http://deb.debian.org/debian &&
+      cp /etc/resolv.conf "$TREE/etc/resolv.conf" && chroot "$TREE" apt-get update -q
+  fi
 }
 
 configure() { # TREE: names, network and login of the machine; its kernel and initrd
