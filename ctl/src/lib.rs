@@ -93,7 +93,6 @@ pub fn machine_daemon() -> ExitCode {
         machine::kmsg::UNIT => machine::kmsg::print_messages(&mut std::io::stdout()),
         "session" => Err(machine::count_session()),
         "prepare-machine" => machine::prepare(),
-        "read-ahead" => machine::read_ahead(Path::new("/usr/lib/groundstate/read-ahead.list")),
         "mount-kernel-filesystems" => machine::mount_kernel_filesystems(),
         _ => Err(std::io::Error::other("no program has this name")),
     };

@@ -13,6 +13,6 @@ mod utmp;
 pub(crate) use kmsg::Origin;
 pub(crate) use power_button::watch;
 pub(crate) use session::count_session;
-pub(crate) use setup::{mount_kernel_filesystems, prepare, read_ahead};
+pub(crate) use setup::{mount_kernel_filesystems, prepare};
 pub(crate) use syslog::{LOG_UNIT, listen, parts, print_messages, split_line, tag_of};
 pub(crate) use utmp::{Record, write};

@@ -1,7 +1,6 @@
 //! The first steps of the boot of a machine. Each is a few system calls, and udev waits for them, so
 //! they are one program instead of several.
 
-use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use nix::mount::{MsFlags, mount};
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use nix::unistd::{Gid, chown};
@@ -212,35 +211,6 @@ pub(crate) fn mount_kernel_filesystems() -> io::Result<()> {
     result
 }
 
-/// The part of a file that one request names. For more, the kernel may shorten a request.
-const PART: i64 = 128 * 1024;
-
-/// Asks the kernel to read files before the programs that need them start, and does not wait for them.
-/// The kernel reads a file in a few requests. A starting program would wait for many small ones.
-///
-/// # Errors
-///
-/// The list cannot be read. A file that does not exist is left out.
-pub(crate) fn read_ahead(list: &Path) -> io::Result<()> {
-    let text = fs::read_to_string(list)?;
-    for file in read_ahead_files(&text).iter().filter_map(|path| fs::File::open(path).ok()) {
-        let size = file.metadata().map_or(0, |data| data.len().try_into().unwrap_or(0));
-        for part in 0..(size + PART - 1) / PART {
-            // A file system without a page cache refuses, and needs no reading.
-            let advice = PosixFadviseAdvice::POSIX_FADV_WILLNEED;
-            let _ = posix_fadvise(&file, part * PART, PART, advice);
-        }
-    }
-    Ok(())
-}
-
-/// The files of a list: paths, and names in Debian's directory of libraries. `#` starts a comment.
-fn read_ahead_files(text: &str) -> Vec<PathBuf> {
-    let libraries = PathBuf::from(format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH));
-    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
-    lines.filter(|line| !line.is_empty()).map(|line| libraries.join(line)).collect()
-}
-
 /// The mount points in the text of /proc/self/mounts or /etc/fstab.
 fn places(table: &str) -> impl Iterator<Item = &str> {
     let lines = table.lines().map(str::trim).filter(|line| !line.starts_with('#'));
@@ -295,14 +265,6 @@ mod tests {
         let groups = "root:x:0:\nkvm2:x:5:\nkvm:x:107:a,b\n";
         assert_eq!(number_of("kvm", groups), Some(107));
         assert_eq!(number_of("disk", groups), None);
-    }
-
-    #[test]
-    fn read_ahead_takes_paths_and_names_of_libraries() {
-        let arch = std::env::consts::ARCH;
-        let library = PathBuf::from(format!("/usr/lib/{arch}-linux-gnu/libc.so.6"));
-        let files = read_ahead_files("# comment\n\n/bin/sh  # the shell\nlibc.so.6\n");
-        assert_eq!(files, [PathBuf::from("/bin/sh"), library]);
     }
 
     #[test]

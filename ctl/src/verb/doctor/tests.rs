@@ -75,8 +75,7 @@ impl Tree {
         let binaries = ["init", "record-boot", "record-shutdown", "power-button", "syslog"];
         names.extend(binaries.map(String::from));
         names.extend(
-            ["kernel-log", "prepare-machine", "read-ahead", "mount-kernel-filesystems"]
-                .map(String::from),
+            ["kernel-log", "prepare-machine", "mount-kernel-filesystems"].map(String::from),
         );
         for name in names {
             tree.program(&format!("/usr/lib/groundstate/{name}"));
