@@ -1,43 +1,74 @@
-//! The first steps of the boot of a machine. Each is a few system calls, and udev waits for them, so
-//! they are one program instead of several.
+//! The first steps of the boot of a machine, as one program: udev waits for them, and each needs only a
+//! few system calls.
 
+use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
-use nix::unistd::{Gid, chown};
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A file of an earlier directory hides the files of its name in later ones (tmpfiles.d(5)).
 const TMPFILES: [&str; 3] = ["/etc/tmpfiles.d", "/run/tmpfiles.d", "/usr/lib/tmpfiles.d"];
 
+/// udev's rules set the same permissions by `static_node=`.
+const OF_UDEV: &str = "/usr/lib/tmpfiles.d/static-nodes-permissions.conf";
+
 /// Makes mounts propagate, device nodes of modules, and the directory by which scripts of packages
-/// know that `systemctl` works.
+/// know that `systemctl` works. Mounts the file systems of the kernel's subsystems, because the units
+/// of file systems and of AppArmor may need them.
 ///
 /// # Errors
 ///
-/// The first error. The later steps are done nevertheless.
+/// All errors in one. No error prevents the later steps.
 pub(crate) fn prepare() -> io::Result<()> {
+    let mut errors = Errors::default();
     let none: Option<&str> = None;
-    let shared = mount(none, "/", none, MsFlags::MS_SHARED | MsFlags::MS_REC, none);
-    let mark = match Path::new("/bin/systemctl").exists() {
-        true => fs::create_dir_all("/run/systemd/system"),
-        false => Ok(()),
-    };
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
-    let modules = PathBuf::from(format!("/lib/modules/{}/modules.devname", release.trim()));
-    let (text, mut nodes) = match fs::read_to_string(&modules) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => (String::new(), Ok(())),
-        Err(error) => (String::new(), Err(error)),
-        Ok(text) => (text, Ok(())),
-    };
-    for node in text.lines().filter_map(Node::read) {
-        nodes = nodes.and(node.make());
+    errors.note("/", mount(none, "/", none, MsFlags::MS_SHARED | MsFlags::MS_REC, none));
+    if Path::new("/bin/systemctl").exists() {
+        errors.note("/run/systemd/system", fs::create_dir_all("/run/systemd/system"));
     }
-    set_permissions();
-    shared.map_err(io::Error::from).and(mark).and(nodes)
+    let nodes = modules_devname();
+    let text = errors.note("modules.devname", nodes).unwrap_or_default();
+    for node in text.lines().filter_map(Node::read) {
+        errors.note(node.path, node.make());
+    }
+    if tmpfiles().lines().any(is_of_devices) {
+        let words = ["--create", "--boot", "--prefix=/dev"];
+        // It reports its errors itself. A system without systemd may lack it.
+        let _ = Command::new("systemd-tmpfiles").args(words).status();
+    }
+    // A line of fstab cannot be mounted without its directory, which the module makes.
+    if places(&fs::read_to_string("/etc/fstab").unwrap_or_default()).any(|it| it == CONFIGFS) {
+        load_configfs();
+    }
+    mount_all(&mut errors);
+    errors.result()
+}
+
+/// Errors of steps that do not depend on each other.
+#[derive(Default)]
+struct Errors(Vec<String>);
+
+impl Errors {
+    fn note<T, E: std::fmt::Display>(&mut self, of: &str, result: Result<T, E>) -> Option<T> {
+        result.map_err(|error| self.0.push(format!("{of}: {error}"))).ok()
+    }
+
+    fn result(self) -> io::Result<()> {
+        self.0.is_empty().then_some(()).ok_or_else(|| io::Error::other(self.0.join("; ")))
+    }
+}
+
+/// The text of modules.devname of the running kernel. A kernel without modules has no such file.
+fn modules_devname() -> io::Result<String> {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    let path = PathBuf::from(format!("/lib/modules/{}/modules.devname", release.trim()));
+    match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        other => other,
+    }
 }
 
 /// A device node whose module the kernel loads as soon as a program opens the node, such as /dev/fuse.
@@ -75,33 +106,20 @@ impl<'a> Node<'a> {
         }
         let mode = Mode::S_IRUSR | Mode::S_IWUSR;
         match mknod(&path, self.kind, mode, makedev(self.major, self.minor)) {
-            Err(nix::errno::Errno::EEXIST) => Ok(()),
+            Err(Errno::EEXIST) => Ok(()),
             other => other.map_err(io::Error::from),
         }
     }
 }
 
-/// Applies the lines of tmpfiles.d about /dev. In most systems these only set permissions of nodes.
-/// Any other line needs systemd-tmpfiles, which then applies all of them.
-fn set_permissions() {
-    let text = tmpfiles();
-    let lines: Option<Vec<Line<'_>>> = of_devices(&text).map(Line::read).collect();
-    let groups = fs::read_to_string("/etc/group").unwrap_or_default();
-    let done = lines.is_some_and(|lines| lines.iter().all(|line| line.apply(&groups).is_ok()));
-    if !done {
-        let words = ["--create", "--boot", "--prefix=/dev"];
-        // It reports its errors itself. A system without systemd may lack it.
-        let _ = Command::new("systemd-tmpfiles").args(words).status();
-    }
-}
-
-/// All lines of tmpfiles.d that are in effect.
+/// All lines of tmpfiles.d that are in effect, except those that repeat udev's rules.
 fn tmpfiles() -> String {
     let (mut seen, mut text) = (Vec::new(), String::new());
     for directory in TMPFILES {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             let name = entry.file_name();
-            if name.as_encoded_bytes().ends_with(b".conf") && !seen.contains(&name) {
+            let is_used = name.as_encoded_bytes().ends_with(b".conf") && !seen.contains(&name);
+            if is_used && entry.path() != Path::new(OF_UDEV) {
                 text.push_str(&fs::read_to_string(entry.path()).unwrap_or_default());
                 text.push('\n');
                 seen.push(name);
@@ -111,56 +129,12 @@ fn tmpfiles() -> String {
     text
 }
 
-/// The lines whose path is in /dev. A path with quotes or specifiers may be, too.
-fn of_devices(text: &str) -> impl Iterator<Item = &str> {
-    text.lines().map(str::trim).filter(|line| !line.starts_with('#')).filter(|line| {
-        let path = line.split_whitespace().nth(1).unwrap_or_default();
-        path == "/dev" || path.starts_with("/dev/") || path.starts_with(['"', '\'', '%'])
-    })
-}
-
-/// A line that sets permissions: `z PATH MODE - GROUP -`.
-#[derive(Debug, PartialEq, Eq)]
-struct Line<'a> {
-    path: &'a str,
-    mode: Option<u32>,
-    group: Option<&'a str>,
-}
-
-impl<'a> Line<'a> {
-    /// Returns `None` for a line that needs systemd-tmpfiles.
-    fn read(line: &'a str) -> Option<Line<'a>> {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let word = |at: usize| words.get(at).copied().filter(|word| *word != "-");
-        let path = word(1)?;
-        let plain = !path.contains(['*', '?', '[', '%', '"', '\'', '\\']) && !path.contains("..");
-        let known = word(0) == Some("z") && word(3).is_none() && word(5).is_none();
-        let mode = word(2).map(|mode| u32::from_str_radix(mode, 8));
-        (plain && known).then_some(Line { path, mode: mode.transpose().ok()?, group: word(4) })
-    }
-
-    /// Sets the permissions, if the node exists.
-    fn apply(&self, groups: &str) -> io::Result<()> {
-        match fs::symlink_metadata(self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(error),
-            Ok(data) if data.is_symlink() => return Err(io::ErrorKind::InvalidInput.into()),
-            Ok(_) => {}
-        }
-        if let Some(group) = self.group {
-            let number = number_of(group, groups).ok_or(io::ErrorKind::NotFound)?;
-            chown(self.path, None, Some(Gid::from_raw(number)))?;
-        }
-        let mode = self.mode.map(Permissions::from_mode);
-        mode.map_or(Ok(()), |mode| fs::set_permissions(self.path, mode))
-    }
-}
-
-/// Looks a group up in the text of /etc/group.
-fn number_of(group: &str, groups: &str) -> Option<u32> {
-    let fields = groups.lines().map(|line| line.split(':').collect::<Vec<_>>());
-    let mut found = fields.filter(|fields| fields.first() == Some(&group));
-    found.next()?.get(2)?.parse().ok()
+/// A line of tmpfiles.d for a path in /dev.
+fn is_of_devices(line: &str) -> bool {
+    let mut words = line.split_whitespace();
+    let is_comment = words.next().is_some_and(|word| word.starts_with('#'));
+    let path = words.next().unwrap_or_default().trim_matches(['"', '\'']);
+    !is_comment && (path == "/dev" || path.starts_with("/dev/"))
 }
 
 /// File systems of the kernel's subsystems, with further options.
@@ -170,45 +144,59 @@ const KERNEL: [(&str, &str, Option<&str>); 10] = [
     ("securityfs", "/sys/kernel/security", None),
     ("debugfs", "/sys/kernel/debug", None),
     ("tracefs", "/sys/kernel/tracing", None),
-    ("configfs", "/sys/kernel/config", None),
+    ("configfs", CONFIGFS, None),
     ("fusectl", "/sys/fs/fuse/connections", None),
     ("bpf", "/sys/fs/bpf", Some("mode=700")),
     ("pstore", "/sys/fs/pstore", None),
     ("efivarfs", "/sys/firmware/efi/efivars", None),
 ];
 
-/// Mounts the file systems of the kernel's subsystems, unless they are mounted or have a line in
-/// /etc/fstab.
+const CONFIGFS: &str = "/sys/kernel/config";
+
+/// Mounts the file systems of the kernel's subsystems that `prepare` found no directory for, because
+/// their modules were not loaded.
 ///
 /// # Errors
 ///
-/// The first file system that could not be mounted. The others are mounted nevertheless.
+/// All errors in one. The other file systems are mounted nevertheless.
 pub(crate) fn mount_kernel_filesystems() -> io::Result<()> {
+    let mut errors = Errors::default();
     // udev loads configfs late or not at all.
-    if !Path::new("/sys/kernel/config").exists() {
+    load_configfs();
+    mount_all(&mut errors);
+    errors.result()
+}
+
+fn load_configfs() {
+    if !Path::new(CONFIGFS).exists() {
         // A kernel without configfs has no directory, so nothing is mounted.
         let _ = Command::new("modprobe").args(["-q", "configfs"]).status();
     }
-    let mut directories = vec!["/dev/mqueue"];
+}
+
+/// Mounts each of [`KERNEL`] whose directory exists, unless it is mounted or has a line in /etc/fstab.
+fn mount_all(errors: &mut Errors) {
+    errors.note("/dev/mqueue", fs::create_dir_all("/dev/mqueue"));
     if Path::new("/sys/kernel/mm/hugepages").exists() {
-        directories.push("/dev/hugepages");
+        errors.note("/dev/hugepages", fs::create_dir_all("/dev/hugepages"));
     }
-    for directory in directories {
-        fs::create_dir_all(directory)?;
-    }
-    let mounted = fs::read_to_string("/proc/self/mounts")?;
+    let mounted = fs::read_to_string("/proc/self/mounts");
+    // Without the list, a second mount would hide the first one.
+    let Some(mounted) = errors.note("/proc/self/mounts", mounted) else { return };
     let fstab = fs::read_to_string("/etc/fstab").unwrap_or_default();
     let taken: Vec<&str> = places(&mounted).chain(places(&fstab)).collect();
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    let mut result = Ok(());
     for (kind, place, options) in KERNEL {
-        if taken.contains(&place) || !Path::new(place).is_dir() {
-            continue;
+        if !taken.contains(&place) && Path::new(place).is_dir() {
+            match mount(Some(kind), place, Some(kind), flags, options) {
+                // The kernel or the firmware does not have it.
+                Err(Errno::ENODEV | Errno::EOPNOTSUPP) => {}
+                done => {
+                    errors.note(place, done);
+                }
+            }
         }
-        let done = mount(Some(kind), place, Some(kind), flags, options);
-        result = result.and(done.map_err(|error| io::Error::other(format!("{place}: {error}"))));
     }
-    result
 }
 
 /// The mount points in the text of /proc/self/mounts or /etc/fstab.
@@ -241,30 +229,24 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_tmpfiles_that_only_set_permissions_are_applied_without_systemd() {
-        let text =
-            "# z /dev/none\nz /dev/kvm 0660 - kvm -\nd /run/lock 1777\n z /dev/fuse 0666 - -\n";
-        let lines: Option<Vec<Line<'_>>> = of_devices(text).map(Line::read).collect();
-        let kvm = Line { path: "/dev/kvm", mode: Some(0o660), group: Some("kvm") };
-        let fuse = Line { path: "/dev/fuse", mode: Some(0o666), group: None };
-        assert_eq!(lines, Some(vec![kvm, fuse]));
-        for line in [
-            "c /dev/x 0600 - - - 1:2",
-            "z /dev/snd/* 0660 - audio -",
-            "z /dev/kvm 0660 root kvm -",
-            "z /dev/kvm ~0660 - kvm -",
-            "z! /dev/kvm 0660 - kvm -",
-            "z \"/dev/kvm\" 0660",
-        ] {
-            assert_eq!(of_devices(line).map(Line::read).collect::<Vec<_>>(), [None], "{line}");
+    fn lines_of_tmpfiles_for_paths_in_dev_need_systemd_tmpfiles() {
+        for line in ["c /dev/x 0600 - - - 1:2", " z! \"/dev/kvm\" 0660 - kvm -", "d /dev 0755"] {
+            assert!(is_of_devices(line), "{line}");
+        }
+        for line in ["# z /dev/x", "#z /dev/x", "d /run/lock 1777", "L /run/x - - - - /dev/x", ""] {
+            assert!(!is_of_devices(line), "{line}");
         }
     }
 
     #[test]
-    fn group_is_looked_up_by_its_whole_name() {
-        let groups = "root:x:0:\nkvm2:x:5:\nkvm:x:107:a,b\n";
-        assert_eq!(number_of("kvm", groups), Some(107));
-        assert_eq!(number_of("disk", groups), None);
+    fn errors_of_all_steps_are_reported() {
+        let mut errors = Errors::default();
+        assert_eq!(errors.note("a", Ok::<_, Errno>(1)), Some(1));
+        errors.note("b", Err::<(), _>(Errno::EPERM));
+        errors.note("c", Err::<(), _>(Errno::ENOENT));
+        let text = errors.result().unwrap_err().to_string();
+        assert!(text.starts_with("b: EPERM") && text.contains("; c: ENOENT"), "{text}");
+        assert!(Errors::default().result().is_ok());
     }
 
     #[test]
