@@ -50,7 +50,8 @@ pub fn initctl() -> ExitCode {
     ExitCode::from(exit as u8)
 }
 
-/// Runs `systemctl`, `journalctl` or a program of [`machine`], depending on the name it is called by.
+/// Runs `systemctl`, `journalctl`, `systemd-escape` or a program of [`machine`], depending on the
+/// name it is called by.
 pub fn shim() -> ExitCode {
     let mut typed = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     let called = typed.next().unwrap_or_default();

@@ -11,6 +11,7 @@ mod definition;
 mod dependency;
 mod edit;
 mod enablement;
+mod escape;
 mod install;
 mod instance;
 mod link;
@@ -54,6 +55,9 @@ const NOT_INSTALLED: u8 = 5;
 
 /// Runs the command.
 pub(crate) fn main(called: &str, words: &[String]) -> u8 {
+    if called == "systemd-escape" {
+        return escape::main(words);
+    }
     let asked = match Asked::parse(called, words) {
         Ok(asked) => mangle::mangled(asked),
         Err(complaint) => {
