@@ -7,8 +7,8 @@
 //! the units after the other. [`Lines::all`] asks for at most [`REQUESTS`] parts at once, and
 //! merges them.
 
+use super::merged::{Merged, Part, Source, time};
 use super::{Piece, Query, ask, attribute, is_down};
-use crate::connection::Connection;
 use crate::exit::Error;
 use crate::machine::LOG_UNIT;
 use crate::session::{self, Session};
@@ -121,15 +121,15 @@ impl Position {
 /// For each unit, the time of the last line that was read, and the number of lines in a row with
 /// it.
 #[derive(Debug, Default)]
-struct Seen(BTreeMap<String, (String, usize)>);
+struct LastRead(BTreeMap<String, (String, usize)>);
 
-impl Seen {
+impl LastRead {
     fn record(&mut self, line: &ShownLine) {
-        let Seen(seen) = self;
-        match seen.get_mut(&line.unit) {
+        let LastRead(last_read) = self;
+        match last_read.get_mut(&line.unit) {
             Some((time, count)) if *time == line.time => *count += 1,
             Some(last) => *last = (line.time.clone(), 1),
-            None => drop(seen.insert(line.unit.clone(), (line.time.clone(), 1))),
+            None => drop(last_read.insert(line.unit.clone(), (line.time.clone(), 1))),
         }
     }
 
@@ -176,7 +176,7 @@ impl Lines<'_> {
         &self,
         mut put: impl FnMut(ShownLine) -> Result<(), Error>,
     ) -> Result<bool, Error> {
-        let mut seen = Seen::default();
+        let mut last_read = LastRead::default();
         for from in [From::Logger, From::Files] {
             if from == From::Files {
                 (self.on_files)();
@@ -195,7 +195,7 @@ impl Lines<'_> {
             }
             let mut parts = Vec::new();
             let opened = units.chunks(UNITS).try_for_each(|names| {
-                parts.append(&mut self.open(from, names, MOST, &seen)?);
+                parts.append(&mut self.open(from, names, MOST, &last_read)?);
                 Ok(())
             });
             let mut merged = Merged { parts, error: opened.err() };
@@ -203,7 +203,7 @@ impl Lines<'_> {
                 match merged.next() {
                     Ok(None) => return Ok(false),
                     Ok(Some(line)) => {
-                        seen.record(&line);
+                        last_read.record(&line);
                         if let Some(line) = (self.filter)(line) {
                             put(line)?;
                         }
@@ -240,7 +240,7 @@ impl Lines<'_> {
             let mut tails = Tails::new(last);
             let mut position = Position::at(start);
             for (part, names) in units.chunks(UNITS).enumerate() {
-                let parts = self.open(from, names, count, &Seen::default())?;
+                let parts = self.open(from, names, count, &LastRead::default())?;
                 let mut merged = Merged { parts, error: None };
                 while let Some(line) = merged.next()? {
                     position.record(&line);
@@ -308,11 +308,11 @@ impl Lines<'_> {
         from: From,
         names: &[String],
         count: u64,
-        seen: &Seen,
+        last_read: &LastRead,
     ) -> Result<Vec<Part>, Error> {
         match from {
             From::Logger => Ok(vec![self.ask(names, count)?]),
-            From::Files => self.files(names, seen),
+            From::Files => self.files(names, last_read),
         }
     }
 
@@ -343,7 +343,7 @@ impl Lines<'_> {
     }
 
     /// Opens the present file of each unit, behind the lines that were read before.
-    fn files(&self, names: &[String], seen: &Seen) -> Result<Vec<Part>, Error> {
+    fn files(&self, names: &[String], last_read: &LastRead) -> Result<Vec<Part>, Error> {
         let mut parts = Vec::new();
         for unit in names.iter().filter_map(|name| Name::new(name).ok()) {
             let path = Path::new(self.dir).join(file_name(&unit));
@@ -353,7 +353,7 @@ impl Lines<'_> {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(failed(error)),
             };
-            seen.skip(&unit, &mut file).map_err(failed)?;
+            last_read.skip(&unit, &mut file).map_err(failed)?;
             let path = path.to_string_lossy().into_owned();
             let mut part = Part::new(Source::File { file, unit, path, since: self.since });
             part.advance();
@@ -366,90 +366,6 @@ impl Lines<'_> {
 /// Returns true if the logger has no log of a name.
 fn is_unknown(error: &Error) -> bool {
     matches!(error, Error::Failed(_, failure) if failure.kind == Failure::UNKNOWN_TARGET)
-}
-
-/// The lines of some units from the logger, or of one unit from its file.
-enum Source {
-    Logger(Connection),
-    File { file: BufReader<File>, unit: Name, path: String, since: Option<WallTime> },
-    None,
-}
-
-impl Source {
-    fn next(&mut self) -> Result<Option<ShownLine>, Error> {
-        match self {
-            Source::Logger(connection) => match connection.next::<Piece>()? {
-                Some(Piece::Line(line)) => Ok(Some(line)),
-                Some(Piece::End { .. }) => Ok(None),
-                None => Err(connection.cut_off()),
-            },
-            Source::File { file, unit, path, since } => loop {
-                let mut line = Vec::new();
-                let read = file.read_until(b'\n', &mut line);
-                if read.map_err(|error| Error::file(path, &error))? == 0 {
-                    return Ok(None);
-                }
-                if let Some(parsed) = LogLine::parse(&line)
-                    && since.is_none_or(|since| parsed.time >= since)
-                {
-                    return Ok(Some(ShownLine::new(unit.as_str(), &parsed)));
-                }
-            },
-            Source::None => Ok(None),
-        }
-    }
-}
-
-/// A source with its next line.
-struct Part {
-    source: Source,
-    head: Option<ShownLine>,
-    error: Option<Error>,
-}
-
-impl Part {
-    fn new(source: Source) -> Part {
-        Part { source, head: None, error: None }
-    }
-
-    fn advance(&mut self) -> Option<ShownLine> {
-        let next = self.source.next();
-        let (head, error) = match next {
-            Ok(head) => (head, None),
-            Err(error) => (None, Some(error)),
-        };
-        if head.is_none() {
-            self.source = Source::None;
-        }
-        self.error = error;
-        std::mem::replace(&mut self.head, head)
-    }
-}
-
-/// The lines of all sources. Lines of one source keep their order.
-struct Merged {
-    parts: Vec<Part>,
-    error: Option<Error>,
-}
-
-impl Merged {
-    /// Returns the next line, or an error after the lines that were read before it.
-    fn next(&mut self) -> Result<Option<ShownLine>, Error> {
-        for part in &mut self.parts {
-            self.error = self.error.take().or(part.error.take());
-        }
-        if let Some(error) = self.error.take() {
-            self.parts.clear();
-            return Err(error);
-        }
-        let heads = self.parts.iter_mut().filter(|part| part.head.is_some());
-        let first = heads.min_by(|a, b| time(a.head.as_ref()).cmp(time(b.head.as_ref())));
-        Ok(first.and_then(Part::advance))
-    }
-}
-
-fn time(line: Option<&ShownLine>) -> &str {
-    line.map_or("", |line| &line.time)
 }
 
 /// The last lines so far.
@@ -713,8 +629,8 @@ mod tests {
         let told = [line("a", 1, "x"), line("a", 2, "x"), line("b", 2, "x"), line("a", 3, "x")];
         let mut here = position(&told);
         assert_eq!(here.query(at(3)), (None, Some(at(2))));
-        let seen = [line("a", 2, "x"), line("b", 2, "x"), line("a", 3, "x")];
-        assert!(seen.iter().all(|line| here.skips(line)));
+        let answered = [line("a", 2, "x"), line("b", 2, "x"), line("a", 3, "x")];
+        assert!(answered.iter().all(|line| here.skips(line)));
         let later = [line("a", 3, "x"), line("b", 3, "x"), line("c", 2, "x")];
         assert!(later.iter().all(|line| !here.skips(line)));
         // The clock was set back: a request for lines since then would repeat all that are later.
@@ -731,23 +647,23 @@ mod tests {
         let path = dir.join("web.log");
         let stored = |(second, text)| format!("2026-11-21T05:12:0{second}.000Z 7 {text}\n");
         std::fs::write(&path, all.map(stored).concat()).unwrap();
-        let rest = |seen: &Seen| {
+        let rest = |last_read: &LastRead| {
             let mut file = BufReader::new(File::open(&path).unwrap());
-            seen.skip(&"web".parse().unwrap(), &mut file).unwrap();
+            last_read.skip(&"web".parse().unwrap(), &mut file).unwrap();
             io::read_to_string(file).unwrap()
         };
         for told in 0..=all.len() {
-            let mut seen = Seen::default();
+            let mut last_read = LastRead::default();
             for (second, text) in all.into_iter().take(told) {
-                seen.record(&line("web", second, text));
+                last_read.record(&line("web", second, text));
             }
-            seen.record(&line("other", 9, "a"));
-            assert_eq!(rest(&seen), all.map(stored)[told..].concat(), "{told} were sent");
+            last_read.record(&line("other", 9, "a"));
+            assert_eq!(rest(&last_read), all.map(stored)[told..].concat(), "{told} were sent");
         }
         // The last line that was sent is in no file.
-        let mut seen = Seen::default();
-        seen.record(&line("web", 2, "y"));
-        assert_eq!(rest(&seen), all.map(stored)[1..].concat());
+        let mut last_read = LastRead::default();
+        last_read.record(&line("web", 2, "y"));
+        assert_eq!(rest(&last_read), all.map(stored)[1..].concat());
         std::fs::remove_dir_all(&dir).unwrap();
     }
 

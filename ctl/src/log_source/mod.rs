@@ -2,6 +2,7 @@
 //! of `logs` and journalctl(1), which combine the logs of several units.
 
 pub(crate) mod lines;
+mod merged;
 
 use crate::connection::{self, Connection};
 use crate::exit::Error;

@@ -1,8 +1,9 @@
 //! systemd-escape(1): scripts of packages, such as ifupdown's for udev, make unit names with it.
 
 use super::complain;
+use super::mangle::escaped_path;
 use crate::session;
-use groundstate_units::text::unit_name::{UnitName, escape, escape_path, unescape, unescape_path};
+use groundstate_units::text::unit_name::{UnitName, escape, unescape, unescape_path};
 
 /// The command line.
 #[derive(Debug, Default)]
@@ -58,7 +59,7 @@ fn converted(asked: &Asked, word: &str) -> Result<String, String> {
         let text = if asked.path { unescape_path(word) } else { unescape(word) };
         return text.ok_or(format!("systemd-escape: {word} is not escaped"));
     }
-    let text = if asked.path { escape_path(word) } else { escape(word) };
+    let text = if asked.path { escaped_path(word) } else { escape(word) };
     let Some(template) = &asked.template else {
         return Ok(match &asked.suffix {
             Some(suffix) => format!("{text}.{suffix}"),
@@ -90,7 +91,7 @@ mod tests {
         let of = |words: &[&str]| escaped(words).unwrap();
         assert_eq!(of(&["--template", "ifup@.service", "eth0"]), "ifup@eth0.service");
         assert_eq!(of(&["--template=ifup@.service", "br-lan"]), "ifup@br\\x2dlan.service");
-        assert_eq!(of(&["-p", "/srv/my-data/"]), "srv-my\\x2ddata");
+        assert_eq!(of(&["-p", "/srv/./my-data/"]), "srv-my\\x2ddata");
         assert_eq!(of(&["-p", "--suffix=mount", "/"]), "-.mount");
         assert_eq!(of(&["a/b", "--", "-c"]), "a-b \\x2dc");
         assert_eq!(of(&["-u", "a-b\\x2dc"]), "a/b-c");

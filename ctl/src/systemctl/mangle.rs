@@ -4,6 +4,7 @@
 use super::complain;
 use super::shown::is_glob;
 use super::words::Asked;
+use groundstate_units::text::unit_name::escape_path;
 use std::fmt::Write;
 
 /// Verbs for which a word with a slash is the path of a file.
@@ -73,23 +74,10 @@ fn unit_name(typed: &str) -> String {
     name
 }
 
-/// Returns `srv-my\x2ddata` for /srv/my-data, and `-` for the root.
-fn escaped_path(path: &str) -> String {
-    let parts: Vec<&str> =
-        path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
-    if parts.is_empty() {
-        return "-".to_string();
-    }
-    let mut name = String::new();
-    for (at, c) in parts.join("/").chars().enumerate() {
-        match c {
-            '/' => name.push('-'),
-            '.' if at == 0 => escape(&mut name, c),
-            c if is_plain(c) => name.push(c),
-            c => escape(&mut name, c),
-        }
-    }
-    name
+/// Returns `srv-my\x2ddata` for /srv/my-data, and `-` for the root. A part `.` is left out.
+pub(super) fn escaped_path(path: &str) -> String {
+    let parts: Vec<&str> = path.split('/').filter(|part| *part != ".").collect();
+    escape_path(&parts.join("/"))
 }
 
 fn is_plain(c: char) -> bool {
@@ -113,7 +101,7 @@ mod tests {
         for (typed, want) in [
             ("nginx", "nginx"),
             ("/srv/x", "srv-x.mount"),
-            ("/srv//my-data/", "srv-my\\x2ddata.mount"),
+            ("/srv//./my-data/", "srv-my\\x2ddata.mount"),
             ("/", "-.mount"),
             ("/.hidden", "\\x2ehidden.mount"),
             ("/dev/sda1", "dev-sda1.device"),
