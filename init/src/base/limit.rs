@@ -66,8 +66,12 @@ pub(crate) const STATUS_TEXT: usize = 1024;
 pub(crate) const WATCHES_READ_A_TURN: usize = 128;
 /// Pause between two checks of cgroups that cannot be watched.
 pub(crate) const CGROUP_PAUSE: Duration = Duration::from_millis(100);
-/// Effects that wait for one commit. A commit costs less than one start.
-pub(crate) const EFFECTS_A_COMMIT: usize = 16;
+/// Starts that wait for one commit. Prepared starts hold descriptors, and each clone copies the
+/// descriptor table.
+pub(crate) const STARTS_A_COMMIT: usize = 16;
+/// Effects that wait for one commit. Each commit writes all exits that are not handled yet, so a
+/// small number makes the stop of many services slow.
+pub(crate) const EFFECTS_A_COMMIT: usize = 256;
 /// Pause between two checks of a child that was adopted after a crash and has not executed yet.
 pub(crate) const ADOPTED_LOOK: Duration = Duration::from_millis(20);
 /// Children reaped in one turn.

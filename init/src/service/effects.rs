@@ -50,10 +50,10 @@ impl Effects {
         self.queue.is_empty()
     }
 
-    /// Returns true if enough effects wait for a commit. Prepared starts hold descriptors, and each
-    /// clone copies the descriptor table.
+    /// Returns true if enough effects wait for a commit.
     pub(crate) fn is_full(&self) -> bool {
         self.queue.len() >= limit::EFFECTS_A_COMMIT
+            || self.serials().nth(limit::STARTS_A_COMMIT - 1).is_some()
     }
 
     /// Returns true if an effect of this run waits.
@@ -86,5 +86,30 @@ impl Effects {
     /// Records that all effects carried out so far are committed.
     pub(crate) fn note_commit(&mut self) {
         self.is_ahead = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A queue of starts, followed by other effects.
+    fn queue(starts: usize, others: usize) -> Effects {
+        let mut effects = Effects::default();
+        for serial in 1..=starts {
+            let serial = serial as u64;
+            let effect = Effect::Spawn(CommandKind::Main);
+            effects.queue.push_back(Queued { run: RunId(serial), effect, serial });
+        }
+        (0..others).for_each(|_| effects.push(RunId(1), Effect::Kill));
+        effects
+    }
+
+    #[test]
+    fn a_queue_of_few_starts_is_full_and_one_of_as_many_other_effects_is_not() {
+        assert!(queue(limit::STARTS_A_COMMIT, 0).is_full());
+        assert!(!queue(limit::STARTS_A_COMMIT - 1, 100).is_full());
+        assert!(!queue(0, limit::EFFECTS_A_COMMIT - 1).is_full());
+        assert!(queue(0, limit::EFFECTS_A_COMMIT).is_full());
     }
 }

@@ -105,8 +105,8 @@ impl Init {
         true
     }
 
-    /// Carries out effects when the queue is full, because each prepared start holds descriptors.
-    /// Only for loops whose remaining work a new image finds again after a crash.
+    /// Carries out effects when the queue is full. Only for loops whose remaining work a new image
+    /// finds again after a crash.
     pub(crate) fn settle_if_full(&mut self) {
         if self.pending.effects.is_full() {
             self.settle();
