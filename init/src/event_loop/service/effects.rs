@@ -20,8 +20,11 @@ impl Init {
     }
 
     fn act(&mut self) {
-        // No commit happens until all of them are carried out.
-        for queued in std::mem::take(&mut self.pending.effects.queue) {
+        let mut committed = std::mem::take(&mut self.pending.effects.queue);
+        // The commands that follow a signal are new starts, which wait for the next commit.
+        while !self.pending.effects.is_full()
+            && let Some(queued) = committed.pop_front()
+        {
             if self.pending.effects.has(queued.run) {
                 // An earlier effect of this run has queued further ones, which come first.
                 self.pending.effects.queue.push_back(queued);
@@ -49,6 +52,7 @@ impl Init {
             self.follow(run, effects);
             inbox::record_unit(before);
         }
+        self.pending.effects.queue.append(&mut committed);
         // Passes read ends to the logger now: kept here, they would slow down each clone in a burst
         // of starts.
         self.logger.pass_on(self.now);
