@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_of_few_starts_is_full_and_one_of_as_many_other_effects_is_not() {
+    fn queue_is_full_at_the_limit_of_starts_or_of_effects() {
         assert!(queue(limit::STARTS_A_COMMIT, 0).is_full());
         assert!(!queue(limit::STARTS_A_COMMIT - 1, 100).is_full());
         assert!(!queue(0, limit::EFFECTS_A_COMMIT - 1).is_full());
