@@ -78,7 +78,7 @@ complete -c initctl -n "__fish_initctl_using_subcommand status" -l socket -d 'Th
 complete -c initctl -n "__fish_initctl_using_subcommand status" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
 always\t'Colours on any output'
 never\t'No colours'"
-complete -c initctl -n "__fish_initctl_using_subcommand status" -s a -l all -d 'Also show healthy and idle units'
+complete -c initctl -n "__fish_initctl_using_subcommand status" -s a -l all -d 'Also show healthy and idle units, with memory, tasks and CPU time'
 complete -c initctl -n "__fish_initctl_using_subcommand status" -l check -d 'Print only states; exit 1 unless all are active'
 complete -c initctl -n "__fish_initctl_using_subcommand status" -l no-headings -d 'Omit the summary above the table'
 complete -c initctl -n "__fish_initctl_using_subcommand status" -l json -d 'Print JSON; streams print one object per line'

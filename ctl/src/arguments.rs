@@ -181,7 +181,7 @@ pub(crate) enum Command {
 pub(crate) struct Status {
     /// Targets or units [default: all]
     pub(crate) targets: Vec<Name>,
-    /// Also show healthy and idle units
+    /// Also show healthy and idle units, with memory, tasks and CPU time
     #[arg(short, long)]
     pub(crate) all: bool,
     /// Print only states; exit 1 unless all are active

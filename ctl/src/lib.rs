@@ -17,6 +17,7 @@ mod log_source;
 mod machine;
 mod policy_file;
 mod report;
+mod resources;
 mod session;
 mod span;
 mod spelling;

@@ -71,7 +71,7 @@ const LAYOUTS: [Layout; 6] = [
             "waiting",
             "event_stream log_source",
             "session",
-            "arguments connection policy_file report",
+            "arguments connection policy_file report resources",
             "exit files machine span spelling style",
         ],
     },

@@ -5,6 +5,7 @@
 use super::property_value::{Properties, quoted, span, user, yes};
 use super::{confinement, shown, trigger};
 use crate::files::Disk;
+use crate::resources;
 use crate::session::Session;
 use crate::verb::check;
 use groundstate_units::control::answer::UnitStatus;
@@ -280,28 +281,15 @@ const LIMITS: [(&str, &str); 16] = [
     ("LimitRTTIME", "LimitRTTIMESoft"),
 ];
 
-/// Returns the cgroup of a process below the cgroup v2 mount, and its resource usage.
-pub(super) fn usage(pid: Option<u32>) -> Properties {
-    let unset = || "[not set]".to_string();
-    let text = pid.and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok());
-    let path = text.as_deref().and_then(|text| {
-        let mut lines = text.lines();
-        lines.find_map(|line| line.strip_prefix("0::")).filter(|path| !path.contains("/../"))
-    });
-    let read = |file: &str| {
-        let path = format!("/sys/fs/cgroup{}/{file}", path?);
-        std::fs::read_to_string(path).ok()
-    };
-    let number = |file: &str| read(file).map_or_else(unset, |text| text.trim().to_string());
-    let cpu = read("cpu.stat").and_then(|text| {
-        let micros: u64 =
-            text.lines().find_map(|line| line.strip_prefix("usage_usec "))?.parse().ok()?;
-        Some(micros.saturating_mul(1000).to_string())
-    });
+/// Returns the cgroup of a unit below the cgroup v2 mount, and its resource usage.
+pub(super) fn usage(unit: &UnitStatus) -> Properties {
+    let used = resources::of(unit);
+    let number = |value: Option<u64>| value.map_or("[not set]".to_string(), |it| it.to_string());
+    let cpu = used.cpu.map(|cpu| u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX));
     vec![
-        ("ControlGroup", path.unwrap_or_default().to_string()),
-        ("MemoryCurrent", number("memory.current")),
-        ("TasksCurrent", number("pids.current")),
-        ("CPUUsageNSec", cpu.unwrap_or_else(unset)),
+        ("ControlGroup", used.cgroup),
+        ("MemoryCurrent", number(used.memory)),
+        ("TasksCurrent", number(used.tasks)),
+        ("CPUUsageNSec", number(cpu)),
     ]
 }

@@ -54,7 +54,7 @@ pub(super) fn run(asked: &Asked) -> Outcome {
                 all.push(("NRestarts", restarts.to_string()));
                 all.extend(edges(unit, &graph));
                 all.extend(definitions.of(unit, &stamp(&unit.since)));
-                all.extend(usage(unit.main_pid));
+                all.extend(usage(unit));
                 all
             }
             Found::Unknown(name) => of_unloaded(&name, &enablement),

@@ -10,6 +10,7 @@ use super::unit_file::UnitFile;
 use super::words::Asked;
 use super::{FAILED, NO_SUCH_UNIT, NOT_RUNNING, Outcome, complain};
 use crate::log_source;
+use crate::resources;
 use crate::session::{self, Session};
 use crate::span;
 use crate::style;
@@ -128,6 +129,19 @@ fn block(
     }
     if !unit.status.is_empty() {
         let _ = writeln!(text, "     Status: \"{}\"", unit.status);
+    }
+    let used = resources::of(unit);
+    if let Some(tasks) = used.tasks {
+        let _ = writeln!(text, "      Tasks: {tasks}");
+    }
+    if let Some(memory) = used.memory {
+        let _ = writeln!(text, "     Memory: {}", resources::size(memory));
+    }
+    if let Some(cpu) = used.cpu {
+        let _ = writeln!(text, "        CPU: {}", style::span(cpu));
+    }
+    if !used.cgroup.is_empty() {
+        let _ = writeln!(text, "     CGroup: {}", used.cgroup);
     }
     let lines = asked.lines.unwrap_or(LINES);
     let log = if lines == 0 { Vec::new() } else { log_source::tail(session, &unit.unit, lines) };

@@ -6,15 +6,17 @@ use crate::arguments;
 use crate::connection;
 use crate::exit::Error;
 use crate::report;
+use crate::resources::Resources;
 use crate::session;
 use crate::style::Style;
 use groundstate_units::control::answer::{Blame, Failure, Graph, Report, Status, Timers, Why};
-use groundstate_units::control::answer::{Event, Plan, Sockets, Stats};
+use groundstate_units::control::answer::{Event, Plan, Sockets, Stats, UnitStatus};
 use groundstate_units::text::wall_clock::WallTime;
 use groundstate_units::unit::key_table;
 use serde::de::DeserializeOwned;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/screens")
@@ -47,6 +49,21 @@ fn screens(style: &Style) -> Vec<(&'static str, String)> {
         "mailer" => vec!["connecting to smtp.example.org".to_string()],
         _ => Vec::new(),
     };
+    let used = |unit: &UnitStatus| {
+        let used = |memory, tasks, cpu_ms| Resources {
+            memory: Some(memory),
+            tasks: Some(tasks),
+            cpu: Some(Duration::from_millis(cpu_ms)),
+            ..Resources::default()
+        };
+        match unit.unit.as_str() {
+            "ntpd" => used(1_300_000, 1, 20),
+            "networkd" => used(2_500_000_000, 3, 725_000),
+            "database" => used(48_300_000, 12, 1_240),
+            "worker@mail" => Resources { tasks: None, ..used(812_000, 1, 3) },
+            _ => Resources::default(),
+        }
+    };
     let refused = Failure {
         report: Some(answer("reload")),
         ..Failure::new(Failure::REFUSED, "unknown key `depend-ms`", "did you mean `depends-ms`?")
@@ -65,9 +82,9 @@ fn screens(style: &Style) -> Vec<(&'static str, String)> {
         ("help-status", help("status")),
         ("help-set-target", help("set-target")),
         ("help-doctor", help("doctor")),
-        ("status", status::render(&answer("status"), now(), style, false, true)),
-        ("status-all", status::render(&answer("status"), now(), style, true, true)),
-        ("status-unit", status::details(&answer("status-unit"), now(), style, &tail)),
+        ("status", status::render(&answer("status"), now(), style, false, true, &used)),
+        ("status-all", status::render(&answer("status"), now(), style, true, true, &used)),
+        ("status-unit", status::details(&answer("status-unit"), now(), style, &tail, &used)),
         ("why", why("why", &["eth0 has no carrier", "timed out"])),
         ("why-failed", why("why-failed", &["connecting to smtp.example.org"])),
         ("why-idle", why("why-idle", &[])),

@@ -3,6 +3,7 @@
 use crate::arguments;
 use crate::exit::{Error, Exit};
 use crate::log_source;
+use crate::resources::{self, Resources};
 use crate::session::{self, Session};
 use crate::span;
 use crate::style::{self, Style, Tone};
@@ -15,6 +16,8 @@ use std::fmt::Write;
 
 /// Number of log lines under a unit requested by name.
 const TAIL: u64 = 5;
+/// Columns that the resources leave for the details of a unit: `up 23h 59m`.
+const DETAILS: usize = 10;
 
 /// Asks init and prints the status.
 pub(crate) fn run(session: &Session, asked: &arguments::Status) -> Result<Exit, Error> {
@@ -31,9 +34,9 @@ pub(crate) fn run(session: &Session, asked: &arguments::Status) -> Result<Exit, 
     session.show(&value, || {
         if by_name {
             let tail = |unit: &str| log_source::tail(session, unit, TAIL);
-            details(&status, now, style, &tail)
+            details(&status, now, style, &tail, &resources::of)
         } else {
-            render(&status, now, style, asked.all, !asked.no_headings)
+            render(&status, now, style, asked.all, !asked.no_headings, &resources::of)
         }
     })?;
     let failed = status.targets.iter().any(|target| target.state == State::Failed)
@@ -75,13 +78,14 @@ fn check_lines(status: &Status, by_name: bool, style: &Style) -> String {
     text
 }
 
-/// Formats the whole system.
+/// Formats the whole system. `used` reads the resources of a unit, which `all` adds.
 pub(crate) fn render(
     status: &Status,
     now: WallTime,
     style: &Style,
     all: bool,
     headings: bool,
+    used: &dyn Fn(&UnitStatus) -> Resources,
 ) -> String {
     let mut text = String::new();
     if headings {
@@ -97,11 +101,14 @@ pub(crate) fn render(
     let words = shown.iter().map(|unit| word(unit).chars().count());
     let words = words.chain(lost.iter().map(|goal| lost_word(goal).chars().count()));
     let words = words.max().unwrap_or(0);
+    let used: Vec<Resources> = shown.iter().filter(|_| all).map(|unit| used(unit)).collect();
+    let cells = cells(&used, 4 + width + 2 + words, style);
     for goal in &lost {
         text.push_str(&lost_row(goal, (width, words), style));
     }
-    for unit in &shown {
-        text.push_str(&row(unit, now, (width, words), style));
+    for (at, unit) in shown.iter().enumerate() {
+        let cells = cells.get(at).map_or("", String::as_str);
+        text.push_str(&row(unit, cells, now, (width, words), style));
     }
     if headings {
         let hidden = status.units.len() - shown.len();
@@ -205,20 +212,52 @@ fn tally(units: &[UnitStatus]) -> String {
     format!("{} needed: {}", needed.len(), parts.join(", "))
 }
 
-/// Formats a line; `widths` are those of names and states.
-fn row(unit: &UnitStatus, now: WallTime, widths: (usize, usize), style: &Style) -> String {
+/// Formats the columns of the resources, for each unit in order. `used` columns precede them. The
+/// last columns are left out if the details of a unit would have no room.
+fn cells(resources: &[Resources], mut used: usize, style: &Style) -> Vec<String> {
+    let table: Vec<[Option<String>; 3]> = resources.iter().map(Resources::columns).collect();
+    let mut lines = vec![String::new(); table.len()];
+    for column in 0..3 {
+        let column: Vec<Option<&str>> =
+            table.iter().map(|cells| cells.get(column)?.as_deref()).collect();
+        let width = column.iter().flatten().map(|cell| cell.chars().count()).max();
+        let Some(width) = width else { continue };
+        used += 2 + width;
+        if style.width.is_some_and(|columns| used + 2 + DETAILS > columns) {
+            break;
+        }
+        for ((line, cell), resources) in lines.iter_mut().zip(column).zip(resources) {
+            // A unit without values keeps the room for its details.
+            if *resources != Resources::default() {
+                let _ = write!(line, "  {:>width$}", cell.unwrap_or_default());
+            }
+        }
+    }
+    lines
+}
+
+/// Formats a line; `widths` are those of names and states. `cells` has the resources.
+fn row(
+    unit: &UnitStatus,
+    cells: &str,
+    now: WallTime,
+    widths: (usize, usize),
+    style: &Style,
+) -> String {
     let tone = style::tone(unit.state, unit.degraded);
     let glyph = style.paint(tone, &style::glyph(unit.state, unit.degraded).to_string());
     let name = style::pad(&label(unit), widths.0);
     let said = row_details(unit, now);
     let word = word(unit);
-    let gap = if said.is_empty() { 0 } else { 2 + widths.1.saturating_sub(word.chars().count()) };
-    let used = 4 + widths.0 + 2 + widths.1 + 2;
+    let gap = widths.1.saturating_sub(word.chars().count());
+    let used = 4 + widths.0 + 2 + widths.1 + cells.chars().count() + 2;
     let said = match needs_attention(unit) {
         true => style.hang(&said, used, used),
         false => style.cut(&said, used),
     };
-    format!("  {glyph} {name}  {}{}{said}\n", style.paint(tone, &word), " ".repeat(gap))
+    let word = style.paint(tone, &word);
+    let line = format!("  {glyph} {name}  {word}{}{cells}  {said}", " ".repeat(gap));
+    format!("{}\n", line.trim_end())
 }
 
 /// Returns the details of a state: reason, failures, duration, dependents.
@@ -280,13 +319,14 @@ pub(crate) fn details(
     now: WallTime,
     style: &Style,
     tail: &dyn Fn(&str) -> Vec<String>,
+    used: &dyn Fn(&UnitStatus) -> Resources,
 ) -> String {
     let mut text = String::new();
     for unit in &status.units {
         if !text.is_empty() {
             text.push('\n');
         }
-        text.push_str(&detail(unit, &status.targets, now, style));
+        text.push_str(&detail(unit, &status.targets, now, style, &used(unit)));
         let lines = tail(&unit.unit);
         for (at, line) in lines.iter().enumerate() {
             let lead = if at == 0 { "log" } else { "" };
@@ -303,7 +343,13 @@ pub(crate) fn details(
     text
 }
 
-fn detail(unit: &UnitStatus, targets: &[TargetStatus], now: WallTime, style: &Style) -> String {
+fn detail(
+    unit: &UnitStatus,
+    targets: &[TargetStatus],
+    now: WallTime,
+    style: &Style,
+    used: &Resources,
+) -> String {
     let tone = style::tone(unit.state, unit.degraded);
     let since = style::span(span::since(&unit.since, now));
     let mut text = format!(
@@ -341,6 +387,7 @@ fn detail(unit: &UnitStatus, targets: &[TargetStatus], now: WallTime, style: &St
     field("targets", provided.join(", "));
     field("type", unit.kind.as_str().to_string());
     field("main pid", unit.main_pid.map(|pid| pid.to_string()).unwrap_or_default());
+    field("resources", used.line());
     field("needed by", unit.needed_by.join(", "));
     field("file", unit.file.clone());
     field("from", unit.source.as_ref().map(|name| format!("source {name}")).unwrap_or_default());

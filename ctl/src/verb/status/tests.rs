@@ -7,6 +7,11 @@ fn now() -> WallTime {
     WallTime::parse("2026-11-21T05:00:00.000Z").unwrap()
 }
 
+/// The resources of every unit, in bare mode.
+fn unknown(_: &UnitStatus) -> Resources {
+    Resources::default()
+}
+
 /// A unit with defaults that `with` overrides.
 fn unit(name: &str, with: Value) -> Value {
     let mut unit = json!({
@@ -74,12 +79,12 @@ overlay    +tcpdump (47m left) -cron
   ~ ntpd           degraded             up 3d 4h
 hint: initctl why dhcp   3 healthy or idle units hidden, --all shows them
 ";
-    assert_eq!(render(&troubled(), now(), &Style::PLAIN, false, true), want);
+    assert_eq!(render(&troubled(), now(), &Style::PLAIN, false, true, &unknown), want);
 }
 
 #[test]
 fn status_with_all_lists_healthy_and_unneeded_units() {
-    let text = render(&troubled(), now(), &Style::PLAIN, true, false);
+    let text = render(&troubled(), now(), &Style::PLAIN, true, false, &unknown);
     assert_eq!(text.lines().count(), 6);
     assert!(text.starts_with("  x dhcp"), "{text}");
     assert!(text.ends_with("  - tools          idle\n"), "{text}");
@@ -88,7 +93,7 @@ fn status_with_all_lists_healthy_and_unneeded_units() {
 #[test]
 fn coloured_status_has_the_same_text_as_the_plain_one() {
     let colours = Style { colour: true, width: None };
-    let painted = render(&troubled(), now(), &colours, true, true);
+    let painted = render(&troubled(), now(), &colours, true, true, &unknown);
     let painted = crate::style::escaped(&painted);
     let mut plain = String::new();
     let mut rest = &*painted;
@@ -98,13 +103,13 @@ fn coloured_status_has_the_same_text_as_the_plain_one() {
     }
     plain.push_str(rest);
     assert_ne!(plain, painted);
-    assert_eq!(plain, render(&troubled(), now(), &Style::PLAIN, true, true));
+    assert_eq!(plain, render(&troubled(), now(), &Style::PLAIN, true, true, &unknown));
 }
 
 #[test]
 fn status_lines_fit_a_narrow_terminal() {
     let narrow = Style { colour: false, width: Some(60) };
-    let text = render(&troubled(), now(), &narrow, false, false);
+    let text = render(&troubled(), now(), &narrow, false, false, &unknown);
     assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
 }
 
@@ -113,7 +118,7 @@ fn status_shows_the_crashes_that_init_survived() {
     let mut status = status("running", vec![]);
     status.crashes = 2;
     status.resumed = Some("2026-11-21T04:59:00.000Z".to_string());
-    let text = render(&status, now(), &Style::PLAIN, false, true);
+    let text = render(&status, now(), &Style::PLAIN, false, true, &unknown);
     assert!(text.contains("survived 2 crashes, the last 1m ago"), "{text}");
 }
 
@@ -134,7 +139,7 @@ x dhcp (dhcpcd)  failed   for 3d 4h
   log         eth0: carrier lost
               timed out
 ";
-    assert_eq!(details(&status, now(), &Style::PLAIN, &tail), want);
+    assert_eq!(details(&status, now(), &Style::PLAIN, &tail, &unknown), want);
 }
 
 #[test]
@@ -145,7 +150,7 @@ fn status_of_a_target_without_a_provider_says_masked_or_missing() {
             {"target": "db", "unit": null, "state": "failed", "reason": reason},
         ]))
         .unwrap();
-        details(&status, now(), &Style::PLAIN, &|_| Vec::new())
+        details(&status, now(), &Style::PLAIN, &|_| Vec::new(), &unknown)
     };
     let masked = json!({"kind": "masked", "text": "db is masked", "target": "db"});
     assert_eq!(target(masked), "db  failed (dependency)   db is masked\n");
@@ -162,8 +167,44 @@ fn status_of_a_masked_goal_has_its_reason_and_a_hint() {
         {"target": "web", "unit": "web", "state": "disabled", "reason": null},
     ]))
     .unwrap();
-    let text = render(&status, now(), &Style::PLAIN, false, true);
+    let text = render(&status, now(), &Style::PLAIN, false, true, &unknown);
     let line = "  x multi-user  failed (dependency)  multi-user is masked\n";
     assert!(text.contains(line), "{text}");
     assert!(text.contains("hint: initctl why multi-user"), "{text}");
+}
+
+#[test]
+fn resources_columns_that_do_not_fit_are_left_out() {
+    let used = |unit: &UnitStatus| match unit.unit.as_str() {
+        "sshd" => resources(Some(12_990_000), Some(3), Some(1_200)),
+        "getty" => resources(Some(812 * 1024), Some(1), Some(20)),
+        "ntpd" => resources(None, Some(12), None),
+        _ => Resources::default(),
+    };
+    let text = |width| {
+        let style = Style { colour: false, width };
+        let text = render(&troubled(), now(), &style, true, false, &used);
+        text.lines().skip_while(|line| !line.starts_with("  ~")).collect::<Vec<_>>().join("\n")
+    };
+    let whole = [
+        "  ~ ntpd           degraded                       12 tasks            up 3d 4h",
+        "  + getty          running               812 KiB   1 task   20ms CPU  up 3d 4h",
+        "  + sshd           running              12.3 MiB   3 tasks  1.2s CPU  up 3d 4h",
+        "  - tools          idle",
+    ];
+    assert_eq!(text(None), whole.join("\n"));
+    let narrow = [
+        "  ~ ntpd           degraded                       12 tasks  up 3d 4h",
+        "  + getty          running               812 KiB   1 task   up 3d 4h",
+        "  + sshd           running              12.3 MiB   3 tasks  up 3d 4h",
+        "  - tools          idle",
+    ];
+    assert_eq!(text(Some(72)), narrow.join("\n"));
+    assert_eq!(text(Some(40)).lines().last(), Some("  - tools          idle"));
+    assert!(!text(Some(40)).contains("tasks"));
+}
+
+fn resources(memory: Option<u64>, tasks: Option<u64>, cpu_ms: Option<u64>) -> Resources {
+    let cpu = cpu_ms.map(std::time::Duration::from_millis);
+    Resources { cgroup: "/groundstate/x.1".to_string(), memory, tasks, cpu }
 }
