@@ -1096,7 +1096,7 @@ _initctl() {
             return 0
             ;;
         initctl__subcmd__reload)
-            opts="-h --plan --no-restart --wait --timeout --socket --json --color --help"
+            opts="-h --plan --no-restart --wait --no-wait --timeout --socket --json --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1133,7 +1133,7 @@ _initctl() {
             return 0
             ;;
         initctl__subcmd__reload__subcmd__unit)
-            opts="-h --wait --timeout --socket --json --color --help"
+            opts="-h --wait --no-wait --timeout --socket --json --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1170,7 +1170,7 @@ _initctl() {
             return 0
             ;;
         initctl__subcmd__restart)
-            opts="-h --wait --timeout --socket --json --color --help"
+            opts="-h --wait --no-wait --timeout --socket --json --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1207,7 +1207,7 @@ _initctl() {
             return 0
             ;;
         initctl__subcmd__retry)
-            opts="-h --wait --timeout --socket --json --color --help"
+            opts="-h --wait --no-wait --timeout --socket --json --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1244,7 +1244,7 @@ _initctl() {
             return 0
             ;;
         initctl__subcmd__set__subcmd__target)
-            opts="-h --want --drop --wait --timeout --or-rollback --persist --dry-run --socket --json --color --help"
+            opts="-h --want --drop --wait --no-wait --timeout --or-rollback --persist --dry-run --socket --json --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1660,7 +1660,7 @@ _initctl() {
             return 0
             ;;
         initctl__subcmd__unwant)
-            opts="-h --wait --timeout --socket --json --color --help"
+            opts="-h --wait --no-wait --timeout --socket --json --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1730,7 +1730,7 @@ _initctl() {
             return 0
             ;;
         initctl__subcmd__want)
-            opts="-h --for --wait --timeout --socket --json --color --help"
+            opts="-h --for --wait --no-wait --timeout --socket --json --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -91,6 +91,7 @@ complete -c initctl -n "__fish_initctl_using_subcommand set-target" -l color -d 
 always\t'Colours on any output'
 never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand set-target" -l wait -d 'Wait until no unit is starting, stopping or waiting'
+complete -c initctl -n "__fish_initctl_using_subcommand set-target" -l no-wait -d 'Return at once. On a terminal, the default is to wait for the units that change'
 complete -c initctl -n "__fish_initctl_using_subcommand set-target" -l or-rollback -d 'With --wait: restore the previous goal on failure or timeout'
 complete -c initctl -n "__fish_initctl_using_subcommand set-target" -l persist -d 'Also make it the default target of the next boot'
 complete -c initctl -n "__fish_initctl_using_subcommand set-target" -l dry-run -d 'Only print the plan'
@@ -118,6 +119,7 @@ complete -c initctl -n "__fish_initctl_using_subcommand want" -l color -d 'When 
 always\t'Colours on any output'
 never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand want" -l wait -d 'Wait until no unit is starting, stopping or waiting'
+complete -c initctl -n "__fish_initctl_using_subcommand want" -l no-wait -d 'Return at once. On a terminal, the default is to wait for the units that change'
 complete -c initctl -n "__fish_initctl_using_subcommand want" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand want" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand unwant" -l timeout -d 'With --wait: exit 2 after this time' -r
@@ -126,6 +128,7 @@ complete -c initctl -n "__fish_initctl_using_subcommand unwant" -l color -d 'Whe
 always\t'Colours on any output'
 never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand unwant" -l wait -d 'Wait until no unit is starting, stopping or waiting'
+complete -c initctl -n "__fish_initctl_using_subcommand unwant" -l no-wait -d 'Return at once. On a terminal, the default is to wait for the units that change'
 complete -c initctl -n "__fish_initctl_using_subcommand unwant" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand unwant" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand mask" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
@@ -171,6 +174,7 @@ never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand reload" -l plan -d 'Only print the plan'
 complete -c initctl -n "__fish_initctl_using_subcommand reload" -l no-restart -d 'Keep changed units running; they are shown as stale'
 complete -c initctl -n "__fish_initctl_using_subcommand reload" -l wait -d 'Wait until no unit is starting, stopping or waiting'
+complete -c initctl -n "__fish_initctl_using_subcommand reload" -l no-wait -d 'Return at once. On a terminal, the default is to wait for the units that change'
 complete -c initctl -n "__fish_initctl_using_subcommand reload" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand reload" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand restart" -l timeout -d 'With --wait: exit 2 after this time' -r
@@ -179,6 +183,7 @@ complete -c initctl -n "__fish_initctl_using_subcommand restart" -l color -d 'Wh
 always\t'Colours on any output'
 never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand restart" -l wait -d 'Wait until no unit is starting, stopping or waiting'
+complete -c initctl -n "__fish_initctl_using_subcommand restart" -l no-wait -d 'Return at once. On a terminal, the default is to wait for the units that change'
 complete -c initctl -n "__fish_initctl_using_subcommand restart" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand restart" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand reload-unit" -l timeout -d 'With --wait: exit 2 after this time' -r
@@ -187,6 +192,7 @@ complete -c initctl -n "__fish_initctl_using_subcommand reload-unit" -l color -d
 always\t'Colours on any output'
 never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand reload-unit" -l wait -d 'Wait until no unit is starting, stopping or waiting'
+complete -c initctl -n "__fish_initctl_using_subcommand reload-unit" -l no-wait -d 'Return at once. On a terminal, the default is to wait for the units that change'
 complete -c initctl -n "__fish_initctl_using_subcommand reload-unit" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand reload-unit" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand kill" -s s -l signal -d 'The signal, by name or number' -r
@@ -203,6 +209,7 @@ complete -c initctl -n "__fish_initctl_using_subcommand retry" -l color -d 'When
 always\t'Colours on any output'
 never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand retry" -l wait -d 'Wait until no unit is starting, stopping or waiting'
+complete -c initctl -n "__fish_initctl_using_subcommand retry" -l no-wait -d 'Return at once. On a terminal, the default is to wait for the units that change'
 complete -c initctl -n "__fish_initctl_using_subcommand retry" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand retry" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand logs" -s n -l lines -d 'The last N lines of each unit' -r

@@ -260,9 +260,9 @@ fn telinit(rest: Vec<String>) -> Result<Vec<String>, Error> {
         "6" => &["reboot", "--yes"],
         "1" | "s" | "S" | "2" | "3" | "4" | "5" => {
             target = runlevel::target(level, &flags);
-            &["set-target", &target]
+            &["set-target", &target, "--no-wait"]
         }
-        "q" | "Q" => &["reload"],
+        "q" | "Q" => &["reload", "--no-wait"],
         "u" | "U" => &["upgrade"],
         _ => {
             let message = format!("telinit does not know `{level}`");
@@ -345,8 +345,8 @@ mod tests {
                 "! 0 poweroff, 6 reboot, 1 or S rescue, 2-4 multi-user, 5 graphical or multi-user, q reload, u upgrade",
             ),
             ("telinit 6", "initctl reboot --yes"),
-            ("telinit q", "initctl reload"),
-            ("telinit 3", "initctl set-target multi-user"),
+            ("telinit q", "initctl reload --no-wait"),
+            ("telinit 3", "initctl set-target multi-user --no-wait"),
         ] {
             assert_eq!(rewritten(typed), want);
         }

@@ -118,6 +118,11 @@ impl Session {
         self.connect()?.ping()
     }
 
+    /// Returns true if a user at a terminal reads the text of this call.
+    pub(crate) fn is_at_terminal(&self) -> bool {
+        !self.json && stdin().is_terminal() && stdout().is_terminal()
+    }
+
     /// Returns true if root asks the init of this machine or container.
     pub(crate) fn is_of_this_machine(&self) -> bool {
         geteuid().is_root() && self.socket == control_socket(&self.places.runtime_dir)

@@ -45,6 +45,9 @@ pub(crate) struct Wait {
     /// Wait until no unit is starting, stopping or waiting
     #[arg(long)]
     pub(crate) wait: bool,
+    /// Return at once. On a terminal, the default is to wait for the units that change
+    #[arg(long, conflicts_with = "wait")]
+    pub(crate) no_wait: bool,
     /// With --wait: exit 2 after this time
     #[arg(long, value_name = "DURATION", requires = "wait", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,

@@ -32,11 +32,11 @@ pub(crate) fn set_target(session: &Session, asked: arguments::SetTarget) -> Resu
     };
     let default = if asked.persist { Some(only(&targets)?) } else { None };
     let waiting = Waiting::prepare(session, asked.wait)?;
-    change(session, Verb::SetTarget { targets: targets.clone(), want, drop })?;
+    let changed = change(session, Verb::SetTarget { targets: targets.clone(), want, drop })?;
     if let Some(target) = default {
         persist(session, target)?;
     }
-    let ended = waiting.finish(session)?;
+    let ended = waiting.finish(session, &changed)?;
     let bad =
         matches!(ended, Some(Ended::TimedOut | Ended::Settled(System::Failed | System::Degraded)));
     let exit = waiting::conclude(session, ended)?;
@@ -45,12 +45,11 @@ pub(crate) fn set_target(session: &Session, asked: arguments::SetTarget) -> Resu
         let verb = Verb::SetTarget { targets: goal.targets, want: goal.want, drop: goal.drop };
         let waiting = Waiting::prepare(session, asked.wait)?;
         // One command prints one document; the exit code tells the result.
-        if session.json {
-            session.ask(verb)?;
-        } else {
-            change(session, verb)?;
-        }
-        waiting.finish(session)?;
+        let changed = match session.json {
+            true => session.ask(verb).map(|_| Vec::new())?,
+            false => change(session, verb)?,
+        };
+        waiting.finish(session, &changed)?;
     }
     Ok(exit)
 }
@@ -81,12 +80,13 @@ pub(crate) fn reload(session: &Session, asked: &arguments::Reload) -> Result<Exi
 
 fn change_and_wait(session: &Session, verb: Verb, wait: arguments::Wait) -> Result<Exit, Error> {
     let waiting = Waiting::prepare(session, wait)?;
-    change(session, verb)?;
-    let ended = waiting.finish(session)?;
+    let changed = change(session, verb)?;
+    let ended = waiting.finish(session, &changed)?;
     waiting::conclude(session, ended)
 }
 
-fn change(session: &Session, verb: Verb) -> Result<(), Error> {
+/// Sends the request and prints the plan. Returns the units that stop or start.
+fn change(session: &Session, verb: Verb) -> Result<Vec<String>, Error> {
     let (changed, value) = session.ask_as::<Changed>(verb)?;
     session.show(&value, || {
         let is_printed = |said: &Said| said.severity != Severity::Note;
@@ -96,7 +96,8 @@ fn change(session: &Session, verb: Verb) -> Result<(), Error> {
         let plan = plan::render(&changed.plan, &session.style);
         let accepted = accepted_with_errors(&changed.diagnostics);
         format!("{mistakes}generation {}: {plan}{accepted}", changed.generation)
-    })
+    })?;
+    Ok(changed.plan.stop.into_iter().chain(changed.plan.start).flatten().collect())
 }
 
 /// Explains why a set with errors was accepted.

@@ -33,7 +33,8 @@ pub(crate) fn kill(session: &Session, asked: Kill) -> Result<Exit, Error> {
     let doing = format!("sent {} to", signal::name(asked.signal));
     let verb =
         Verb::Kill { targets: asked.targets.clone(), signal: Some(asked.signal), all: asked.all };
-    run_operation(session, verb, &asked.targets, Wait::default(), &doing)
+    let wait = Wait { no_wait: true, ..Wait::default() };
+    run_operation(session, verb, &asked.targets, wait, &doing)
 }
 
 fn run_operation(
@@ -46,11 +47,10 @@ fn run_operation(
     let waiting = Waiting::prepare(session, wait)?;
     let (told, value) = session.ask_as::<Told>(verb)?;
     session.show(&value, || summary(doing, &told))?;
-    match waiting.finish(session)? {
-        None => Ok(Exit::Done),
-        Some(Ended::TimedOut) => waiting::conclude(session, Some(Ended::TimedOut)),
+    match waiting.finish(session, &told.units)? {
         // Only the result for these units counts, not other failures.
         Some(Ended::Settled(_)) => verdict(session, targets),
+        ended => waiting::conclude(session, ended),
     }
 }
 

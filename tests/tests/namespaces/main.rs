@@ -109,6 +109,7 @@ mod systemctl;
 mod systemctl_shim;
 mod template;
 mod terminal;
+mod terminal_wait;
 mod timer;
 mod truncated_log_answer;
 mod types;
