@@ -5,10 +5,11 @@ use crate::arguments;
 use crate::exit::{Error, Exit};
 use crate::session::{self, Session};
 use crate::verb::check;
-use groundstate_units::control::answer::{Graph, Node};
+use groundstate_units::control::answer::{Edge, Graph, Node};
 use groundstate_units::control::request::Verb;
 use groundstate_units::machine::reason::State;
 use groundstate_units::spec::DependencyKind;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// Asks init and prints the graph.
@@ -24,12 +25,35 @@ pub(crate) fn run(session: &Session, asked: &arguments::Graph) -> Result<Exit, E
     };
     if session.json {
         session::print_json(&value)?;
-    } else if asked.mermaid {
+        return Ok(Exit::Done);
+    }
+    let graph = without_idle_connections(graph);
+    if asked.mermaid {
         session::print(&mermaid(&graph))?;
     } else {
         session::print(&dot(&graph))?;
     }
     Ok(Exit::Done)
+}
+
+/// Leaves out the idle instances for connections of a socket but the first: they are alike.
+fn without_idle_connections(mut graph: Graph) -> Graph {
+    let is_idle = |node: &Node| matches!(node.state, None | Some(State::Disabled));
+    let idle: BTreeSet<&str> =
+        graph.nodes.iter().filter(|node| is_idle(node)).map(|node| node.unit.as_str()).collect();
+    let mut sockets = BTreeSet::new();
+    let is_alike = |edge: &&Edge| {
+        let instance = edge.to.as_deref().filter(|to| idle.contains(to));
+        edge.kind == DependencyKind::Accepts
+            && instance.is_some()
+            && !sockets.insert(edge.from.clone())
+    };
+    let alike: BTreeSet<String> =
+        graph.edges.iter().filter(is_alike).filter_map(|edge| edge.to.clone()).collect();
+    graph.nodes.retain(|node| !alike.contains(&node.unit));
+    let is_left = |name: &String| !alike.contains(name);
+    graph.edges.retain(|edge| is_left(&edge.from) && edge.to.as_ref().is_none_or(is_left));
+    graph
 }
 
 /// Returns a fill colour for a state, light enough for black text.
@@ -116,7 +140,6 @@ fn mermaid(graph: &Graph) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use groundstate_units::control::answer::Edge;
     use groundstate_units::spec::Kind;
 
     fn graph() -> Graph {
@@ -161,6 +184,26 @@ mod tests {
         );
         assert!(text.contains(r#""web" -> "end" [style=solid, label="depends-on"];"#), "{text}");
         assert!(text.contains(r#""web" -> "gone" [style=dotted, label="after", color=red];"#));
+    }
+
+    #[test]
+    fn idle_instances_of_a_socket_are_left_out_but_the_first() {
+        let mut whole = graph();
+        let states = [State::Disabled, State::Running, State::Disabled, State::Disabled];
+        for (at, state) in states.into_iter().enumerate() {
+            let name = format!("echo@{at}");
+            let mut node = whole.nodes.first().unwrap().clone();
+            (node.unit, node.state) = (name.clone(), Some(state));
+            whole.nodes.push(node);
+            let mut edge = whole.edges.first().unwrap().clone();
+            (edge.from, edge.to) = ("echo".to_string(), Some(name));
+            edge.kind = DependencyKind::Accepts;
+            whole.edges.push(edge);
+        }
+        let left = without_idle_connections(whole);
+        let names: Vec<&str> = left.nodes.iter().map(|node| node.unit.as_str()).collect();
+        assert_eq!(names, ["end", "web", "echo@0", "echo@1"]);
+        assert_eq!(left.edges.len(), 4);
     }
 
     #[test]

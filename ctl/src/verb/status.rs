@@ -18,6 +18,9 @@ use std::fmt::Write;
 const TAIL: u64 = 5;
 /// Columns that the resources leave for the details of a unit: `up 23h 59m`.
 const DETAILS: usize = 10;
+/// More idle instances of a template than this are one line, as those for the connections of a
+/// socket.
+const INSTANCES: usize = 3;
 
 /// Asks init and prints the status.
 pub(crate) fn run(session: &Session, asked: &arguments::Status) -> Result<Exit, Error> {
@@ -94,6 +97,14 @@ pub(crate) fn render(
     let mut shown: Vec<&UnitStatus> =
         status.units.iter().filter(|unit| all || needs_attention(unit)).collect();
     shown.sort_by_key(|unit| (urgency(unit), label(unit)));
+    let hidden = status.units.len() - shown.len();
+    let mut idle: BTreeMap<&str, usize> = BTreeMap::new();
+    shown.retain(|unit| {
+        let Some(template) = template_of_idle(unit) else { return true };
+        let count = idle.entry(template).or_default();
+        *count += 1;
+        *count <= INSTANCES
+    });
     let lost = lost_goals(status);
     let labels = shown.iter().map(|unit| label(unit).chars().count());
     let labels = labels.chain(lost.iter().map(|goal| goal.target.chars().count()));
@@ -110,11 +121,20 @@ pub(crate) fn render(
         let cells = cells.get(at).map_or("", String::as_str);
         text.push_str(&row(unit, cells, now, (width, words), style));
     }
+    for (template, count) in idle.into_iter().filter(|(_, count)| *count > INSTANCES) {
+        let more = style::count(count - INSTANCES, "more instance");
+        let _ = writeln!(text, "  - {more} of {template}  idle");
+    }
     if headings {
-        let hidden = status.units.len() - shown.len();
         text.push_str(&footing(&lost, &shown, hidden, style));
     }
     text
+}
+
+/// Returns `name@` for an idle instance of this template.
+fn template_of_idle(unit: &UnitStatus) -> Option<&str> {
+    let end = unit.unit.find('@')? + 1;
+    unit.unit.get(..end).filter(|_| unit.state == State::Disabled)
 }
 
 /// Returns goal targets without a provider, which no unit's line would show.

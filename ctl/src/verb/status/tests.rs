@@ -91,6 +91,25 @@ fn status_with_all_lists_healthy_and_unneeded_units() {
 }
 
 #[test]
+fn idle_instances_of_a_template_are_folded_to_a_few_lines() {
+    let idle = json!({"state": "disabled", "needed": false});
+    let mut units: Vec<Value> = (0..64).map(|n| unit(&format!("echo@{n}"), idle.clone())).collect();
+    units.push(unit("getty@tty1", idle));
+    units.push(unit("echo@busy", json!({})));
+    let text = render(&status("running", units), now(), &Style::PLAIN, true, true, &unknown);
+    let rows: Vec<&str> = text.lines().skip(2).collect();
+    let want = [
+        "  + echo@busy   running  up 3d 4h",
+        "  - echo@0      idle",
+        "  - echo@1      idle",
+        "  - echo@10     idle",
+        "  - getty@tty1  idle",
+        "  - 61 more instances of echo@  idle",
+    ];
+    assert_eq!(rows, want);
+}
+
+#[test]
 fn coloured_status_has_the_same_text_as_the_plain_one() {
     let colours = Style { colour: true, width: None };
     let painted = render(&troubled(), now(), &colours, true, true, &unknown);
