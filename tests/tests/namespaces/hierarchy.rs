@@ -7,7 +7,7 @@ use super::shortage::supervises;
 use groundstate_tests::boot::{Boot, Init};
 use groundstate_tests::deadline::until;
 use groundstate_tests::process::Process;
-use groundstate_tests::sandbox::Sandbox;
+use groundstate_tests::sandbox::{Sandbox, program};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use serde_json::json;
 use std::fs;
@@ -89,6 +89,35 @@ fn unit_is_started_restarted_and_stopped_completely_with_each_kind_of_cgroups() 
         init.tell("set-target", &json!({"targets": ["web"]}));
         init.when("it is down", |s| s.main_pid("hydra").is_none());
         until("no process of it is left", || init.processes_of("hydra").is_empty().then_some(()));
+        // `options` is dropped first, because it mounts in the sandbox.
+        let left = init.finish_and_keep();
+        drop(options);
+        drop(left);
+    }
+}
+
+#[test]
+fn status_shows_the_resources_of_a_unit_with_cgroups_only() {
+    if !nix::unistd::geteuid().is_root() {
+        return groundstate_tests::not_run!("this needs root");
+    }
+    let top = "umount -R -l /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup";
+    for (taking, has_cgroups) in [(top, true), ("umount -R -l /sys", false)] {
+        let files = pair();
+        let options = Options::new(&files);
+        let initctl = program("GROUNDSTATE_INITCTL", "initctl");
+        let socket = files.at("run/control.sock");
+        // A client outside the pid namespace of init would know no process of a unit.
+        files.unit("asks", &format!("type: oneshot\ndepends-on: web\nexec-start: /bin/sh -c '{initctl} --socket {socket} status web >DIR/one; {initctl} --socket {socket} status --all >DIR/all-units'"));
+        files.unit("all", "type: virtual\ndepends-on: asks");
+        let init = after(taking, files).start("all");
+        init.when_state("asks", "exited");
+        let one = init.sandbox.read("one");
+        let line = one.lines().find(|line| line.starts_with("  resources "));
+        assert_eq!(line.is_some_and(|line| line.ends_with(" CPU")), has_cgroups, "{one}");
+        let all = init.sandbox.read("all-units");
+        let row = all.lines().find(|line| line.starts_with("  + web ")).unwrap();
+        assert_eq!(row.contains(" CPU  up "), has_cgroups, "{all}");
         // `options` is dropped first, because it mounts in the sandbox.
         let left = init.finish_and_keep();
         drop(options);
