@@ -432,12 +432,19 @@ _initctl() {
             return 0
             ;;
         initctl__subcmd__disable)
-            opts="-h --runtime --socket --json --color --help"
+            opts="-h --runtime --root --socket --json --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --root)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
                 --socket)
                     local oldifs
                     if [ -n "${IFS+x}" ]; then
@@ -505,12 +512,19 @@ _initctl() {
             return 0
             ;;
         initctl__subcmd__enable)
-            opts="-h --runtime --socket --json --color --help"
+            opts="-h --runtime --root --socket --json --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --root)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
                 --socket)
                     local oldifs
                     if [ -n "${IFS+x}" ]; then
@@ -841,12 +855,19 @@ _initctl() {
             return 0
             ;;
         initctl__subcmd__mask)
-            opts="-h --runtime --socket --json --color --help"
+            opts="-h --runtime --root --socket --json --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --root)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
                 --socket)
                     local oldifs
                     if [ -n "${IFS+x}" ]; then
@@ -1022,12 +1043,19 @@ _initctl() {
             return 0
             ;;
         initctl__subcmd__prefer)
-            opts="-h --runtime --socket --json --color --help"
+            opts="-h --runtime --root --socket --json --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --root)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
                 --socket)
                     local oldifs
                     if [ -n "${IFS+x}" ]; then
@@ -1627,12 +1655,19 @@ _initctl() {
             return 0
             ;;
         initctl__subcmd__unmask)
-            opts="-h --runtime --socket --json --color --help"
+            opts="-h --runtime --root --socket --json --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --root)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
                 --socket)
                     local oldifs
                     if [ -n "${IFS+x}" ]; then

@@ -131,6 +131,7 @@ complete -c initctl -n "__fish_initctl_using_subcommand unwant" -l wait -d 'Wait
 complete -c initctl -n "__fish_initctl_using_subcommand unwant" -l no-wait -d 'Return at once. On a terminal, the default is to wait for the units that change'
 complete -c initctl -n "__fish_initctl_using_subcommand unwant" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand unwant" -s h -l help -d 'Print help'
+complete -c initctl -n "__fish_initctl_using_subcommand mask" -l root -d 'Change the policy of the system in this directory; no init is asked' -r -f -a "(__fish_complete_directories)"
 complete -c initctl -n "__fish_initctl_using_subcommand mask" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
 complete -c initctl -n "__fish_initctl_using_subcommand mask" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
 always\t'Colours on any output'
@@ -138,6 +139,7 @@ never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand mask" -l runtime -d 'Until the next boot only'
 complete -c initctl -n "__fish_initctl_using_subcommand mask" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand mask" -s h -l help -d 'Print help'
+complete -c initctl -n "__fish_initctl_using_subcommand unmask" -l root -d 'Change the policy of the system in this directory; no init is asked' -r -f -a "(__fish_complete_directories)"
 complete -c initctl -n "__fish_initctl_using_subcommand unmask" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
 complete -c initctl -n "__fish_initctl_using_subcommand unmask" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
 always\t'Colours on any output'
@@ -145,6 +147,7 @@ never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand unmask" -l runtime -d 'Until the next boot only'
 complete -c initctl -n "__fish_initctl_using_subcommand unmask" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand unmask" -s h -l help -d 'Print help'
+complete -c initctl -n "__fish_initctl_using_subcommand enable" -l root -d 'Change the policy of the system in this directory; no init is asked' -r -f -a "(__fish_complete_directories)"
 complete -c initctl -n "__fish_initctl_using_subcommand enable" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
 complete -c initctl -n "__fish_initctl_using_subcommand enable" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
 always\t'Colours on any output'
@@ -152,6 +155,7 @@ never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand enable" -l runtime -d 'Until the next boot only'
 complete -c initctl -n "__fish_initctl_using_subcommand enable" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand enable" -s h -l help -d 'Print help'
+complete -c initctl -n "__fish_initctl_using_subcommand disable" -l root -d 'Change the policy of the system in this directory; no init is asked' -r -f -a "(__fish_complete_directories)"
 complete -c initctl -n "__fish_initctl_using_subcommand disable" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
 complete -c initctl -n "__fish_initctl_using_subcommand disable" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
 always\t'Colours on any output'
@@ -159,6 +163,7 @@ never\t'No colours'"
 complete -c initctl -n "__fish_initctl_using_subcommand disable" -l runtime -d 'Until the next boot only'
 complete -c initctl -n "__fish_initctl_using_subcommand disable" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand disable" -s h -l help -d 'Print help'
+complete -c initctl -n "__fish_initctl_using_subcommand prefer" -l root -d 'Change the policy of the system in this directory; no init is asked' -r -f -a "(__fish_complete_directories)"
 complete -c initctl -n "__fish_initctl_using_subcommand prefer" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
 complete -c initctl -n "__fish_initctl_using_subcommand prefer" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
 always\t'Colours on any output'

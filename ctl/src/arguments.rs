@@ -223,9 +223,9 @@ pub(crate) struct Policy {
     /// Targets or units
     #[arg(required = true)]
     pub(crate) targets: Vec<Name>,
-    /// Until the next boot only
-    #[arg(long)]
-    pub(crate) runtime: bool,
+    /// The policy to change.
+    #[command(flatten)]
+    pub(crate) place: PolicyPlace,
 }
 
 /// `prefer`.
@@ -234,9 +234,20 @@ pub(crate) struct Prefer {
     /// The unit that provides the target; TARGET= removes the choice
     #[arg(required = true, value_name = "TARGET=UNIT", value_parser = choice)]
     pub(crate) choices: Vec<(Name, Option<Name>)>,
+    /// The policy to change.
+    #[command(flatten)]
+    pub(crate) place: PolicyPlace,
+}
+
+/// The policy that a verb changes. By default it is the permanent one of the running system.
+#[derive(Debug, Args)]
+pub(crate) struct PolicyPlace {
     /// Until the next boot only
     #[arg(long)]
     pub(crate) runtime: bool,
+    /// Change the policy of the system in this directory; no init is asked
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath, conflicts_with = "runtime")]
+    pub(crate) root: Option<PathBuf>,
 }
 
 /// `reload`.

@@ -6,6 +6,7 @@ mod place;
 use place::{Place, err};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -206,6 +207,83 @@ fn doctor_of_a_directory_exits_with_1_on_errors_and_prints_all_findings_as_json(
     for verb in ["doctor", "check"] {
         assert_eq!(place.initctl(&[verb, "--root", "none"]).status.code(), Some(64), "{verb}");
     }
+}
+
+/// A tree with units of each kind, whose /etc/groundstate is a link that the running system would
+/// follow to the folder `outside`.
+fn image() -> Place {
+    let place = Place::new();
+    let service = "[Service]\nExecStart=/bin/sh\n[Install]\nWantedBy=multi-user.target\n";
+    place
+        .file("r/usr/lib/systemd/system/ssh.service", service)
+        .file("r/usr/lib/groundstate/units/cron.yaml", "unit: cron\nexec-start: /bin/sh\n")
+        .file("outside/units/host.yaml", "unit: host\nexec-start: /bin/sh\n");
+    let outside = place.0.join("outside");
+    let inside = format!("r{}", outside.display());
+    let dns = "unit: unbound\nprovides: dns\nexec-start: /bin/sh\n";
+    place
+        .file(&format!("{inside}/units/dns.yaml"), dns)
+        .file(&format!("{inside}/init.yaml"), "import-dirs: systemd\n");
+    fs::create_dir_all(place.0.join("r/etc")).unwrap();
+    std::os::unix::fs::symlink(&outside, place.0.join("r/etc/groundstate")).unwrap();
+    place
+}
+
+#[test]
+fn policy_verb_with_a_root_changes_only_the_policy_file_in_it() {
+    let place = image();
+    let listener = UnixListener::bind(place.0.join("control.sock")).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let path = format!("r{}/outside/policy.yaml", place.0.display());
+    for (words, word, text) in [
+        (&["mask", "cron", "ssh.service"][..], "written", "mask: ['cron', 'ssh.service']\n"),
+        (&["mask", "cron"], "unchanged", "mask: ['cron', 'ssh.service']\n"),
+        (&["unmask", "cron", "ssh.service"], "written", ""),
+        (&["enable", "ssh.service"], "written", "enable: ['ssh.service']\n"),
+        (&["disable", "ssh.service"], "written", "disable: ['ssh.service']\n"),
+        (
+            &["prefer", "dns=unbound"],
+            "written",
+            "disable: ['ssh.service']\nprefer:\n  'dns': 'unbound'\n",
+        ),
+        (&["prefer", "dns="], "written", "disable: ['ssh.service']\n"),
+    ] {
+        let said = place.initctl(&[words, &["--root", "r"]].concat());
+        assert_eq!(said.status.code(), Some(0), "{words:?}: {}", err(&said));
+        assert_eq!((out(&said), err(&said)), (format!("{path}: {word}\n"), String::new()));
+        assert_eq!(fs::read_to_string(place.0.join(&path)).unwrap(), text, "{words:?}");
+    }
+    let said = place.initctl(&["unmask", "--root", "r", "cron"]);
+    assert_eq!(err(&said), format!("cron is not masked in {path}\n"));
+    assert!(!place.0.join("outside/policy.yaml").exists());
+    let connected = listener.accept().map_err(|error| error.kind());
+    assert_eq!(connected.err(), Some(std::io::ErrorKind::WouldBlock), "init was asked");
+}
+
+#[test]
+fn refused_policy_verb_with_a_root_leaves_its_file_unchanged() {
+    let place = image();
+    let path = place.0.join(format!("r{}/outside/policy.yaml", place.0.display()));
+    fs::write(&path, "mask: [cron]\n").unwrap();
+    for (words, code, text) in [
+        (&["mask", "--root", "r", "unbond"][..], 65, "did you mean `unbound`?"),
+        (&["enable", "--root", "r", "host"], 65, "no unit provides host"),
+        (&["prefer", "--root", "r", "dns=cron"], 65, "dns is provided by unbound"),
+        (&["mask", "--root", "r", "--runtime", "unbound"], 64, "cannot be used with '--runtime'"),
+        (&["mask", "--root", "none", "unbound"], 64, "none: no such directory"),
+        (&["mask", "--root", "r/etc/groundstate/init.yaml", "x"], 64, "no such directory"),
+    ] {
+        let said = place.initctl(words);
+        assert_eq!(said.status.code(), Some(code), "{words:?}: {}", err(&said));
+        assert!(err(&said).contains(text), "{words:?}: {}", err(&said));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "mask: [cron]\n", "{words:?}");
+    }
+    fs::write(&path, "mask: [a\n").unwrap();
+    let said = place.initctl(&["mask", "--root", "r", "unbound"]);
+    assert_eq!(said.status.code(), Some(65));
+    assert!(err(&said).contains("policy.yaml:"), "{}", err(&said));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "mask: [a\n");
+    assert!(!place.0.join("none").exists());
 }
 
 #[test]

@@ -18,14 +18,11 @@ use std::path::{Path, PathBuf};
 
 /// Checks the files and prints the result.
 pub(crate) fn run(session: &Session, asked: &arguments::Check) -> Result<Exit, Error> {
-    let (options, generation) = match &asked.root {
-        Some(root) => {
-            let (root, options) = (rooted_path(root)?, Options::system(geteuid().as_raw()));
-            let generation = load(&Rooted(&root), &options, None).generation;
-            (options, generation)
-        }
-        None => {
-            let options = options(session, &asked.paths)?;
+    let root = asked.root.as_deref().map(rooted_path).transpose()?;
+    let (options, generation) = match asked.paths.as_slice() {
+        [] => load_configured(session, root.as_deref()),
+        paths => {
+            let options = options(paths)?;
             let generation = load(&Disk, &options, None).generation;
             (options, generation)
         }
@@ -66,12 +63,27 @@ pub(super) fn rooted_path(root: &Path) -> Result<String, Error> {
     Ok(root.to_string_lossy().trim_end_matches('/').to_string())
 }
 
-fn options(session: &Session, paths: &[PathBuf]) -> Result<Options, Error> {
+/// Loads the configured files and directories of the system in `root`, or of this one.
+pub(crate) fn load_configured(session: &Session, root: Option<&str>) -> (Options, Generation) {
+    let uid = geteuid().as_raw();
+    let (options, loaded) = match root {
+        Some(root) => {
+            let options = Options::system(uid);
+            let loaded = load(&Rooted(root), &options, None);
+            (options, loaded)
+        }
+        None => {
+            let options = loader_options(session, uid, &Disk);
+            let loaded = load(&Disk, &options, None);
+            (options, loaded)
+        }
+    };
+    (options, loaded.generation)
+}
+
+fn options(paths: &[PathBuf]) -> Result<Options, Error> {
     let uid = geteuid().as_raw();
     let text = |path: &PathBuf| path.to_string_lossy().into_owned();
-    if paths.is_empty() {
-        return Ok(loader_options(session, uid, &Disk));
-    }
     if let Some(path) = paths.iter().find(|path| !path.exists()) {
         let message = format!("{}: no such file or directory", path.display());
         return Err(Error::usage(message, "initctl check [DIR|FILE…]"));
@@ -132,7 +144,7 @@ fn summary(report: &Report, units: usize) -> String {
 /// # Errors
 /// [`Exit::Usage`] if there is no such directory.
 pub(crate) fn graph_of(session: &Session, dir: &Path) -> Result<Graph, Error> {
-    let options = options(session, &[dir.to_path_buf()])?;
+    let options = options(&[dir.to_path_buf()])?;
     let generation = load(&Disk, &options, None).generation;
     let report = Report::new(&generation.diagnostics);
     session.remark(report::render(&report, &Style::PLAIN).trim_end());

@@ -1,9 +1,10 @@
 //! `mask`, `unmask`, `enable`, `disable`, `prefer`: edit the policy file, then send the policy to
-//! init. If init refuses, the file is restored. Without an init only the file is edited.
+//! init. If init refuses, the file is restored. Without an init, or with `--root`, only the file is
+//! edited.
 
-use crate::arguments;
+use crate::arguments::{self, PolicyPlace};
 use crate::exit::{Error, Exit};
-use crate::files::Disk;
+use crate::files::Rooted;
 use crate::policy_file::{self, Draft, Edited};
 use crate::session::Session;
 use crate::spelling::nearest;
@@ -11,12 +12,12 @@ use crate::verb::{check, plan};
 use groundstate_units::control::answer::{Cause, Changed, Failure, Plan, SCHEMA, Status};
 use groundstate_units::control::place::runtime_policy;
 use groundstate_units::control::request::Verb;
-use groundstate_units::load::load;
+use groundstate_units::load::Options;
 use groundstate_units::text::name::Name;
 use groundstate_units::unit::generation::TargetId;
 use groundstate_units::unit::policy::Policy;
-use nix::unistd::geteuid;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 /// The change for the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,21 +48,21 @@ pub(crate) fn edit(session: &Session, asked: arguments::Policy, edit: Edit) -> R
         let mut names = asked.targets.iter().filter(|name| !is_listed(name));
         names.try_for_each(|name| known.has(name))
     };
-    let files = if asked.runtime { PolicyFile::Runtime } else { PolicyFile::Permanent };
-    change(session, files, check, |_, policy| {
+    let files = if asked.place.runtime { PolicyFile::Runtime } else { PolicyFile::Permanent };
+    change(session, &asked.place, files, check, |_, policy| {
         for name in &asked.targets {
             apply(policy, edit, name);
         }
     })
 }
 
-/// Removes the masks of the names from both files, or with `--runtime` only from the runtime
-/// policy.
+/// Removes the masks of the names from both files. With `--runtime` or `--root` there is only one.
 fn unmask(session: &Session, asked: &arguments::Policy) -> Result<Exit, Error> {
     let mut left: Vec<String> = Vec::new();
     let check = |known: &Known, policy: &Policy, files: &[&String]| {
-        // With `--runtime`, a mask in the permanent policy stays.
-        let file = files.first().filter(|_| asked.runtime).map(|path| path.as_str());
+        // With `--runtime` or `--root`, a mask in another file stays.
+        let is_only = asked.place.runtime || asked.place.root.is_some();
+        let file = files.first().filter(|_| is_only).map(|path| path.as_str());
         for name in &asked.targets {
             if known.masks(policy, name).is_empty() {
                 known.has(name)?;
@@ -70,8 +71,8 @@ fn unmask(session: &Session, asked: &arguments::Policy) -> Result<Exit, Error> {
         }
         Ok(())
     };
-    let files = if asked.runtime { PolicyFile::Runtime } else { PolicyFile::Both };
-    let exit = change(session, files, check, |known, policy| {
+    let files = if asked.place.runtime { PolicyFile::Runtime } else { PolicyFile::Both };
+    let exit = change(session, &asked.place, files, check, |known, policy| {
         let masks = asked.targets.iter().flat_map(|name| known.masks(policy, name));
         for name in masks.collect::<Vec<Name>>() {
             apply(policy, Edit::Unmask, &name);
@@ -90,8 +91,8 @@ pub(crate) fn prefer(session: &Session, asked: arguments::Prefer) -> Result<Exit
             None => known.has(target),
         })
     };
-    let files = if asked.runtime { PolicyFile::Runtime } else { PolicyFile::Permanent };
-    change(session, files, check, |_, policy| {
+    let files = if asked.place.runtime { PolicyFile::Runtime } else { PolicyFile::Permanent };
+    change(session, &asked.place, files, check, |_, policy| {
         for (target, unit) in &asked.choices {
             match unit {
                 Some(unit) => policy.prefer.insert(target.clone(), unit.clone()),
@@ -110,14 +111,16 @@ struct Known {
     masked_by_any_name: BTreeSet<String>,
     /// Dropped names, if init reported them.
     dropped: BTreeSet<String>,
+    /// The names are those of the running init, not of files.
+    are_of_init: bool,
 }
 
 impl Known {
     /// Reads the names from init, or from the files without one.
-    fn of(session: &Session, init: bool) -> Result<Known, Error> {
-        if init {
+    fn of(session: &Session, system: &System) -> Result<Known, Error> {
+        if system.has_init {
             let (status, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
-            let mut known = Known::default();
+            let mut known = Known { are_of_init: true, ..Known::default() };
             known.dropped.extend(status.overlay.drop);
             for unit in status.units {
                 let is_its = |name: &String| *name == unit.unit || unit.provides.contains(name);
@@ -130,8 +133,7 @@ impl Known {
             }
             return Ok(known);
         }
-        let options = check::loader_options(session, geteuid().as_raw(), &Disk);
-        let generation = load(&Disk, &options, None).generation;
+        let (_, generation) = check::load_configured(session, system.root.as_deref());
         let name = |id: &TargetId| Some(generation.target(*id)?.name.to_string());
         let units = generation
             .units
@@ -139,7 +141,7 @@ impl Known {
             .map(|unit| (unit.name.to_string(), unit.provides.iter().filter_map(name).collect()));
         let one = generation.units.iter().filter(|unit| unit.has_synonyms);
         let masked_by_any_name = one.map(|unit| unit.name.to_string()).collect();
-        Ok(Known { units: units.collect(), masked_by_any_name, dropped: BTreeSet::new() })
+        Ok(Known { units: units.collect(), masked_by_any_name, ..Known::default() })
     }
 
     /// Returns the entries of `mask` that keep a target, or the unit of that name, down.
@@ -180,34 +182,42 @@ impl Known {
             return Ok(());
         }
         let names = self.units.iter().flat_map(|(unit, targets)| targets.iter().chain([unit]));
-        Err(unknown(format!("no unit provides {name}"), name, names.map(String::as_str)))
+        Err(self.unknown(format!("no unit provides {name}"), name, names.map(String::as_str)))
     }
 
     fn provides(&self, unit: &Name, target: &Name) -> Result<(), Error> {
         let providers = self.providers(target);
         if providers.is_empty() {
             let targets = self.units.values().flatten().map(String::as_str);
-            return Err(unknown(format!("no unit provides {target}"), target, targets));
+            return Err(self.unknown(format!("no unit provides {target}"), target, targets));
         }
         if providers.contains(&unit.as_str()) {
             return Ok(());
         }
         if !self.units.contains_key(unit.as_str()) {
             let names = self.units.keys().map(String::as_str);
-            return Err(unknown(format!("no unit is named {unit}"), unit, names));
+            return Err(self.unknown(format!("no unit is named {unit}"), unit, names));
         }
         let message = format!("{unit} does not provide {target}");
         let hint = format!("{target} is provided by {}", providers.join(", "));
         Err(refused(message, hint))
     }
-}
 
-fn unknown<'a>(message: String, name: &Name, names: impl Iterator<Item = &'a str>) -> Error {
-    let hint = match nearest(name.as_str(), names) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => "nothing has changed; `initctl status --all` lists the targets".to_string(),
-    };
-    refused(message, hint)
+    fn unknown<'a>(
+        &self,
+        message: String,
+        name: &Name,
+        names: impl Iterator<Item = &'a str>,
+    ) -> Error {
+        let hint = match nearest(name.as_str(), names) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if self.are_of_init => {
+                "nothing has changed; `initctl status --all` lists the targets".to_string()
+            }
+            None => "nothing has changed; `initctl check` finds errors in unit files".to_string(),
+        };
+        refused(message, hint)
+    }
 }
 
 fn refused(message: String, hint: String) -> Error {
@@ -245,30 +255,69 @@ enum PolicyFile {
     Both,
 }
 
+/// The system whose policy is changed.
+struct System {
+    /// `--root`.
+    root: Option<String>,
+    /// An init answers at the socket.
+    has_init: bool,
+    /// The permanent policy file.
+    permanent: String,
+    /// The policy file that lasts until the next boot.
+    runtime: Option<String>,
+}
+
+impl System {
+    /// Asks init for its files, unless the system is in a directory.
+    fn of(session: &Session, root: Option<&Path>) -> Result<System, Error> {
+        if let Some(root) = root {
+            let root = check::rooted_path(root)?;
+            let permanent = policy_of_tree(&root)?;
+            return Ok(System { root: Some(root), has_init: false, permanent, runtime: None });
+        }
+        let init = session.init()?;
+        let has_init = init.is_some();
+        let (permanent, runtime) = match init {
+            Some(init) => (init.paths.policy, init.paths.runtime_policy),
+            None => {
+                let runtime = runtime_policy(&session.places.runtime_dir);
+                (session.places.policy.clone(), Some(runtime))
+            }
+        };
+        Ok(System { root: None, has_init, permanent, runtime })
+    }
+}
+
+/// Returns the path of the permanent policy file for the kernel, without links on the way.
+fn policy_of_tree(root: &str) -> Result<String, Error> {
+    let path = Options::system(0).policy.unwrap_or_default();
+    let followed = Rooted(root).at(&path);
+    if Path::new(&followed).starts_with(root) {
+        return Ok(followed);
+    }
+    let message = format!("{root}{path}: its symbolic links lead to no file in {root}");
+    Err(Error::local(message, "replace it with a regular file"))
+}
+
 fn change(
     session: &Session,
+    place: &PolicyPlace,
     files: PolicyFile,
     check: impl FnOnce(&Known, &Policy, &[&String]) -> Result<(), Error>,
     change: impl Fn(&Known, &mut Policy),
 ) -> Result<Exit, Error> {
-    let init = session.init()?;
-    let (permanent, runtime) = match &init {
-        Some(init) => (init.paths.policy.clone(), init.paths.runtime_policy.clone()),
-        None => {
-            let runtime = runtime_policy(&session.places.runtime_dir);
-            (session.places.policy.clone(), Some(runtime))
-        }
-    };
-    let paths: Vec<&String> = match (files, &runtime) {
-        (PolicyFile::Permanent, _) | (PolicyFile::Both, None) => vec![&permanent],
-        (PolicyFile::Both, Some(runtime)) => vec![&permanent, runtime],
+    let system = System::of(session, place.root.as_deref())?;
+    let System { permanent, runtime, .. } = &system;
+    let paths: Vec<&String> = match (files, runtime) {
+        (PolicyFile::Permanent, _) | (PolicyFile::Both, None) => vec![permanent],
+        (PolicyFile::Both, Some(runtime)) => vec![permanent, runtime],
         (PolicyFile::Runtime, Some(runtime)) => vec![runtime],
         (PolicyFile::Runtime, None) => {
             let hint = "leave --runtime out to write the permanent policy";
             return Err(Error::local("this init has no runtime directory", hint));
         }
     };
-    let known = Known::of(session, init.is_some())?;
+    let known = Known::of(session, &system)?;
     let mut policy = Policy::default();
     for path in &paths {
         policy = policy.overlaid(&policy_file::read(path)?);
@@ -276,11 +325,14 @@ fn change(
     check(&known, &policy, &paths)?;
     let draft = |path: &&String| policy_file::edit(path, |policy| change(&known, policy));
     let edited = put_all(session, paths.iter().map(draft).collect::<Result<_, _>>()?)?;
-    if init.is_none() {
+    if !system.has_init {
+        if system.root.is_none() {
+            session.remark(&format!("no init at {}: only the file was changed", session.socket));
+        }
         let told = edited.iter().find(|edited| edited.changed).or(edited.first());
         return told.map_or(Ok(()), |edited| report_offline(session, edited)).map(|()| Exit::Done);
     }
-    match send_policy(session, &permanent, runtime.as_deref()) {
+    match send_policy(session, permanent, runtime.as_deref()) {
         Ok(()) => Ok(Exit::Done),
         Err(error) => {
             restore_all(session, &edited);
@@ -327,9 +379,35 @@ fn send_policy(session: &Session, permanent: &str, runtime: Option<&str>) -> Res
 }
 
 fn report_offline(session: &Session, edited: &Edited) -> Result<(), Error> {
-    session.remark(&format!("no init at {}: only the file was changed", session.socket));
     let plan = Plan { schema: SCHEMA, ..Plan::default() };
     let value = serde_json::json!({"schema": SCHEMA, "generation": null, "plan": plan});
     let word = if edited.changed { "written" } else { "unchanged" };
     session.show(&value, || format!("{}: {word}\n", edited.path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn policy_of_a_tree_is_a_file_in_it_or_an_error() {
+        let root = std::env::temp_dir().join(format!("initctl-tree-{}", std::process::id()));
+        let policy = root.join("etc/groundstate/policy.yaml");
+        fs::create_dir_all(root.join("etc/groundstate")).unwrap();
+        let root = root.to_string_lossy().into_owned();
+        let followed = |to: &str| {
+            let _ = fs::remove_file(&policy);
+            symlink(to, &policy).unwrap();
+            policy_of_tree(&root).ok()
+        };
+        assert_eq!(policy_of_tree(&root).unwrap(), format!("{root}/etc/groundstate/policy.yaml"));
+        assert_eq!(followed("/var/p.yaml"), Some(format!("{root}/var/p.yaml")));
+        assert_eq!(followed("../../../../../p.yaml"), Some(format!("{root}/p.yaml")));
+        assert_eq!(followed("/dev/null"), None);
+        assert_eq!(followed("policy.yaml"), None);
+        assert_eq!(policy_of_tree("").ok().as_deref(), Some("/etc/groundstate/policy.yaml"));
+        fs::remove_dir_all(&root).unwrap();
+    }
 }
