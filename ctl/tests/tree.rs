@@ -1,4 +1,5 @@
-//! `systemctl --root`: it changes files of the tree only, whatever the links in the tree point to.
+//! `systemctl --root`: it changes files of the tree only, whatever the links in the tree point to, and
+//! finds native units as init does.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here ends the test")]
 
 #[allow(dead_code, reason = "other tests run initctl")]
@@ -179,4 +180,51 @@ fn path_in_place_of_a_unit_name_leads_no_write_out_of_the_tree() {
     tree.systemctl(&["add-wants", "multi-user.target", &format!("{outside}/system/db.service")]);
     tree.systemctl(&["revert", &format!("{outside}/system/web.service")]);
     assert_eq!(tree.outside(), before);
+}
+
+/// Native units: several in a file, one with another name than its file, and a template.
+#[test]
+fn native_unit_of_a_tree_is_enabled_and_masked_by_its_own_name() {
+    let tree = Tree::with_links(&[]);
+    let unit = |name: &str| {
+        format!("unit: {name}\nexec-start: /bin/true\nwanted-by:\n  - multi-user\n---\n")
+    };
+    let units = ["cron", "at", "own.service"].map(unit).concat();
+    tree.put("tree/etc/groundstate/units/all.yaml", &units);
+    tree.put("tree/etc/groundstate/units/job@.yaml", &unit("job@"));
+    let policy = tree.at("tree/etc/groundstate/policy.yaml");
+    for (words, text, state) in [
+        (["enable", "at"], "enable: ['at']\n", "enabled"),
+        (["disable", "at.service"], "disable: ['at']\n", "disabled"),
+        (["mask", "cron"], "disable: ['at']\nmask: ['cron']\n", "masked"),
+        (["unmask", "cron.service"], "disable: ['at']\n", "enabled"),
+        (["disable", "own"], "disable: ['at', 'own.service']\n", "disabled"),
+        (["enable", "at"], "disable: ['own.service']\nenable: ['at']\n", "enabled"),
+        (["enable", "job@x"], "disable: ['own.service']\nenable: ['at', 'job@x']\n", "enabled"),
+    ] {
+        let said = tree.systemctl(&words);
+        assert!(said.status.success(), "{words:?}: {}", err(&said));
+        assert_eq!(err(&said), "", "{words:?}");
+        assert_eq!(fs::read_to_string(&policy).unwrap(), text, "{words:?}");
+        let asked = tree.systemctl(&["is-enabled", words[1]]);
+        assert_eq!(String::from_utf8(asked.stdout).unwrap().trim(), state, "{words:?}");
+    }
+    let before = fs::read_to_string(&policy).unwrap();
+    assert!(tree.systemctl(&["mask", "--runtime", "cron"]).status.success());
+    let text = fs::read_to_string(tree.at("tree/run/groundstate/policy.yaml")).unwrap();
+    assert_eq!(text, "mask: ['cron']\n");
+    assert!(err(&tree.systemctl(&["enable", "job@"])).contains("is a template: use an instance"));
+    tree.put("tree/etc/systemd/system-preset/50-x.preset", "disable *\n");
+    assert!(tree.systemctl(&["preset-all"]).status.success());
+    assert_eq!(fs::read_to_string(&policy).unwrap(), before);
+}
+
+#[test]
+fn missing_tree_is_refused_and_not_made() {
+    let place = Place::new();
+    let mut command = place.program(env!("CARGO_BIN_EXE_systemctl"));
+    let said = command.args(["--root=none", "mask", "web"]).output().unwrap();
+    assert_eq!(said.status.code(), Some(1));
+    assert!(err(&said).starts_with("none/: no such directory\n"), "{}", err(&said));
+    assert!(!place.0.join("none").exists());
 }

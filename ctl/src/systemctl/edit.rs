@@ -24,7 +24,8 @@ pub(super) fn run(asked: &Asked) -> Outcome {
     let mut changed = false;
     for name in asked.names.iter().map(|name| with_suffix(name)) {
         let found = enablement.find(&name);
-        let Some(file) = found.or_else(|| (asked.force > 0).then(|| missing_file(&name))) else {
+        let Some(file) = found.or_else(|| (asked.force > 0).then(|| UnitFile::missing(&name)))
+        else {
             complain(&format!("No files found for {name}."));
             complain(&format!("Run 'systemctl edit --force --full {name}' to create a new unit."));
             return Ok(FAILED);
@@ -45,10 +46,6 @@ pub(super) fn run(asked: &Asked) -> Outcome {
         manager::reload_init(&session, Verb::Reload { no_restart: true })?;
     }
     Ok(0)
-}
-
-fn missing_file(name: &str) -> UnitFile {
-    UnitFile::loaded(name, "")
 }
 
 /// Returns the folder for changes of a unit file. It is the folder of this machine's links or, for

@@ -9,8 +9,11 @@ use super::{FAILED, Outcome, complain};
 use crate::exit::Error;
 use crate::policy_file;
 use crate::session::{self, Session};
+use crate::verb::check;
 use groundstate_units::control::answer::{Pong, Status, UnitStatus};
 use groundstate_units::control::request::Verb;
+use groundstate_units::spec::Kind;
+use groundstate_units::unit::generation::{Generation, TargetId, Unit};
 use groundstate_units::unit::policy::Policy;
 use std::fs;
 use std::path::Path;
@@ -21,9 +24,48 @@ pub(super) struct Enablement {
     pub(super) folders: Folders,
     /// init, unless there is none or `--root` is set.
     pub(super) init: Option<Pong>,
-    /// init's units.
-    units: Vec<UnitStatus>,
+    /// The permanent policy file, and the one that lasts until the next boot.
+    pub(super) policy_files: (String, Option<String>),
+    /// The units of init, or of the files without one.
+    units: Vec<Loaded>,
     policy: Policy,
+}
+
+/// A loaded unit.
+struct Loaded {
+    name: String,
+    kind: Kind,
+    provides: Vec<String>,
+    /// The path without the root; empty for a removed unit.
+    file: String,
+}
+
+impl Loaded {
+    fn of_init(unit: UnitStatus) -> Loaded {
+        Loaded { name: unit.unit, kind: unit.kind, provides: unit.provides, file: unit.file }
+    }
+
+    fn of_files(generation: &Generation, unit: &Unit) -> Loaded {
+        let target = |id: &TargetId| Some(generation.target(*id)?.name.to_string());
+        Loaded {
+            name: unit.name.to_string(),
+            kind: unit.kind,
+            provides: unit.provides.iter().filter_map(target).collect(),
+            file: unit.at.file.to_string(),
+        }
+    }
+
+    fn is_native(&self) -> bool {
+        self.file.ends_with(".yaml")
+    }
+
+    /// Returns true for the name of the unit with or without its suffix.
+    fn has_name(&self, name: &str) -> bool {
+        let suffixes = ["service", "target", shown::suffix_of(self.kind)];
+        let rest = name.strip_prefix(self.name.as_str());
+        let suffix = rest.and_then(|rest| rest.strip_prefix('.'));
+        rest == Some("") || suffix.is_some_and(|suffix| suffixes.contains(&suffix))
+    }
 }
 
 impl Enablement {
@@ -31,35 +73,38 @@ impl Enablement {
     pub(super) fn of(session: &Session, root: Option<&str>) -> Result<Enablement, Error> {
         let init = if root.is_some() { None } else { session.init()? };
         let folders = Folders::new(root, init.as_ref());
-        let mut policy = Policy::default();
-        let mut units = Vec::new();
-        if let Some(init) = &init {
-            units = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?.0.units;
-            policy = policy_file::read(&init.paths.policy).unwrap_or_default();
-            if let Some(runtime) = &init.paths.runtime_policy {
-                policy = policy.overlaid(&policy_file::read(runtime).unwrap_or_default());
+        let (units, policy_files): (Vec<Loaded>, _) = match &init {
+            Some(Pong { paths, .. }) => {
+                let (status, _) = session.ask_as::<Status>(Verb::Status { targets: Vec::new() })?;
+                let units = status.units.into_iter().map(Loaded::of_init);
+                (units.collect(), (paths.policy.clone(), paths.runtime_policy.clone()))
             }
-        } else {
-            let path = in_tree(root, "/etc/groundstate/policy.yaml");
-            policy = policy.overlaid(&policy_file::read(&path).unwrap_or_default());
+            None => {
+                let (options, generation) = check::load_configured(session, root);
+                let units = generation.units.iter();
+                let units = units.map(|unit| Loaded::of_files(&generation, unit));
+                let place = |path: String| in_tree(root, &path);
+                let permanent = options.policy.map(place).unwrap_or_default();
+                (units.collect(), (permanent, options.runtime_policy.map(place)))
+            }
+        };
+        let mut policy = policy_file::read(&policy_files.0).unwrap_or_default();
+        if let Some(runtime) = &policy_files.1 {
+            policy = policy.overlaid(&policy_file::read(runtime).unwrap_or_default());
         }
-        Ok(Enablement { folders, init, units, policy })
+        Ok(Enablement { folders, init, policy_files, units, policy })
     }
 
-    /// Returns the file of a unit: the one that init read, or else the one that it would read.
+    /// Returns the file of a unit: the loaded one, or else the one that init would load.
     pub(super) fn find(&self, name: &str) -> Option<UnitFile> {
-        let bare = name.strip_suffix(".service").or_else(|| name.strip_suffix(".target"));
-        let mut units = self.units.iter().filter(|unit| !unit.file.is_empty());
-        let native = units.find(|unit| {
-            unit.file.ends_with(".yaml") && (unit.unit == name || Some(unit.unit.as_str()) == bare)
-        });
-        match native {
-            Some(unit) => Some(UnitFile::loaded(&unit.unit, &unit.file)),
+        let mut native = self.units.iter().filter(|unit| unit.is_native());
+        match native.find(|unit| unit.has_name(name)) {
+            Some(unit) => Some(self.folders.loaded(&unit.name, &unit.file)),
             None => self.folders.find(name),
         }
     }
 
-    /// Returns true if the name is an alias of a unit of init.
+    /// Returns true if the name is an alias of a loaded unit.
     fn is_provided_name(&self, name: &str) -> bool {
         self.units.iter().any(|unit| unit.provides.iter().any(|target| target == name))
     }
@@ -67,10 +112,10 @@ impl Enablement {
     /// Returns all unit files; of native ones those that are loaded.
     pub(super) fn all(&self) -> Vec<UnitFile> {
         let mut all = self.folders.all();
-        for unit in self.units.iter().filter(|unit| unit.file.ends_with(".yaml")) {
-            let name = shown::full_name(unit);
+        for unit in self.units.iter().filter(|unit| unit.is_native()) {
+            let name = shown::name_with_suffix(&unit.name, &unit.provides, unit.kind);
             if !all.iter().any(|file| file.name == name) {
-                all.push(UnitFile { name, ..UnitFile::loaded(&unit.unit, &unit.file) });
+                all.push(UnitFile { name, ..self.folders.loaded(&unit.name, &unit.file) });
             }
         }
         all.sort_by(|a, b| a.name.cmp(&b.name));

@@ -5,7 +5,7 @@
 use super::enablement::Enablement;
 use super::link::{in_folder, make_link, points_to, remove_link};
 use super::snapshot::{session_of, with_suffix};
-use super::unit_file::{Folders, Install, UnitFile, in_tree};
+use super::unit_file::{Folders, Install, UnitFile};
 use super::words::Asked;
 use super::{FAILED, Outcome, change, complain, manager};
 use crate::exit::Error;
@@ -30,7 +30,9 @@ pub(super) fn run(asked: &Asked) -> Outcome {
     let exit = match asked.verb.as_str() {
         "add-wants" | "add-requires" => job.add()?,
         "preset-all" => {
-            all = enablement.all().into_iter().filter(|file| !file.masked).map(|file| file.name);
+            // A preset of systemd's packages decides about no native unit.
+            let files = enablement.all().into_iter().filter(|file| !file.masked && !file.native);
+            all = files.map(|file| file.name);
             job.each(&all.collect::<Vec<_>>())?
         }
         "link" => job.link(&asked.names)?,
@@ -112,7 +114,7 @@ impl Job<'_> {
             }
             match (edit, found) {
                 (Edit::Mask | Edit::Unmask, _) => self.mask(&name, edit == Edit::Mask)?,
-                // A built-in unit, or one of several units in a file, has no file of its name.
+                // A name in `Also=` may have no file.
                 (_, None) if self.asked.verb == "preset-all" => {}
                 (_, None) => {
                     let verb = &self.asked.verb;
@@ -150,7 +152,7 @@ impl Job<'_> {
         if edit == Edit::Disable && self.enablement.is_linked(file) {
             remove_link(&file.path, self.asked)?;
         }
-        if name.contains("@.") {
+        if name.contains("@.") || name.ends_with('@') {
             let Some(instance) = &install.default_instance else {
                 if edit == Edit::Enable {
                     let message = format!("{name} is a template: use an instance");
@@ -248,18 +250,12 @@ impl Job<'_> {
     }
 
     fn policy(&self, name: &str, change: impl Fn(&mut Policy, Name)) -> Result<(), Error> {
-        let root = self.asked.root.as_deref();
-        let path = match &self.enablement.init {
-            Some(init) if self.asked.runtime => {
-                init.paths.runtime_policy.clone().unwrap_or_else(|| init.paths.policy.clone())
-            }
-            Some(init) => init.paths.policy.clone(),
-            None => in_tree(root, &self.session.places.policy),
-        };
+        let (permanent, runtime) = &self.enablement.policy_files;
+        let path = runtime.as_ref().filter(|_| self.asked.runtime).unwrap_or(permanent);
         // The policy knows a native unit by its own name, which may lack the suffix.
         let own = self.enablement.find(name).map_or_else(|| name.to_string(), |file| file.name);
         let name = Name::new(&own).map_err(|error| Error::usage(format!("{own}: {error}"), ""))?;
-        policy_file::edit(&path, |policy| change(policy, name.clone()))?.put()?;
+        policy_file::edit(path, |policy| change(policy, name.clone()))?.put()?;
         Ok(())
     }
 

@@ -37,6 +37,7 @@ pub(crate) use groundstate_units::control::shown::SUFFIXES;
 pub(crate) use snapshot::session;
 
 use crate::exit::{Error, Exit};
+use std::path::Path;
 use words::Asked;
 
 /// The exit status of a verb, or its failure.
@@ -112,6 +113,9 @@ fn run(asked: &Asked) -> Outcome {
     if asked.user == Some(true) && nix::unistd::geteuid().is_root() {
         complain("systemctl: root has no instance of a user: leave out --user");
         return Ok(FAILED);
+    }
+    if let Some(root) = &asked.root {
+        crate::verb::check::rooted_path(Path::new(&format!("{root}/")))?;
     }
     if asked.dry_run && !DRY.contains(&asked.verb.as_str()) {
         complain(&format!("systemctl: --dry-run is not supported for {}", asked.verb));

@@ -5,10 +5,12 @@ use crate::files::Rooted;
 use groundstate_units::control::answer::Pong;
 use groundstate_units::control::place::VENDOR_UNITS;
 use groundstate_units::import::systemd::UnitName;
+use groundstate_units::text::yaml::{self, Document, Limits, Node};
 use groundstate_units::unit::settings::Settings;
 use groundstate_units::unit::settings_file;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// systemd's directories, systemd.unit(5); earlier ones take precedence.
 const STANDARD: [&str; 5] = [
@@ -52,14 +54,14 @@ pub(super) struct UnitFile {
 }
 
 impl UnitFile {
-    /// A file that init has read.
-    pub(super) fn loaded(name: &str, path: &str) -> UnitFile {
+    /// The file of a new unit.
+    pub(super) fn missing(name: &str) -> UnitFile {
         UnitFile {
             name: name.to_string(),
-            path: PathBuf::from(path),
-            shown: path.to_string(),
+            path: PathBuf::new(),
+            shown: String::new(),
             masked: false,
-            native: path.ends_with(".yaml"),
+            native: false,
         }
     }
 }
@@ -185,11 +187,30 @@ impl Folders {
         self.exactly(name, name).or_else(|| self.exactly(name, &template_of(name)?))
     }
 
+    /// Returns the file of a loaded unit. Its path has no root.
+    pub(super) fn loaded(&self, name: &str, file: &str) -> UnitFile {
+        let path = format!("{}{file}", self.root.as_deref().unwrap_or_default());
+        UnitFile {
+            name: name.to_string(),
+            path: self.entry(Path::new(&path)),
+            shown: file.to_string(),
+            masked: false,
+            native: file.ends_with(".yaml"),
+        }
+    }
+
     fn exactly(&self, name: &str, file: &str) -> Option<UnitFile> {
         let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
         let files = [file.to_string(), format!("{file}.yaml"), format!("{stem}.yaml")];
         let paths = files.iter().flat_map(|file| self.dirs.iter().map(move |dir| dir.join(file)));
-        paths.into_iter().find_map(|path| self.at(name, self.entry(&path)))
+        let mut found = paths.into_iter().find_map(|path| self.at(name, self.entry(&path)))?;
+        let bare = name.strip_suffix(".service").or_else(|| name.strip_suffix(".target"));
+        if let (true, Some(bare)) = (found.native, bare)
+            && native_documents(&self.text(&found)).iter().all(|(name, _)| name != file)
+        {
+            found.name = bare.to_string();
+        }
+        Some(found)
     }
 
     fn at(&self, name: &str, path: PathBuf) -> Option<UnitFile> {
@@ -223,15 +244,11 @@ impl Folders {
         if !file.native {
             return install_of(&file.name, &text);
         }
-        // One of several documents in a file.
+        // One of several documents in a file; that of an instance has the name of its template.
         let stem = file.name.rsplit_once('.').map_or(file.name.as_str(), |(stem, _)| stem);
-        let names = [file.name.as_str(), stem];
-        let names_it = |line: &str| {
-            let name = line.strip_prefix("unit:").or_else(|| line.strip_prefix("name:"));
-            name.is_some_and(|name| names.contains(&name.trim().trim_matches(['"', '\''])))
-        };
-        let document = text.split("\n---").find(|document| document.lines().any(names_it));
-        install_of(&file.name, document.unwrap_or(&text))
+        let documents = native_documents(&text);
+        let its = documents.iter().find(|(name, _)| *name == file.name || name == stem);
+        its.or(documents.first()).map(|(_, unit)| install_of_native(unit)).unwrap_or_default()
     }
 
     /// Returns the effective drop-ins in order. Of several with the same file name, the earlier
@@ -315,18 +332,35 @@ pub(super) fn install_of(name: &str, text: &str) -> Install {
                 "DefaultInstance" => install.default_instance = words.next(),
                 _ => {}
             }
-        } else if let Some(value) = line.strip_prefix("wanted-by:") {
-            install.wanted_by.extend(native_list(value));
-        } else if let Some(value) = line.strip_prefix("required-by:") {
-            install.required_by.extend(native_list(value));
         }
     }
     install
 }
 
-fn native_list(value: &str) -> impl Iterator<Item = String> {
-    let words = value.split([',', '[', ']', '"', '\'']).map(str::trim);
-    words.filter(|word| !word.is_empty() && !word.contains('/')).map(str::to_string)
+/// Returns the units of a native file by name.
+fn native_documents(text: &str) -> Vec<(String, Node)> {
+    let reading = yaml::read(&Arc::from(""), text.as_bytes(), &Limits::UNIT_FILE);
+    let named = |document: Document| {
+        let name = document.root.get("unit").or_else(|| document.root.get("name"))?;
+        Some((name.scalar()?.text.clone(), document.root))
+    };
+    reading.documents.into_iter().filter_map(named).collect()
+}
+
+/// Reads `wanted-by` and `required-by` of a native unit.
+fn install_of_native(unit: &Node) -> Install {
+    let names = |key: &str| -> Vec<String> {
+        let Some(node) = unit.get(key) else { return Vec::new() };
+        let nodes = node.list().unwrap_or(std::slice::from_ref(node));
+        let words = nodes.iter().filter_map(Node::scalar).flat_map(|word| word.text.split(','));
+        let words = words.map(str::trim).filter(|word| !word.is_empty() && !word.contains('/'));
+        words.map(str::to_string).collect()
+    };
+    Install {
+        wanted_by: names("wanted-by"),
+        required_by: names("required-by"),
+        ..Install::default()
+    }
 }
 
 /// Expands the specifiers allowed in `[Install]`, systemd.unit(5).
@@ -353,7 +387,19 @@ mod tests {
         assert_eq!(install.wanted_by, ["a.target", "b-tty1.target"]);
         assert_eq!(install.alias, ["x.service"]);
         assert!(install_of("a.service", "[Service]\nExecStart=/x\n").is_empty());
-        assert_eq!(install_of("web", "unit: web\nwanted-by: a, b\n").wanted_by, ["a", "b"]);
+    }
+
+    #[test]
+    fn install_of_a_native_unit_has_the_names_of_each_form_of_list() {
+        let names = |text: &str| {
+            let documents = native_documents(text);
+            documents.iter().map(|(_, unit)| install_of_native(unit).wanted_by.join(" ")).collect()
+        };
+        let found: Vec<String> = names(
+            "unit: a\nwanted-by: x, y # why\n---\nname: b\nwanted-by: [x, 'y']\n---\nunit: c\n\
+             wanted-by:\n  - x\n  - y\n---\nunit: d\nrequired-by: z\n",
+        );
+        assert_eq!(found, ["x y", "x y", "x y", ""]);
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub(crate) fn run(session: &Session, asked: &arguments::Check) -> Result<Exit, E
 ///
 /// # Errors
 /// [`Exit::Usage`] if it is no directory.
-pub(super) fn rooted_path(root: &Path) -> Result<String, Error> {
+pub(crate) fn rooted_path(root: &Path) -> Result<String, Error> {
     if !root.is_dir() {
         let message = format!("{}: no such directory", root.display());
         return Err(Error::usage(

@@ -61,11 +61,16 @@ pub fn has_suffix(name: &str) -> bool {
 /// Returns the name that systemd would use: the unit's own, one of its targets, or one made from
 /// its type.
 pub fn full_name(unit: &UnitStatus) -> String {
-    let names = std::iter::once(&unit.unit).chain(&unit.provides);
-    if let Some(name) = names.into_iter().find(|name| has_suffix(name)) {
-        return name.clone();
+    name_with_suffix(&unit.unit, &unit.provides, unit.kind)
+}
+
+/// Like [`full_name`], of a unit that no init has loaded.
+pub fn name_with_suffix(unit: &str, provides: &[String], kind: Kind) -> String {
+    let names = std::iter::once(unit).chain(provides.iter().map(String::as_str));
+    match names.into_iter().find(|name| has_suffix(name)) {
+        Some(name) => name.to_string(),
+        None => format!("{unit}.{}", suffix_of(kind)),
     }
-    format!("{}.{}", unit.unit, suffix_of(unit.kind))
 }
 
 /// Returns the suffix for a unit of this type whose name has none.
