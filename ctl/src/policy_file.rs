@@ -7,13 +7,15 @@ use crate::exit::{Error, Exit};
 use groundstate_units::control::answer::{Failure, Report};
 use groundstate_units::text::diagnostic::{Diagnostic, Severity};
 use groundstate_units::text::name::Name;
+use groundstate_units::text::yaml::Limits;
 use groundstate_units::unit::policy::Policy;
 use groundstate_units::unit::policy_file;
 use groundstate_units::unit::settings_file;
+use nix::fcntl::OFlag;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -132,9 +134,14 @@ fn refuse_errors(found: Vec<Diagnostic>) -> Result<(), Error> {
     Err(Error::Failed(Exit::Refused, failure))
 }
 
+/// Reads a file without waiting for the writer of a FIFO. A text that is cut at the limit has an
+/// error, so the file is not edited.
 fn bytes(path: &str) -> Result<Option<Vec<u8>>, Error> {
-    match fs::read(path) {
-        Ok(bytes) => Ok(Some(bytes)),
+    let most = u64::try_from(Limits::UNIT_FILE.bytes).unwrap_or(u64::MAX).saturating_add(1);
+    let mut bytes = Vec::new();
+    let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
+    match file.and_then(|file| file.take(most).read_to_end(&mut bytes)) {
+        Ok(_) => Ok(Some(bytes)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Error::file(path, &error)),
     }
@@ -363,15 +370,19 @@ mod tests {
     fn replacing_keeps_the_mode_and_refuses_an_irregular_file() {
         let dir = std::env::temp_dir().join(format!("initctl-replace-{}", std::process::id()));
         fs::create_dir_all(&dir).unwrap();
-        let (device, file) = (dir.join("null"), dir.join("policy.yaml"));
-        std::os::unix::fs::symlink("/dev/null", &device).unwrap();
+        let file = dir.join("policy.yaml");
+        let (null, zero, fifo) = (dir.join("null"), dir.join("zero"), dir.join("fifo"));
+        std::os::unix::fs::symlink("/dev/null", &null).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &zero).unwrap();
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
         fs::write(&file, "mask: [a]\n").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
         let masks = |path: &Path| {
             let draft = edit(&path.to_string_lossy(), |policy| _ = policy.mask.insert(name("b")));
             draft.and_then(Draft::put).is_ok()
         };
-        assert!(!masks(&device) && !fs::metadata("/dev/null").unwrap().is_file());
+        assert!(!masks(&null) && !fs::metadata("/dev/null").unwrap().is_file());
+        assert!(!masks(&zero) && !masks(&fifo) && !fs::metadata(&fifo).unwrap().is_file());
         assert!(masks(&file));
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o640);
         fs::remove_dir_all(&dir).unwrap();
