@@ -26,6 +26,7 @@ mod bounds;
 mod imported;
 mod instances;
 mod options;
+mod replaced;
 mod set;
 mod source;
 
@@ -93,6 +94,7 @@ pub fn load(files: &dyn Files, options: &Options, in_force: Option<&Generation>)
     let wanted = wanted(options, &settings, &policy);
     let exceeded = set.settle(&context, &folders.foreign, &wanted);
     exceeded.into_iter().for_each(|diagnostic| loader.complain(diagnostic));
+    replaced::drop_ins(&folders.foreign, &set).into_iter().for_each(|d| loader.complain(d));
     in_force.into_iter().for_each(|generation| set.remember_wishes(generation));
     loader.finish(&overlaid, set, settings.clone(), policy)
 }

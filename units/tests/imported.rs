@@ -228,6 +228,99 @@ fn native_unit_overrides_an_imported_one_of_its_name_with_one_note() {
 }
 
 #[test]
+fn local_drop_in_of_a_unit_that_is_not_from_systemd_is_reported() {
+    let mut memory = set(&[
+        ("/etc/groundstate/init.yaml", "import-dirs: systemd, fstab\n"),
+        ("goal.yaml", "unit: multi-user\nwaits-for: [bus, getty@tty1, web.service, t@i.service]\n"),
+        ("bus.yaml", "unit: bus\nprovides: [bus, dbus.service]\n"),
+        ("emergency.yaml", "unit: emergency\nprovides: [emergency, emergency.target]\n"),
+        ("logins.yaml", "unit: getty@\nprovides: [getty@%i, getty@%i.service]\n"),
+        ("users.yaml", "unit: user@\nprovides: [user@%i, user@%i.service]\n"),
+        ("/etc/fstab", "tmpfs /srv tmpfs\n"),
+        ("/lib/systemd/system/dbus.service", DB),
+        ("/lib/systemd/system/web.service", WEB),
+        ("/lib/systemd/system/db.service", DB),
+        ("/lib/systemd/system/t@.service", DB),
+    ]);
+    let told = |memory: &Memory| -> Vec<String> {
+        let generation = memory.load(None).generation;
+        let said = generation.diagnostics.iter().filter(|said| said.code == "unused-drop-in");
+        let line = said.map(|said| format!("{}: {}: {}", said.at.file, said.message, said.hint));
+        line.map(|line| line.replace("/etc/systemd/system/", "")).collect()
+    };
+    let etc = "/etc/systemd/system";
+    for path in [
+        &format!("{etc}/web.service.d/a.conf"),
+        &format!("{etc}/t@i.service.d/a.conf"),
+        &format!("{etc}/t@.service.d/a.conf"),
+        &format!("{etc}/service.d/a.conf"),
+        &format!("{etc}/absent.service.d/a.conf"),
+        &format!("{etc}/tmp.mount.d/a.conf"),
+        "/usr/lib/systemd/system/dbus.service.d/a.conf",
+    ] {
+        memory.put(path, "[Unit]\n");
+    }
+    assert_eq!(told(&memory), [""; 0]);
+    let no_effect = "this drop-in has no effect";
+    let hint = "write native keys in /etc/groundstate/units";
+    for (path, fact, hint) in [
+        (
+            "dbus.service.d/a.conf",
+            "`dbus.service` is a unit of /etc/groundstate/units/bus.yaml",
+            format!("{hint}/bus.d/a.yaml"),
+        ),
+        (
+            "emergency.service.d/b.conf",
+            "`emergency.service` is a unit of /etc/groundstate/units/emergency.yaml",
+            format!("{hint}/emergency.d/b.yaml"),
+        ),
+        (
+            "getty@.service.d/a.conf",
+            "`getty@` is a native template",
+            format!("{hint}/getty@.d/a.yaml"),
+        ),
+        (
+            "getty@tty1.service.d/a.conf",
+            "`getty@` is a native template",
+            format!("{hint}/getty@.d/a.yaml"),
+        ),
+        (
+            "getty@tty7.service.d/a.conf",
+            "`getty@` is a native template",
+            format!("{hint}/getty@.d/a.yaml"),
+        ),
+        (
+            "srv.mount.d/a.conf",
+            "`srv.mount` is a unit of /etc/fstab",
+            format!("{hint}/srv.mount.d/a.yaml"),
+        ),
+        (
+            "systemd-journald.service.d/a.conf",
+            "`systemd-journald.service` of systemd is not imported",
+            "change the native unit that takes its place".to_string(),
+        ),
+        (
+            "user-.slice.d/a.conf",
+            "`user-.slice`: slices and scopes are not units here",
+            "set the limits in each of its units".to_string(),
+        ),
+        (
+            "user@.service.d/a.conf",
+            "`user@` is a native template",
+            format!("{hint}/user@.d/a.yaml"),
+        ),
+    ] {
+        memory.put(&format!("{etc}/{path}"), "[Service]\n");
+        assert_eq!(told(&memory), [format!("{path}: {fact}; {no_effect}: {hint}")]);
+        memory.remove(&format!("{etc}/{path}"));
+    }
+    memory.put("/run/systemd/system/dbus.service.d/a.conf", "[Unit]\n");
+    assert_eq!(told(&memory).len(), 1);
+    memory.put("/etc/fstab", "tmpfs /tmp tmpfs\n");
+    assert_eq!(told(&memory).len(), 2, "the line is the unit tmp.mount");
+}
+
+#[test]
 fn replaced_units_of_systemd_and_slices_are_not_imported() {
     let mut memory =
         set(&[("/etc/groundstate/init.yaml", "import-dirs: systemd\n"), ("goal.yaml", GOAL)]);

@@ -191,6 +191,15 @@ impl Foreign {
         Foreign { directories, drop_ins, ..Foreign::default() }
     }
 
+    /// Returns the drop-ins below /etc and /run, which are not from a package: the unit's name and
+    /// the path.
+    pub(crate) fn local_drop_ins(&self) -> impl Iterator<Item = (&str, &Arc<str>)> {
+        let all = self.drop_ins.iter().flat_map(|((unit, _), files)| {
+            files.values().flatten().map(move |path| (unit.as_str(), path))
+        });
+        all.filter(|(_, path)| path.starts_with("/etc/") || path.starts_with("/run/"))
+    }
+
     /// Turns aliases of missing files into files of their own.
     pub(crate) fn settle(&mut self) {
         let known: BTreeSet<String> = self.files.iter().map(|file| file.name.to_string()).collect();

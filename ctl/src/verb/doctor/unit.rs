@@ -111,6 +111,7 @@ fn reason(code: &str) -> &str {
         "weaker" => "with a weaker sandbox",
         "dropped" | "unknown-directive" => "with a directive that has no effect",
         "missing-target" => "with a missing target",
+        "unused-drop-in" => "about a drop-in that has no effect",
         other => other,
     }
 }
