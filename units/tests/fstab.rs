@@ -236,7 +236,8 @@ const TOLD: &[(&str, &str, &[&str])] = &[
     (
         "tmpfs /dev/shm/ tmpfs size=1G\n",
         "",
-        &["1:7 note: init mounts /dev/shm; `size=1G` is not applied"],
+        &["1:7 note: init mounts /dev/shm; \
+            only the unit root-rw of a machine's boot set applies `size=1G`"],
     ),
     ("bad\n", "", &["1:1 error: a line has a device and a mount point"]),
     (

@@ -172,9 +172,12 @@ impl Table<'_> {
         let options = line.for_mount();
         if path == "/" || OF_INIT.contains(&path.as_str()) {
             if path != "/" && !options.is_empty() {
-                let message = format!("init mounts {path}; `{options}` is not applied");
+                let message = format!(
+                    "init mounts {path}; only the unit root-rw of a machine's boot set applies `{options}`"
+                );
                 let note = Diagnostic::note("fstab", at.of(self.file), message);
-                self.found.push(note.with_hint(format!("a unit may run mount -o remount {path}")));
+                let hint = format!("without that unit, another may run mount -o remount {path}");
+                self.found.push(note.with_hint(hint));
             }
             return;
         }

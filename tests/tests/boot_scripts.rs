@@ -1,0 +1,61 @@
+//! Scripts of contrib/debian.d/machine in a root of their own: a tmpfs in a new mount namespace. The
+//! programs are those of this machine, which is mounted at /host.
+
+#![allow(clippy::panic, reason = "a panic fails the test")]
+
+use std::process::Command;
+
+/// Arguments: the mount point of the new root, commands that run in it before chroot(8), and commands
+/// that run after it.
+const ROOT: &str = r#"
+scripts=/host$(pwd)/contrib/debian.d/machine
+mount -t tmpfs -o size=1M none "$0"
+cd "$0"
+mkdir -p dev/shm etc/systemd/system host proc run tmp usr/lib/systemd/system
+mount --bind / host
+mount -t proc proc proc
+mount -t tmpfs none dev/shm
+mount -t tmpfs none run
+ln -s /host/bin /host/sbin /host/lib /host/lib64 .
+ln -s /host/usr/bin /host/usr/sbin usr
+mknod -m 666 dev/null c 1 3
+eval "$1"
+exec chroot . /bin/sh -c "PATH=/own:$PATH; $2" "$scripts"
+"#;
+
+/// Returns the output of `commands`, in which `$0` is the directory of the scripts. Returns `None`
+/// without root.
+fn run(preparation: &str, commands: &str) -> Option<String> {
+    if !nix::unistd::geteuid().is_root() {
+        return None;
+    }
+    let top = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--pid", "--fork", "sh", "-ec", ROOT, "/mnt", preparation, commands]);
+    let output = command.current_dir(top).output().expect("unshare runs");
+    let text = [output.stdout, output.stderr].concat();
+    Some(format!("{}{}", String::from_utf8_lossy(&text), output.status))
+}
+
+#[test]
+fn options_in_fstab_apply_to_file_systems_that_init_has_mounted() {
+    let fstab = r#"cat >etc/fstab <<END
+# none /sys none noexec
+none / tmpfs noatime 0 0
+none /run tmpfs size=no-size 0 0
+none /dev/shm/ tmpfs noexec,size=8k 0 0
+proc /proc proc hidepid=2
+END"#;
+    let Some(text) = run(fstab, r#""$0/remount-root"; echo "status $?"; cat /proc/mounts"#) else {
+        return groundstate_tests::not_run!("this needs root");
+    };
+    let options = |place: &str| {
+        let line = text.lines().find(|line| line.split(' ').nth(1) == Some(place));
+        line.and_then(|line| line.split(' ').nth(3)).unwrap_or_else(|| panic!("{place}: {text}"))
+    };
+    assert!(text.contains("status 0\n"), "{text}");
+    assert!(options("/").contains("noatime"), "{text}");
+    assert!(options("/dev/shm").contains("noexec") && options("/dev/shm").contains("size=8k"));
+    assert!(options("/proc").contains("hidepid=invisible"), "{text}");
+    assert!(text.contains("/run: "), "mount(8) prints the failure: {text}");
+}
