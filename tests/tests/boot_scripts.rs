@@ -59,3 +59,50 @@ END"#;
     assert!(options("/proc").contains("hidepid=invisible"), "{text}");
     assert!(text.contains("/run: "), "mount(8) prints the failure: {text}");
 }
+
+/// Commands that prepare `tmp.mount` of the package systemd.
+const TMP_MOUNT: &str = "mkdir -p etc/systemd/system/tmp.mount.d usr/lib/systemd/system/tmp.mount.d
+printf '[Mount]\\nWhat=tmpfs\\nType=tmpfs\\nOptions=mode=1777,nosuid\\n' >usr/lib/systemd/system/tmp.mount";
+
+#[test]
+fn drop_ins_of_tmp_mount_set_the_options_of_tmp() {
+    let tmp = |more: &str| {
+        let commands = r#""$0/mount-tmp"; echo "status $?"; grep " /tmp " /proc/mounts"#;
+        run(&format!("{TMP_MOUNT}\n{more}"), commands)
+    };
+    let (etc, lib) = ("etc/systemd/system", "usr/lib/systemd/system");
+    let drop_in = |path: &str, key: &str| format!("printf '[Mount]\\n{key}' >{path}\n");
+    let (small, large) = ("Options=size=8k", "Options = size=16k");
+    for (more, expected) in [
+        (String::new(), "rw,nosuid,relatime 0 0"),
+        (drop_in(&format!("{etc}/tmp.mount.d/a.conf"), small), "rw,relatime,size=8k 0 0"),
+        (
+            drop_in(&format!("{etc}/tmp.mount.d/a.conf"), small)
+                + &drop_in(&format!("{lib}/tmp.mount.d/a.conf"), large),
+            "rw,relatime,size=8k 0 0",
+        ),
+        (
+            drop_in(&format!("{etc}/tmp.mount.d/a.conf"), small)
+                + &drop_in(&format!("{lib}/tmp.mount.d/b.conf"), large),
+            "rw,relatime,size=16k 0 0",
+        ),
+        (
+            format!("ln -s /dev/null {etc}/tmp.mount.d/a.conf\n")
+                + &drop_in(&format!("{lib}/tmp.mount.d/a.conf"), large),
+            "rw,nosuid,relatime 0 0",
+        ),
+    ] {
+        let Some(text) = tmp(&more) else {
+            return groundstate_tests::not_run!("this needs root");
+        };
+        assert!(text.contains(&format!("tmpfs /tmp tmpfs {expected}\n")), "{more}: {text}");
+    }
+    for (more, status) in [
+        (drop_in(&format!("{etc}/tmp.mount.d/a.conf"), "Type=ext4"), "Type=ext4 in tmp.mount"),
+        (format!("ln -s /dev/null {etc}/tmp.mount"), "status 0"),
+        ("echo tmpfs /tmp tmpfs >etc/fstab".to_owned(), "status 0"),
+    ] {
+        let text = tmp(&more).unwrap_or_default();
+        assert!(text.contains(status) && !text.contains("tmpfs /tmp tmpfs"), "{more}: {text}");
+    }
+}

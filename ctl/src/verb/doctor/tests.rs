@@ -305,6 +305,20 @@ fn unit_of_systemd_without_a_process_is_not_reported_as_left_out() {
 }
 
 #[test]
+fn enabled_tmp_mount_is_reported_only_without_the_unit_that_mounts_it() {
+    let tree = Tree::good();
+    let path = "/usr/lib/systemd/system/tmp.mount";
+    tree.put(path, "[Mount]\nWhat=tmpfs\nWhere=/tmp\n");
+    tree.link("/etc/systemd/system/local-fs.target.wants/tmp.mount", path);
+    assert_eq!(tree.lines(), [""; 0]);
+    let units = "/usr/lib/groundstate/units/filesystems.yaml";
+    let text = fs::read_to_string(tree.at(units)).unwrap();
+    tree.put(units, &text.replace("tmp-filesystem", "other"));
+    let lines = tree.lines();
+    assert!(lines.iter().any(|line| line.contains("systemd: tmp.mount:")), "{lines:#?}");
+}
+
+#[test]
 fn masked_unit_is_not_reported_as_left_out() {
     let tree = Tree::good();
     for name in ["web", "mail", "systemd-homed", "systemd-pstore"] {

@@ -35,6 +35,9 @@ const GENERATORS: [&str; 5] = [
 ];
 /// The unit of the boot set that runs the generators.
 const RUNNER: &str = "generators";
+/// The unit of the boot set that mounts what `tmp.mount` describes. Its name is not `tmp.mount`, because
+/// a line of fstab may have that name.
+const TMP: &str = "tmp-filesystem";
 
 /// Checks that units provide the default target and the emergency target.
 pub(super) fn goal(facts: &Facts<'_>) -> Vec<Finding> {
@@ -172,6 +175,9 @@ pub(super) fn left_out(facts: &Facts<'_>) -> Vec<Finding> {
         path.is_some() && link.is_none_or(|target| target != "/dev/null")
     };
     let does_nothing = |name: &str| name.ends_with(".target") || name.ends_with(".slice");
+    if facts.unit(TMP).is_some() {
+        names.remove("tmp.mount");
+    }
     names.retain(|name| {
         let is_left_out = facts.unit(name).is_none() && !facts.masks(name) && is_installed(name);
         is_left_out && !does_nothing(name)
