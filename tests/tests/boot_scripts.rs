@@ -9,9 +9,9 @@ use std::process::Command;
 /// that run after it.
 const ROOT: &str = r#"
 scripts=/host$(pwd)/contrib/debian.d/machine
-mount -t tmpfs -o size=1M none "$0"
+mount -t tmpfs -o size=1M /own/disk "$0"
 cd "$0"
-mkdir -p dev/shm etc/systemd/system host proc run tmp usr/lib/systemd/system
+mkdir -p dev/shm etc/systemd/system host own proc run tmp usr/lib/systemd/system
 mount --bind / host
 mount -t proc proc proc
 mount -t tmpfs none dev/shm
@@ -104,5 +104,29 @@ fn drop_ins_of_tmp_mount_set_the_options_of_tmp() {
     ] {
         let text = tmp(&more).unwrap_or_default();
         assert!(text.contains(status) && !text.contains("tmpfs /tmp tmpfs"), "{more}: {text}");
+    }
+}
+
+/// Neither the device nor its checker does anything: the checker prints its arguments.
+#[test]
+fn words_of_the_kernel_command_line_are_options_of_the_check_of_the_root() {
+    for (kernel, options) in [
+        ("root=/dev/sda quiet", "-a"),
+        ("fsck.mode=force quiet", "-a -f"),
+        ("fsck.repair=yes", "-y"),
+        ("fsck.repair=no fsck.mode=force", "-n -f"),
+        ("fsck.repair=no fsck.repair=preen", "-a"),
+    ] {
+        let preparation = format!(
+            "mknod own/disk b 7 0\n\
+             echo {kernel} >own/cmdline\n\
+             mount --bind own/cmdline proc/cmdline\n\
+             printf '#!/bin/sh\\necho fsck \"$@\"\\n' >own/fsck.tmpfs\n\
+             chmod +x own/fsck.tmpfs\n"
+        );
+        let Some(text) = run(&preparation, r#"mount -o remount,ro /; "$0/check-root""#) else {
+            return groundstate_tests::not_run!("this needs root");
+        };
+        assert!(text.starts_with(&format!("fsck {options} /own/disk\n")), "{kernel}: {text}");
     }
 }

@@ -10,12 +10,15 @@ use groundstate_units::machine::Machine;
 use groundstate_units::machine::action::Action;
 use groundstate_units::machine::event::Event;
 use groundstate_units::machine::reason::State;
-use groundstate_units::spec::{Exit, Kind};
+use groundstate_units::spec::{Exit, Kind, Piece, Run};
 use groundstate_units::text::time::Time;
 use groundstate_units::unit::generation::Generation;
 use groundstate_units::unit::yaml_writer;
 use memory::Memory;
 use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,9 +74,11 @@ fn line_with_a_checked_device_becomes_three_units() {
          type: oneshot\n\
          exec-start: '/bin/sh -c ''t=$$1; [ $$t != auto ] || { t=$$(blkid \"$$0\"); \
          t=$${t##* TYPE=?}; t=$${t%%[!0-9A-Za-z_]*}; }; command -v fsck.$$t >/dev/null || exit 0; \
+         o=-a f=; for w in $$(cat /proc/cmdline); do case $$w in fsck.repair=preen) o=-a ;; \
+         fsck.repair=yes) o=-y ;; fsck.repair=no) o=-n ;; fsck.mode=force) f=-f ;; esac; done; \
          case $$(readlink -f \"$$(command -v fsck)\") in \"\" | *busybox*) \
-         grep -q \"^$$0 \" /proc/mounts || fsck.$$t -a \"$$0\" ;; \
-         *) fsck -a -l -T -M -C0 \"$$0\" ;; esac; s=$$?; \
+         grep -q \"^$$0 \" /proc/mounts || fsck.$$t $$o $$f \"$$0\" ;; \
+         *) fsck $$o $$f -l -T -M -C0 \"$$0\" ;; esac; s=$$?; \
          [ $$((s & 6)) = 0 ] || exit $$s'' /dev/disk/by-uuid/b-2 ext4'\n\
          start-timeout: none\n\
          log: console\n\
@@ -84,6 +89,43 @@ fn line_with_a_checked_device_becomes_three_units() {
          condition-kernel-cmdline:\n- '!fsck.mode=skip'\n- '!fastboot'\n",
     ];
     assert_eq!(texts, expected);
+}
+
+/// The programs `cat` and `fsck` of the check are replaced: `cat` prints the kernel's command line, and
+/// `fsck` its arguments.
+#[test]
+fn words_of_the_kernel_command_line_are_options_of_the_check() {
+    let memory = with_boot_units(&[(FSTAB, LOCAL)]);
+    let generation = memory.load(None).generation;
+    let check = "systemd-fsck@dev-sdb1.service";
+    let unit = generation.units.iter().find(|unit| unit.name.as_str() == check).unwrap();
+    let words = Run::decode(&unit.run).unwrap().exec_start[0].words.clone();
+    let words = words.iter().map(|word| match word.as_slice() {
+        [Piece::Literal(text)] => text.clone(),
+        other => panic!("not a literal: {other:?}"),
+    });
+    let words: Vec<String> = words.collect();
+    let programs = std::env::temp_dir().join(format!("groundstate-check-{}", std::process::id()));
+    fs::create_dir_all(&programs).unwrap();
+    for (name, command) in [("cat", "$WORDS"), ("fsck", "$*"), ("fsck.ext4", "")] {
+        let path = programs.join(name);
+        fs::write(&path, format!("#!/bin/sh\nprintf '%s\\n' \"{command}\"\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let path = format!("{}:/usr/bin:/bin", programs.display());
+    for (kernel, options) in [
+        ("root=/dev/sda quiet", "-a"),
+        ("fsck.mode=force quiet", "-a -f"),
+        ("fsck.repair=yes", "-y"),
+        ("fsck.repair=no fsck.mode=force", "-n -f"),
+        ("fsck.repair=no fsck.repair=preen", "-a"),
+    ] {
+        let mut command = Command::new(&words[0]);
+        let output = command.args(&words[1..]).env("PATH", &path).env("WORDS", kernel).output();
+        let text = String::from_utf8(output.unwrap().stdout).unwrap();
+        assert_eq!(text, format!("{options} -l -T -M -C0 /dev/sdb1\n"), "{kernel}");
+    }
+    fs::remove_dir_all(programs).unwrap();
 }
 
 /// A line, one of its units, the keys that it has (`key: value`) and those that it lacks (`!key`).
