@@ -5,6 +5,7 @@ use crate::connection::ANSWER_TIMEOUT;
 use crate::event_stream::EventStream;
 use crate::exit::{Error, Exit};
 use crate::session::{self, Session};
+use crate::span;
 use crate::style::{self, Style, Tone};
 use groundstate_units::control::answer::{End, Event};
 
@@ -31,7 +32,7 @@ pub(crate) fn run(session: &Session, asked: &arguments::Events) -> Result<Exit, 
 }
 
 pub(super) fn render(event: &Event, style: &Style) -> String {
-    let time = style.paint(Tone::Quiet, &event.time);
+    let time = style.paint(Tone::Quiet, &span::local(&event.time));
     let unit = event.unit.as_deref().unwrap_or("init");
     let change = match (event.from, event.to) {
         (Some(from), Some(to)) if from != to => {

@@ -171,7 +171,7 @@ fn render(line: &ShownLine, with_unit: bool, style: &Style) -> String {
         _ if line.stream == "logger" => style.paint(Tone::Warning, &text),
         _ => text,
     };
-    format!("{} {unit}{text}\n", style.paint(Tone::Quiet, &line.time))
+    format!("{} {unit}{text}\n", style.paint(Tone::Quiet, &span::local(&line.time)))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use crate::exit::{Error, Exit};
 use crate::session::{self, Session};
+use crate::span;
 use groundstate_units::control::answer::{Pong, Stats};
 use groundstate_units::control::request::Verb;
 
@@ -10,7 +11,8 @@ pub(crate) fn ping(session: &Session) -> Result<Exit, Error> {
     let value = session.ping()?;
     let pong = session::read::<Pong>(&value)?;
     session.show(&value, || {
-        format!("init {} is running: pid {}, up since {}\n", pong.version, pong.pid, pong.boot)
+        let boot = span::local(&pong.boot);
+        format!("init {} is running: pid {}, up since {boot}\n", pong.version, pong.pid)
     })?;
     Ok(Exit::Done)
 }

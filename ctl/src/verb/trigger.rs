@@ -34,9 +34,9 @@ pub(super) fn render_timers(answer: &Timers, style: &Style) -> String {
         let left = timer.next.as_deref().map(|at| style::span(span::until(at, now)));
         let waiting = timer.state.is_active();
         rows.push([
-            timer.next.clone().unwrap_or_else(dash),
+            timer.next.as_deref().map_or_else(dash, span::local),
             left.unwrap_or_else(|| if waiting { dash() } else { timer.state.word().to_string() }),
-            timer.last.clone().unwrap_or_else(dash),
+            timer.last.as_deref().map_or_else(dash, span::local),
             timer.unit.clone(),
             timer.activates.clone().unwrap_or_else(dash),
         ]);
@@ -48,7 +48,7 @@ pub(super) fn render_sockets(answer: &Sockets, style: &Style) -> String {
     let mut rows = vec![["listens at", "unit", "state", "activates"].map(str::to_string)];
     for socket in &answer.sockets {
         let state = match (&socket.accepts, &socket.rests_until) {
-            (_, Some(until)) => format!("paused until {until}"),
+            (_, Some(until)) => format!("paused until {}", span::local(until)),
             (Some(accepts), None) if socket.state.is_active() => {
                 let failed = match accepts.failed {
                     0 => String::new(),
@@ -68,7 +68,8 @@ pub(super) fn render_sockets(answer: &Sockets, style: &Style) -> String {
     let mut text = table(&rows, style);
     for socket in &answer.sockets {
         if let Some(last) = socket.accepts.as_ref().and_then(|it| it.last_failure.as_ref()) {
-            let (unit, peer, time, reason) = (&last.unit, &last.peer, &last.time, &last.reason);
+            let (unit, peer, time, reason) =
+                (&last.unit, &last.peer, span::local(&last.time), &last.reason);
             let _ = writeln!(text, "{}: {unit}, for {peer}, at {time}: {reason}", socket.unit);
         }
     }
