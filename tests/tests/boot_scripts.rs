@@ -1,7 +1,7 @@
 //! Scripts of contrib/debian.d/machine in a root of their own: a tmpfs in a new mount namespace. The
 //! programs are those of this machine, which is mounted at /host.
 
-#![allow(clippy::panic, reason = "a panic fails the test")]
+#![allow(clippy::expect_used, clippy::panic, reason = "a panic fails the test")]
 
 use std::process::Command;
 
