@@ -37,8 +37,7 @@ impl Way {
     fn of_kernel() -> Way {
         let name = nix::sys::utsname::uname().ok();
         let release = name.as_ref().and_then(|name| name.release().to_str()).unwrap_or_default();
-        let may_share = cfg!(target_arch = "x86_64") && compare_versions(release, "5.16").is_ge();
-        if may_share { Way::Shared } else { Way::Copied }
+        if compare_versions(release, "5.16").is_ge() { Way::Shared } else { Way::Copied }
     }
 }
 
@@ -198,7 +197,6 @@ impl Spawner {
                 let pid = launch::preparing(&child_memory.slots, slot, &frame, || draft.finish())?;
                 Ok((pid, None))
             }
-            #[cfg(target_arch = "x86_64")]
             Work::Settled(orders) if share => {
                 let stack = child_memory.stacks.pop().map_or_else(Stack::new, Ok)?;
                 match launch::shared(&child_memory.slots, slot, stack, frame, *orders) {

@@ -138,7 +138,6 @@ fn laid_out(slot: &Slot, frame: Frame, orders: Orders) -> (NonNull<Bundle>, *mut
 
 /// Clones a child that shares our memory until it executes. Its slot must be fresh. An error
 /// returns the stack.
-#[cfg(target_arch = "x86_64")]
 pub(crate) fn shared(
     slots: &SpawnSlots,
     slot: SlotId,
@@ -179,7 +178,6 @@ pub(crate) fn shared(
 ///
 /// # Safety
 /// `args` names an unused stack; `entry` and `plan` keep to the rules of [`child::run`].
-#[cfg(target_arch = "x86_64")]
 unsafe fn clone_onto(
     args: *const CloneArgs,
     entry: unsafe extern "C" fn(*mut Plan) -> !,
@@ -187,9 +185,10 @@ unsafe fn clone_onto(
 ) -> isize {
     let result: isize;
     // SAFETY: the parent sees an ordinary system call. The child begins with the same registers
-    // but rax (0) and rsp (the top of its stack, 16-byte aligned, as `call` wants it); it touches
-    // nothing of the parent's frame.
+    // but the result (0) and the stack pointer (the top of its stack, 16-byte aligned, as a call
+    // wants it); it touches nothing of the parent's frame.
     unsafe {
+        #[cfg(target_arch = "x86_64")]
         std::arch::asm!(
             "syscall",
             "test rax, rax",
@@ -202,6 +201,18 @@ unsafe fn clone_onto(
             inlateout("rax") libc::SYS_clone3 as isize => result,
             in("rdi") args, in("rsi") size_of::<CloneArgs>(), in("r8") plan, in("r9") entry,
             lateout("rcx") _, lateout("r11") _,
+        );
+        #[cfg(target_arch = "aarch64")]
+        std::arch::asm!(
+            "svc 0",
+            "cbnz x0, 2f",
+            "mov x29, xzr",
+            "mov x0, x2",
+            "blr x3",
+            "brk 1",
+            "2:",
+            inlateout("x0") args => result, in("x8") libc::SYS_clone3,
+            in("x1") size_of::<CloneArgs>(), in("x2") plan, in("x3") entry,
         );
     }
     result

@@ -10,14 +10,15 @@ use std::arch::asm;
 ///
 /// # Safety
 /// The caller keeps the contract of the system call `number`; pointers in `args` are valid for it.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(not(miri))]
 #[inline(always)]
 pub(super) unsafe fn call(number: libc::c_long, args: [usize; 6]) -> isize {
     let [a, b, c, d, e, f] = args;
     let result: isize;
-    // SAFETY: the registers are those of the x86-64 system call convention (syscall(2)); rcx and
-    // r11 are declared as clobbered; the caller keeps the contract of the call itself.
+    // SAFETY: the registers are those of the architecture's system call convention (syscall(2));
+    // rcx and r11 are declared as clobbered; the caller keeps the contract of the call itself.
     unsafe {
+        #[cfg(target_arch = "x86_64")]
         asm!(
             "syscall",
             inlateout("rax") number as isize => result,
@@ -25,21 +26,7 @@ pub(super) unsafe fn call(number: libc::c_long, args: [usize; 6]) -> isize {
             lateout("rcx") _, lateout("r11") _,
             options(nostack),
         );
-    }
-    result
-}
-
-/// The same call by `svc 0` of the AArch64 convention. There, a child never shares memory.
-///
-/// # Safety
-/// The caller keeps the contract of the system call, as above.
-#[cfg(all(target_arch = "aarch64", not(miri)))]
-#[inline(always)]
-pub(super) unsafe fn call(number: libc::c_long, args: [usize; 6]) -> isize {
-    let [a, b, c, d, e, f] = args;
-    let result: isize;
-    // SAFETY: the registers are those of the AArch64 system call convention (syscall(2)).
-    unsafe {
+        #[cfg(target_arch = "aarch64")]
         asm!(
             "svc 0",
             in("x8") number,

@@ -41,12 +41,8 @@ fn is_alone_under(wrapper: &[&str], test: &str) -> bool {
     false
 }
 
-/// The ways that this architecture supports.
 pub(crate) fn ways() -> impl Iterator<Item = Way> {
-    [Way::Copied, Way::Shared].into_iter().filter(|way| match way {
-        Way::Copied => true,
-        Way::Shared => cfg!(target_arch = "x86_64"),
-    })
+    [Way::Copied, Way::Shared].into_iter()
 }
 
 /// A unit with default settings.
