@@ -274,6 +274,8 @@ packages_of() { # STAGE: prints lines "PACKAGE proof-that-it-is-installed"
       "openssh-client ssh-keygen" "python3 python3" ;;
     vm-cloud) printf '%s\n' "debootstrap debootstrap" "qemu-system-x86 qemu-system-x86_64" "e2fsprogs mke2fs" \
       "openssh-client ssh-keygen" "fdisk sfdisk" "genisoimage genisoimage" ;;
+    arm64) printf '%s\n' "debootstrap debootstrap" "util-linux unshare" "busybox-static busybox" "cpio cpio" "git git" \
+      "binutils readelf" ;;
     release) printf '%s\n' "git git" "jq jq" "runc runc" "busybox-static busybox" "dpkg dpkg-deb" "binutils readelf" ;;
     vm-openrc) printf '%s\n' "debootstrap debootstrap" "qemu-system-x86 qemu-system-x86_64" "e2fsprogs mke2fs" \
       "openssh-client ssh-keygen" "python3 python3" "cpio cpio" "linux-image-cloud-amd64 /boot/vmlinuz-*-cloud-amd64" ;;
