@@ -195,8 +195,6 @@ pub(crate) const LOADS_OF_A_UID: usize = 16;
 pub(crate) const LOADS_FOR_ROOT: usize = 8;
 /// Unanswered requests of one client; further ones are not read.
 pub(crate) const REQUESTS_PENDING: usize = 64;
-/// Bytes of a page of memory; the unit of /proc/PID/statm on the machines init is built for.
-pub(crate) const PAGE: u64 = 4096;
 /// Children that close descriptors received from other processes; each may block for ever. It is
 /// also the number of descriptors accepted with one message.
 pub(crate) const CLOSERS: usize = 64;

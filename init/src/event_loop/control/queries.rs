@@ -1,6 +1,5 @@
 //! Answers that only read the state of init and of the machine.
 
-use crate::base::limit;
 use crate::control::{self, Control};
 use crate::event_loop::Init;
 use crate::fd;
@@ -15,6 +14,7 @@ use groundstate_units::graph::Provider;
 use groundstate_units::machine::event::{Event, RunId};
 use groundstate_units::text::name::Name;
 use groundstate_units::unit::generation::UnitId;
+use nix::unistd::{SysconfVar, sysconf};
 use std::fs::File;
 use std::os::fd::AsFd;
 
@@ -85,6 +85,9 @@ impl Init {
             .ok()
             .and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok())
             .unwrap_or(0);
+        // A kernel for arm64 may have pages of 16 or 64 KiB.
+        let page =
+            sysconf(SysconfVar::PAGE_SIZE).ok().flatten().and_then(|n| u64::try_from(n).ok());
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         let mut fds = 0u64;
         let names = |entry: listing::Entry<'_>| fds += u64::from(!entry.name.starts_with(b"."));
@@ -97,7 +100,7 @@ impl Init {
             crashes: self.basics.crashes,
             // Do not count the descriptor of the directory that is being read.
             fds: fds.saturating_sub(1).saturating_sub(gone),
-            rss: pages.saturating_mul(limit::PAGE),
+            rss: pages.saturating_mul(page.unwrap_or(0)),
             wakeups: self.pending.wakeups,
             commits: self.images.commits,
             units: count(self.machine.generation().units.len()),
