@@ -78,7 +78,7 @@ complete -c initctl -n "__fish_initctl_using_subcommand status" -l socket -d 'Th
 complete -c initctl -n "__fish_initctl_using_subcommand status" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
 always\t'Colours on any output'
 never\t'No colours'"
-complete -c initctl -n "__fish_initctl_using_subcommand status" -s a -l all -d 'Also show healthy and idle units, with memory, tasks and CPU time'
+complete -c initctl -n "__fish_initctl_using_subcommand status" -s a -l all -d 'Also show healthy and idle units (three of many idle instances), with memory, tasks and CPU time'
 complete -c initctl -n "__fish_initctl_using_subcommand status" -l check -d 'Print only states; exit 1 unless all are active'
 complete -c initctl -n "__fish_initctl_using_subcommand status" -l no-headings -d 'Omit the summary above the table'
 complete -c initctl -n "__fish_initctl_using_subcommand status" -l json -d 'Print JSON; streams print one object per line'
@@ -218,7 +218,7 @@ complete -c initctl -n "__fish_initctl_using_subcommand retry" -l no-wait -d 'Re
 complete -c initctl -n "__fish_initctl_using_subcommand retry" -l json -d 'Print JSON; streams print one object per line'
 complete -c initctl -n "__fish_initctl_using_subcommand retry" -s h -l help -d 'Print help'
 complete -c initctl -n "__fish_initctl_using_subcommand logs" -s n -l lines -d 'The last N lines of each unit' -r
-complete -c initctl -n "__fish_initctl_using_subcommand logs" -l since -d 'Start at this time: a span before now (`10min`) or a time (`2026-11-21T05:12:26Z`)' -r
+complete -c initctl -n "__fish_initctl_using_subcommand logs" -l since -d 'Start at this time: a span before now (`10min`) or a time (`2026-11-21T05:12:26Z`; without a zone: local time)' -r
 complete -c initctl -n "__fish_initctl_using_subcommand logs" -l socket -d 'The control socket of init [env: GROUNDSTATE_SOCKET]' -r -F
 complete -c initctl -n "__fish_initctl_using_subcommand logs" -l color -d 'When to use colours: auto, always or never' -r -f -a "auto\t'Colours on a terminal, unless NO_COLOR is set'
 always\t'Colours on any output'

@@ -181,7 +181,7 @@ pub(crate) enum Command {
 pub(crate) struct Status {
     /// Targets or units [default: all]
     pub(crate) targets: Vec<Name>,
-    /// Also show healthy and idle units, with memory, tasks and CPU time
+    /// Also show healthy and idle units (three of many idle instances), with memory, tasks and CPU time
     #[arg(short, long)]
     pub(crate) all: bool,
     /// Print only states; exit 1 unless all are active
@@ -300,7 +300,7 @@ pub(crate) struct Logs {
     /// The last N lines of each unit
     #[arg(short = 'n', long = "lines", value_name = "N", value_parser = count)]
     pub(crate) lines: Option<u64>,
-    /// Start at this time: a span before now (`10min`) or a time (`2026-11-21T05:12:26Z`)
+    /// Start at this time: a span before now (`10min`) or a time (`2026-11-21T05:12:26Z`; without a zone: local time)
     #[arg(long, value_name = "WHEN")]
     pub(crate) since: Option<String>,
 }

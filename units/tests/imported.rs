@@ -236,6 +236,7 @@ fn local_drop_in_of_a_unit_that_is_not_from_systemd_is_reported() {
         ("emergency.yaml", "unit: emergency\nprovides: [emergency, emergency.target]\n"),
         ("logins.yaml", "unit: getty@\nprovides: [getty@%i, getty@%i.service]\n"),
         ("users.yaml", "unit: user@\nprovides: [user@%i, user@%i.service]\n"),
+        ("tmp.yaml", "unit: tmp-filesystem\n"),
         ("/etc/fstab", "tmpfs /srv tmpfs\n"),
         ("/lib/systemd/system/dbus.service", DB),
         ("/lib/systemd/system/web.service", WEB),
@@ -318,6 +319,9 @@ fn local_drop_in_of_a_unit_that_is_not_from_systemd_is_reported() {
     assert_eq!(told(&memory).len(), 1);
     memory.put("/etc/fstab", "tmpfs /tmp tmpfs\n");
     assert_eq!(told(&memory).len(), 2, "the line is the unit tmp.mount");
+    memory.put("/etc/fstab", "");
+    memory.remove("/etc/groundstate/units/tmp.yaml");
+    assert_eq!(told(&memory).len(), 2, "no unit reads the drop-in of tmp.mount");
 }
 
 #[test]

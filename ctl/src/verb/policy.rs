@@ -288,7 +288,7 @@ impl System {
     }
 }
 
-/// Returns the path of the permanent policy file for the kernel, without links on the way.
+/// Returns the path of the permanent policy file, with all links resolved inside the tree.
 fn policy_of_tree(root: &str) -> Result<String, Error> {
     let path = Options::system(0).policy.unwrap_or_default();
     let followed = Rooted(root).at(&path);

@@ -419,7 +419,7 @@ pub(crate) mod tests {
         let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
         address.sun_family = libc::AF_UNIX as libc::sa_family_t;
         for (byte, one) in address.sun_path.iter_mut().zip(path.as_os_str().as_bytes()) {
-            *byte = one.cast_signed();
+            *byte = libc::c_char::from_ne_bytes([*one]);
         }
         let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
         // SAFETY: the kernel reads that many bytes of `address`.

@@ -179,7 +179,8 @@ impl Table<'_> {
                     "init mounts {path}; only the unit root-rw of a machine's boot set applies `{options}`"
                 );
                 let note = Diagnostic::note("fstab", at.of(self.file), message);
-                let hint = format!("without that unit, another may run mount -o remount {path}");
+                let hint =
+                    format!("without root-rw, write a unit that runs mount -o remount {path}");
                 self.found.push(note.with_hint(hint));
             }
             return;

@@ -191,8 +191,8 @@ impl Foreign {
         Foreign { directories, drop_ins, ..Foreign::default() }
     }
 
-    /// Returns the drop-ins below /etc and /run, which are not from a package: the unit's name and
-    /// the path.
+    /// Returns the unit name and the path of each drop-in below /etc and /run. Packages install none
+    /// there.
     pub(crate) fn local_drop_ins(&self) -> impl Iterator<Item = (&str, &Arc<str>)> {
         let all = self.drop_ins.iter().flat_map(|((unit, _), files)| {
             files.values().flatten().map(move |path| (unit.as_str(), path))

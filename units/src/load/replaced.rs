@@ -8,8 +8,9 @@ use crate::text::unit_name::Suffix;
 use crate::unit::assembly::Draft;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The boot set mounts /tmp by this unit and its drop-ins.
+/// A unit of the boot set mounts /tmp with the options of this unit and its drop-ins.
 const READ_BY_A_SCRIPT: &str = "tmp.mount";
+const SCRIPT_UNIT: &str = "tmp-filesystem";
 
 /// Returns a warning for each drop-in below /etc and /run whose unit is native, is a line of fstab,
 /// or is one of systemd's own units that are not imported. Drop-ins of packages are not reported:
@@ -50,7 +51,7 @@ pub(super) fn drop_ins(foreign: &Foreign, set: &Set) -> Vec<Diagnostic> {
         } else if matches!(name.suffix, Some(Suffix::Slice | Suffix::Scope)) {
             let message = format!("`{unit}`: slices and scopes are not units here");
             (message, "set the limits in each of its units".to_string())
-        } else if own && unit != READ_BY_A_SCRIPT {
+        } else if own && !(unit == READ_BY_A_SCRIPT && native.contains_key(SCRIPT_UNIT)) {
             let message = format!("`{unit}` of systemd is not imported");
             (message, "change the native unit that takes its place".to_string())
         } else {
