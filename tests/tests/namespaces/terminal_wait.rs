@@ -23,7 +23,9 @@ impl Call {
         let pty = nix::pty::openpty(None, None).unwrap();
         let line = File::from(pty.slave);
         let mut command = Command::new("setsid");
-        command.arg("--ctty").arg(program("GROUNDSTATE_INITCTL", "initctl"));
+        // A shell that starts the tests in the background lets them ignore SIGINT.
+        command.args(["--ctty", "env", "--default-signal=INT"]);
+        command.arg(program("GROUNDSTATE_INITCTL", "initctl"));
         command.arg("--socket").arg(init.sandbox.path("run/control.sock")).args(words);
         command.env("NO_COLOR", "1").stdin(line.try_clone().unwrap());
         command.stdout(line.try_clone().unwrap()).stderr(line);
