@@ -1,6 +1,6 @@
-//! Memory, tasks and CPU time of a unit, as the kernel counts them for the cgroup of its run. Init
-//! takes no part. The kernel counts memory and tasks only if the controller is enabled for the
-//! cgroup. A value without a count is `None`; nothing is added up instead.
+//! Memory, tasks and CPU time of a unit, as the kernel counts them for the cgroup of its run. The client
+//! reads them. Init enables the controllers for all units of a machine; in a container they may be off.
+//! A value without a count is `None`; nothing is added up instead.
 
 use crate::style;
 use groundstate_units::control::answer::UnitStatus;
