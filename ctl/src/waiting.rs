@@ -210,7 +210,7 @@ impl Interrupt {
     fn catch(session: &Session, sender: &Sender<News>) -> Interrupt {
         let mut signal = SigSet::empty();
         signal.add(Signal::SIGINT);
-        if !session.is_at_terminal() || signal.thread_block().is_err() {
+        if !session.is_at_terminal() || is_ignored() || signal.thread_block().is_err() {
             return Interrupt(None);
         }
         let sender = sender.clone();
@@ -230,6 +230,15 @@ impl Interrupt {
             let _ = signal.thread_unblock();
         }
     }
+}
+
+/// Returns true if the caller lets this process ignore SIGINT, as a shell does for `initctl … &` in a
+/// script. The kernel would keep the signal for a thread that waits for it. proc_pid_status(5).
+fn is_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 << (Signal::SIGINT as u32 - 1) != 0)
 }
 
 /// Tells the user about Ctrl-C, and ends by the signal, as the shell expects.

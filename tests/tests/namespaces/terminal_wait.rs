@@ -20,11 +20,16 @@ struct Call {
 impl Call {
     /// Starts it as the foreground process of a new terminal.
     fn start(init: &Init, words: &[&str]) -> Call {
+        // A shell that starts the tests in the background lets them ignore SIGINT.
+        Call::start_by(init, "--default-signal=INT", words)
+    }
+
+    /// Starts it by env(1) with this option.
+    fn start_by(init: &Init, option: &str, words: &[&str]) -> Call {
         let pty = nix::pty::openpty(None, None).unwrap();
         let line = File::from(pty.slave);
         let mut command = Command::new("setsid");
-        // A shell that starts the tests in the background lets them ignore SIGINT.
-        command.args(["--ctty", "env", "--default-signal=INT"]);
+        command.args(["--ctty", "env", option]);
         command.arg(program("GROUNDSTATE_INITCTL", "initctl"));
         command.arg("--socket").arg(init.sandbox.path("run/control.sock")).args(words);
         command.env("NO_COLOR", "1").stdin(line.try_clone().unwrap());
@@ -166,5 +171,19 @@ fn goal_that_stops_the_terminal_of_the_caller_is_reached() {
         status.state("side") == "running" && status.state("shell") == "disabled"
     });
     until("no process is left", || init.processes_of("shell").is_empty().then_some(()));
+    init.finish();
+}
+
+#[test]
+fn ctrl_c_does_not_end_the_wait_of_a_caller_that_ignores_it() {
+    let init = boot();
+    let before = init.status().main_pid("web");
+    let mut call = Call::start_by(&init, "--ignore-signal=INT", &["restart", "web"]);
+    replaced(&init, before);
+    call.shows("waiting for web");
+    call.keys.write_all(b"\x03").unwrap();
+    init.sandbox.order("web.order", "ready");
+    let (status, shown) = call.end();
+    assert_eq!(status.code(), Some(0), "{shown}");
     init.finish();
 }
