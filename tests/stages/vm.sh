@@ -31,7 +31,7 @@ minimal_system() {
     debootstrap --variant=minbase --include="$PACKAGES" "$SUITE" "$TREE"
   else
     # From Debian 13 on, debootstrap fails: it takes the first of alternative dependencies, systemd.
-    mmdebstrap --variant=minbase --include="$PACKAGES" "$SUITE" "$TREE" http://deb.debian.org/debian &&
+    mmdebstrap --variant=minbase --include="$PACKAGES" "$SUITE" "$TREE" &&
       cp /etc/resolv.conf "$TREE/etc/resolv.conf" && chroot "$TREE" apt-get update -q
   fi
 }
