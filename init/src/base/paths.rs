@@ -3,9 +3,13 @@
 use crate::base::retry::retry_with_backoff;
 use groundstate_units::control::place::{self, Places};
 use groundstate_units::unit::settings::Settings;
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket, sockopt,
+};
 use nix::unistd::geteuid;
 use std::fs::{DirBuilder, symlink_metadata};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 
@@ -39,7 +43,7 @@ pub(crate) struct Paths {
     pub(crate) policy: String,
     /// `-- CMD`.
     pub(crate) command: Option<Vec<String>>,
-    /// `None` if no runtime directory is writable.
+    /// `None` if no runtime directory is usable.
     pub(crate) runtime_dir: Option<String>,
     defaults: Places,
     runtime_asked: String,
@@ -68,7 +72,7 @@ impl Paths {
         if let Some(second) = defaults.unit_dirs.get_mut(1) {
             *second = place::runtime_units(&runtime);
         }
-        let why = made.as_ref().err().map(|error| format!("cannot write to {runtime}: {error}"));
+        let why = made.as_ref().err().map(|error| format!("cannot use {runtime}: {error}"));
         let paths = Paths {
             config: (
                 options.config.clone().unwrap_or(defaults.config.clone()),
@@ -149,7 +153,23 @@ fn make_usable(dir: &str, uid: u32) -> io::Result<()> {
     check_owners(Path::new(dir), uid)?;
     check_owners(&std::fs::canonicalize(dir)?, uid)?;
     nix::unistd::access(Path::new(dir), nix::unistd::AccessFlags::W_OK)?;
-    Ok(())
+    match is_taken(dir) {
+        true => Err(io::Error::other("another init uses it; name another one with --runtime-dir")),
+        false => Ok(()),
+    }
+}
+
+/// Returns true if another init listens at the control socket in this directory. The kernel has the
+/// credentials of its listen(2); a process outside this pid namespace has pid 0. unix(7).
+fn is_taken(dir: &str) -> bool {
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let Ok(socket) = socket(AddressFamily::Unix, SockType::Stream, flags, None) else {
+        return false;
+    };
+    let Ok(address) = UnixAddr::new(place::control_socket(dir).as_str()) else { return false };
+    let own = nix::unistd::getpid().as_raw();
+    connect(socket.as_raw_fd(), &address).is_ok()
+        && getsockopt(&socket, sockopt::PeerCredentials).is_ok_and(|peer| peer.pid() != own)
 }
 
 /// Checks that no other user can replace the directory or its contents. Each directory and link on

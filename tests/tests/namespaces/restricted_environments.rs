@@ -3,11 +3,13 @@
 
 use groundstate_tests::boot::{Boot, Init, Way};
 use groundstate_tests::deadline::until;
-use groundstate_tests::sandbox::Sandbox;
+use groundstate_tests::sandbox::{Sandbox, program};
 use groundstate_tests::tracer::{Tracer, injected};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 pub(crate) fn pair() -> Sandbox {
     let files = Sandbox::new();
@@ -95,10 +97,37 @@ fn init_with_its_runtime_directory_on_a_read_only_file_system_supervises() {
     db.signal(Signal::SIGKILL);
     until("db is replaced", || main(&init, "db").filter(|now| *now != db));
     until("web, which depends on it, is restarted", || main(&init, "web"));
-    let told = "cannot write to /run/groundstate: ";
+    let told = "cannot use /run/groundstate: ";
     assert_eq!(init.output().matches(told).count(), 1, "{}", init.output());
     init.process().signal(Signal::SIGTERM);
     assert_eq!(init.ended().code(), Some(0), "{}", init.output());
+}
+
+/// Without the check, the second init would replace the socket and remove it at its end.
+#[test]
+fn second_init_leaves_the_runtime_directory_to_the_first() {
+    let init = Boot::new(pair()).start("web");
+    let run = init.sandbox.at("run");
+    let second = || {
+        let mut command = Command::new(program("GROUNDSTATE_INIT", "init"));
+        command.args(["--runtime-dir", &run]).stdin(Stdio::null());
+        command
+    };
+    assert!(second().args(["--", "true"]).status().unwrap().success());
+    assert_eq!(init.status().state("web"), "running");
+
+    let (units, logs) = (init.sandbox.at("no-units"), init.sandbox.at("second-log"));
+    let mut command = second();
+    command.args(["--units", &units, "--log-dir", &logs]).stdout(Stdio::null());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let told = format!("no control socket: cannot use {run}: another init uses it; ");
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains(&told)));
+    assert_eq!(init.status().state("web"), "running");
+    kill(Pid::from_raw(child.id().try_into().unwrap()), Signal::SIGTERM).unwrap();
+    child.wait().unwrap();
+    assert_eq!(init.status().state("web"), "running");
+    init.finish();
 }
 
 #[test]

@@ -125,7 +125,7 @@ pub struct Paths {
     pub policy: String,
     /// The policy that lasts until the next boot; null without a runtime directory.
     pub runtime_policy: Option<String>,
-    /// Directory of sockets and of files that last until the next boot; null if none is writable.
+    /// Directory of sockets and of files that last until the next boot; null if init has none.
     pub runtime_dir: Option<String>,
     /// Directory of log files.
     pub log_dir: String,
