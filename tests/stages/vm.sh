@@ -71,6 +71,10 @@ inside() { # COMMAND: runs it in the machine
   ssh "${SSH[@]}" -p "$PORT" root@127.0.0.1 "$@" </dev/null
 }
 
+transcript() { # PAGE@PART: runs these commands of the page in the machine and compares the answers
+  tests/guide run "$1" ssh "${SSH[@]}" -p "$PORT" root@127.0.0.1
+}
+
 send() { # SOCKET LINE: sends a line to the monitor or the serial console
   python3 -c '
 import socket, sys
