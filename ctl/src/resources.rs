@@ -1,6 +1,6 @@
 //! Memory, tasks and CPU time of a unit, as the kernel counts them for the cgroup of its run. The client
-//! reads them. Init enables the controllers for all units of a machine; in a container they may be off.
-//! A value without a count is `None`; nothing is added up instead.
+//! reads them. Without the controllers `memory` and `pids`, which cost each process time, the client
+//! adds up the private memory of the processes and counts their threads.
 
 use crate::style;
 use groundstate_units::control::answer::UnitStatus;
@@ -9,6 +9,8 @@ use std::time::Duration;
 
 /// Where init uses cgroup v2.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+/// Processes whose memory is added up.
+const PROCESSES: usize = 4096;
 /// Characters of a unit's name in the name of its cgroup.
 const NAME: usize = 200;
 
@@ -17,7 +19,7 @@ const NAME: usize = 200;
 pub(crate) struct Resources {
     /// The cgroup below its mount point; empty if it is unknown.
     pub(crate) cgroup: String,
-    /// Bytes of memory.
+    /// Bytes of memory: `memory.current`, or the sum of `RssAnon` of the processes (proc_pid_status(5)).
     pub(crate) memory: Option<u64>,
     /// Number of processes and threads.
     pub(crate) tasks: Option<u64>,
@@ -43,8 +45,30 @@ fn read(unit: &UnitStatus, file: impl Fn(&str) -> Option<String>) -> Option<Reso
         let micros = text.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
         Some(Duration::from_micros(micros.parse().ok()?))
     });
-    let (memory, tasks) = (number("memory.current"), number("pids.current"));
+    // Only the memory controller also counts the processes of cgroups below this one.
+    let is_alone =
+        || value("cgroup.stat").is_some_and(|text| text.lines().any(|l| l == "nr_descendants 0"));
+    let lines = |name: &str| value(name).filter(|_| is_alone());
+    let private = || private_memory(&lines("cgroup.procs")?, &file);
+    let threads = || u64::try_from(lines("cgroup.threads")?.lines().count()).ok();
+    let (memory, tasks) =
+        (number("memory.current").or_else(private), number("pids.current").or_else(threads));
     Some(Resources { cgroup, memory, tasks, cpu })
+}
+
+/// Adds up the private memory of these processes. A process may have exited. A process of another pid
+/// namespace has pid 0, and its memory is unknown.
+fn private_memory(pids: &str, file: &impl Fn(&str) -> Option<String>) -> Option<u64> {
+    let pids: Vec<u32> = pids.lines().map_while(|pid| pid.parse().ok()).collect();
+    if pids.is_empty() || pids.contains(&0) || pids.len() > PROCESSES {
+        return None;
+    }
+    let memory = |pid: u32| -> Option<u64> {
+        let status = file(&format!("/proc/{pid}/status"))?;
+        let kib = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+        kib.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+    };
+    Some(pids.into_iter().filter_map(memory).fold(0, u64::saturating_add))
 }
 
 /// Returns the cgroup `name` from the text of /proc/PID/cgroup. The process may be in a cgroup
@@ -106,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_the_kernel_does_not_count_are_unknown() {
+    fn values_of_the_kernel_come_first() {
         let web = unit("web", Some(7), Some(3));
         let process = ("/proc/7/cgroup", "4:memory:/x\n0::/groundstate/web.3/worker\n");
         let cpu = "usage_usec 1240000\nuser_usec 1\n";
@@ -114,6 +138,9 @@ mod tests {
             process,
             ("/sys/fs/cgroup/groundstate/web.3/memory.current", "13000000\n"),
             ("/sys/fs/cgroup/groundstate/web.3/pids.current", "3\n"),
+            ("/sys/fs/cgroup/groundstate/web.3/cgroup.stat", "nr_descendants 0\n"),
+            ("/sys/fs/cgroup/groundstate/web.3/cgroup.procs", "7\n"),
+            ("/sys/fs/cgroup/groundstate/web.3/cgroup.threads", "7\n"),
             ("/sys/fs/cgroup/groundstate/web.3/cpu.stat", cpu),
         ];
         let used = of_files(&web, &whole).unwrap();
@@ -123,6 +150,31 @@ mod tests {
         let used = of_files(&web, &hybrid).unwrap();
         assert_eq!((used.line().as_str(), used.memory, used.tasks), ("1.2s CPU", None, None));
         assert_eq!(of_files(&web, &[process]).unwrap().line(), "");
+    }
+
+    #[test]
+    fn processes_are_added_up_where_the_kernel_does_not_count() {
+        let web = unit("web", Some(7), Some(3));
+        let cgroup = "/sys/fs/cgroup/groundstate/web.3";
+        let [alone, procs, threads] = ["cgroup.stat", "cgroup.procs", "cgroup.threads"]
+            .map(|name| format!("{cgroup}/{name}"));
+        let of = |descendants: &str, pids: &str| {
+            let files = [
+                ("/proc/7/cgroup", "0::/groundstate/web.3\n"),
+                ("/proc/7/status", "Name:\tweb\nRssAnon:\t    1024 kB\nRssFile:\t 9 kB\n"),
+                ("/proc/8/status", "RssAnon:\t     512 kB\n"),
+                (&alone, descendants),
+                (&procs, pids),
+                (&threads, "7\n8\n9\n"),
+            ];
+            of_files(&web, &files).unwrap()
+        };
+        let none = "nr_descendants 0\nnr_dying_descendants 2\n";
+        // Process 9 has exited.
+        assert_eq!(of(none, "7\n8\n9\n").line(), "1.5 MiB, 3 tasks");
+        assert_eq!(of(none, "7\n0\n").memory, None, "a process of another pid namespace");
+        let nested = of("nr_descendants 1\n", "7\n8\n");
+        assert_eq!((nested.memory, nested.tasks), (None, None));
     }
 
     #[test]

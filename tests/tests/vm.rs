@@ -135,9 +135,6 @@ case $1 in
     say count wrote $(took dd if=/dev/zero of=/dev/nvme0n1 bs=4k count=16 oflag=direct) read $(took dd if=/dev/nvme0n1 of=/dev/null bs=4k count=16 iflag=direct)
     ;;
   eat) exec dd if=/dev/zero of=/dev/null bs=64M count=1 ;;
-  plain) # no key of the unit needs a controller
-    read memory <$own/memory.current && read tasks <$own/pids.current && say plain "$memory" "$tasks"
-    ;;
   survive)
     dd if=/dev/zero of=/dev/null bs=64M count=1
     say "$2" has survived
@@ -178,7 +175,6 @@ fn limited(root: &Path) {
             "files",
             "Slice=probe.slice\nDelegate=yes\nMemoryMin=1M\nMemoryLow=2M\nMemoryHigh=64M\nMemorySwapMax=3M\nCPUWeight=50\nIOWeight=60\nAllowedCPUs=0\nLimitNICE=10\nLimitRTPRIO=5\n".to_owned(),
         ),
-        ("plain", "Slice=plain.slice\n".to_owned()),
         ("crowd", "TasksMax=5\n".to_owned()),
         ("cpu", "CPUQuota=20%\nCPUQuotaPeriodSec=50ms\n".to_owned()),
         (
@@ -267,8 +263,6 @@ fn limits_of_an_imported_service_are_effective() {
     assert_eq!(said("allowed"), ["0", "of", "2"]);
     assert_eq!((said("nice"), said("realtime")), (vec!["10".into(); 2], vec!["5".into(); 2]));
     assert!(console.contains("PROBE delegated"), "{console}");
-    let plain = said("plain");
-    assert!(number(&plain[0]) > 0 && number(&plain[1]) == 1, "{plain:?}");
     let crowd = said("crowd");
     assert!(number(&crowd[0]) <= 5 && number(&crowd[2]) >= 1, "{crowd:?}");
     // At most a fifth of the four seconds, and throttled.

@@ -108,8 +108,9 @@ pub(super) fn enable(
 /// Others, such as `pids`, would make `base` the root of a threaded subtree, and no process could
 /// enter its children.
 fn make_room(base: BorrowedFd<'_>, own: &str) -> io::Result<()> {
-    // The root cgroup may contain processes.
-    if group::is_root(base) || group::own_processes(base, ".").is_empty() {
+    // The root cgroup has no `cgroup.type`, and it may contain processes.
+    let is_root = group::read(base, "cgroup.type", 64).is_err();
+    if is_root || group::own_processes(base, ".").is_empty() {
         return Ok(());
     }
     step_aside(base, own)?;

@@ -59,24 +59,13 @@ pub(super) fn make_for(
     for name in slice.split('/').filter(|name| !name.is_empty()) {
         let path = format!("{above}{name}");
         match mkdirat(parent, path.as_str(), Mode::from_bits_truncate(0o755)) {
-            Ok(()) => count_children(parent, &path),
-            Err(Errno::EEXIST) => {}
+            Ok(()) | Err(Errno::EEXIST) => above = format!("{path}/"),
             Err(error) => return Err(error.into()),
         }
-        above = format!("{path}/");
     }
     let name = above + &name_of(unit, run);
     make(parent, &name)?;
     Ok(name)
-}
-
-/// Makes the kernel count memory and tasks of each child of a cgroup, as systemd does
-/// (DefaultMemoryAccounting= of systemd-system.conf(5)). Does nothing where the cgroup itself is not
-/// counted.
-fn count_children(parent: BorrowedFd<'_>, path: &str) {
-    for controller in ["memory", "pids"] {
-        let _ = write(parent, &format!("{path}/cgroup.subtree_control"), &format!("+{controller}"));
-    }
 }
 
 /// The name of a run's cgroup, without slices.
@@ -227,11 +216,6 @@ fn tree(parent: BorrowedFd<'_>, name: &str) -> Vec<String> {
     found
 }
 
-/// Returns true for the root cgroup of the machine, which has no `cgroup.type`.
-pub(super) fn is_root(cgroup: BorrowedFd<'_>) -> bool {
-    read(cgroup, "cgroup.type", 64).is_err()
-}
-
 pub(super) fn read(parent: BorrowedFd<'_>, path: &str, most: u64) -> io::Result<String> {
     let fd = openat(parent, path, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
     let mut text = String::new();
@@ -367,14 +351,7 @@ impl Hierarchy {
             None => return Err("cannot read /proc/self/cgroup".to_string()),
         };
         let base = format!("{root}{own}");
-        let hierarchy = claim(&base, &own)
-            .map_err(|error| format!("cannot create a cgroup in {base}: {error}"))?;
-        // Another cgroup than the root may contain processes only while its children are not counted.
-        if is_root(hierarchy.base.as_fd()) {
-            count_children(hierarchy.base.as_fd(), ".");
-        }
-        count_children(hierarchy.as_fd(), ".");
-        Ok(hierarchy)
+        claim(&base, &own).map_err(|e| format!("cannot create a cgroup in {base}: {e}"))
     }
 
     /// Returns true if another program has removed the directory, which the kernel allows while no
