@@ -107,6 +107,22 @@ fn drop_ins_of_tmp_mount_set_the_options_of_tmp() {
     }
 }
 
+#[test]
+fn checker_that_a_signal_ends_fails_the_check_of_the_root() {
+    for (signal, status) in [("SEGV", 139), ("KILL", 137)] {
+        let preparation = format!(
+            "mknod own/disk b 7 0\n\
+             printf '#!/bin/sh\\nkill -{signal} $$\\n' >own/fsck.tmpfs\n\
+             chmod +x own/fsck.tmpfs\n"
+        );
+        let commands = r#"mount -o remount,ro /; "$0/check-root"; echo "status $?""#;
+        let Some(text) = run(&preparation, commands) else {
+            return groundstate_tests::not_run!("this needs root");
+        };
+        assert!(text.contains(&format!("status {status}\n")), "{text}");
+    }
+}
+
 /// Neither the device nor its checker does anything: the checker prints its arguments.
 #[test]
 fn words_of_the_kernel_command_line_are_options_of_the_check_of_the_root() {

@@ -79,7 +79,7 @@ fn line_with_a_checked_device_becomes_three_units() {
          case $$(readlink -f \"$$(command -v fsck)\") in \"\" | *busybox*) \
          grep -q \"^$$0 \" /proc/mounts || fsck.$$t $$o $$f \"$$0\" ;; \
          *) fsck $$o $$f -l -T -M -C0 \"$$0\" ;; esac; s=$$?; \
-         [ $$((s & 6)) = 0 ] || exit $$s'' /dev/disk/by-uuid/b-2 ext4'\n\
+         [ $$s -lt 128 ] && [ $$((s & 6)) = 0 ] || exit $$s'' /dev/disk/by-uuid/b-2 ext4'\n\
          start-timeout: none\n\
          log: console\n\
          on-change: keep\n\
@@ -92,9 +92,9 @@ fn line_with_a_checked_device_becomes_three_units() {
 }
 
 /// The programs `cat` and `fsck` of the check are replaced: `cat` prints the kernel's command line, and
-/// `fsck` its arguments.
+/// `fsck` its arguments. Then `fsck` executes `END`.
 #[test]
-fn words_of_the_kernel_command_line_are_options_of_the_check() {
+fn check_passes_the_words_of_the_kernel_and_fails_by_the_status_of_fsck() {
     let memory = with_boot_units(&[(FSTAB, LOCAL)]);
     let generation = memory.load(None).generation;
     let check = "systemd-fsck@dev-sdb1.service";
@@ -109,7 +109,8 @@ fn words_of_the_kernel_command_line_are_options_of_the_check() {
     fs::create_dir_all(&programs).unwrap();
     for (name, command) in [("cat", "$WORDS"), ("fsck", "$*"), ("fsck.ext4", "")] {
         let path = programs.join(name);
-        fs::write(&path, format!("#!/bin/sh\nprintf '%s\\n' \"{command}\"\n")).unwrap();
+        fs::write(&path, format!("#!/bin/sh\nprintf '%s\\n' \"{command}\"\neval \"$END\"\n"))
+            .unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
     let path = format!("{}:/usr/bin:/bin", programs.display());
@@ -124,6 +125,19 @@ fn words_of_the_kernel_command_line_are_options_of_the_check() {
         let output = command.args(&words[1..]).env("PATH", &path).env("WORDS", kernel).output();
         let text = String::from_utf8(output.unwrap().stdout).unwrap();
         assert_eq!(text, format!("{options} -l -T -M -C0 /dev/sdb1\n"), "{kernel}");
+    }
+    for (end, status) in [
+        ("exit 1", 0),
+        ("exit 2", 2),
+        ("exit 4", 4),
+        ("exit 8", 0),
+        ("kill -SEGV $$", 139),
+        ("kill -KILL $$", 137),
+    ] {
+        let end = format!("[ \"${{0##*/}}\" != fsck ] || {end}");
+        let mut command = Command::new(&words[0]);
+        let output = command.args(&words[1..]).env("PATH", &path).env("END", &end).output();
+        assert_eq!(output.unwrap().status.code(), Some(status), "{end}");
     }
     fs::remove_dir_all(programs).unwrap();
 }

@@ -30,13 +30,14 @@ const HELD: [&str; 4] = ["/etc", "/usr", "/var", "/var/log"];
 /// fsck(8) of util-linux refuses a type without a checker. busybox's fsck passes its options to the
 /// checker, where they mean something else. Words of the kernel's command line mean the same as for
 /// systemd-fsck. Status 1 says that errors are repaired. Bits 2 and 4 ask for a reboot and for a
-/// repair by hand. The others are no errors of the file system.
+/// repair by hand. The others are no errors of the file system. 128 and more
+/// is a signal that ended the check.
 const CHECK: &str = "t=$1; [ $t != auto ] || { t=$(blkid \"$0\"); t=${t##* TYPE=?}; t=${t%%[!0-9A-Za-z_]*}; }; \
     command -v fsck.$t >/dev/null || exit 0; \
     o=-a f=; for w in $(cat /proc/cmdline); do case $w in fsck.repair=preen) o=-a ;; fsck.repair=yes) o=-y ;; \
     fsck.repair=no) o=-n ;; fsck.mode=force) f=-f ;; esac; done; \
     case $(readlink -f \"$(command -v fsck)\") in \"\" | *busybox*) grep -q \"^$0 \" /proc/mounts || fsck.$t $o $f \"$0\" ;; \
-    *) fsck $o $f -l -T -M -C0 \"$0\" ;; esac; s=$?; [ $((s & 6)) = 0 ] || exit $s";
+    *) fsck $o $f -l -T -M -C0 \"$0\" ;; esac; s=$?; [ $s -lt 128 ] && [ $((s & 6)) = 0 ] || exit $s";
 /// The goal of a boot. [`super::set`] replaces it by the default target if no unit provides it.
 const GOAL: &str = "multi-user";
 const LEFT_OUT: &str = "the line is left out";
